@@ -1,0 +1,1 @@
+"""Everything that attacks, or measures an attack. Nothing here imports Flower."""

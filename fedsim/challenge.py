@@ -1,0 +1,77 @@
+"""The challenge: a pair of neighbouring datasets (D, D'), and the world each trial trains on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.dataset_sensitivity import select
+from fedsim.config import Config
+from fedsim.data import Split
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring
+from fedsim.randomness import Role, generator
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """Who must be identified, who holds them, and who tries.
+
+    record: position of x^ in D; replacement: position of x^' in the pool U \\ D, None under
+    add-remove; owner, adversary: partition numbers; measure, distance: how the pair was chosen.
+    """
+
+    record: int
+    replacement: int | None
+    owner: int
+    adversary: int
+    measure: str
+    distance: float | None
+
+
+def choose(config: Config, split: Split, owner_of: npt.NDArray[np.int64]) -> Challenge:
+    """Choose the pair by dissimilarity (Eq. 18 and Eq. 20) or as given, and seat the adversary.
+
+    The adversary is the configured owner, or else the highest-numbered one that does not hold x^:
+    its own records are no secret to it. Raises InputError.
+    """
+    given = config.challenge
+    replace = config.privacy.neighbouring is Neighbouring.REPLACE
+    record, measure = given.record, "given"
+    replacement = given.replacement if replace else None
+    distance: float | None = None
+    if replacement is not None and replacement >= len(split.pool):
+        raise InputError(
+            f"challenge.replacement is {replacement}, but the pool has records 0 to "
+            f"{len(split.pool) - 1}"
+        )
+    if record < 0:
+        measure = given.dissimilarity
+        pair = select(
+            split.members_records.features,
+            split.pool_records.features if replace else None,
+            measure,
+            config.privacy.neighbouring.value,
+            choice=given.choice,
+        )[0]
+        record, replacement, distance = pair.record, pair.replacement, pair.distance
+    owner = int(owner_of[record])
+    adversary = config.federation.adversary
+    if adversary == owner:
+        raise InputError(
+            f"federation.adversary is {adversary}, the owner of the challenge record, to whom it "
+            "is no secret; name another owner, or -1 to let fedsim choose"
+        )
+    if adversary < 0:
+        adversary = max(j for j in range(config.federation.owners) if j != owner)
+    return Challenge(record, replacement, owner, adversary, measure, distance)
+
+
+def worlds(seed: int, trials: int, mode: str) -> npt.NDArray[np.bool_]:
+    """Return the world bit of every trial, [T]: half of them D (True), shuffled; or all D.
+
+    The bits are drawn for the whole campaign, so that a trial's world does not depend on its cohort.
+    """
+    if mode == "d-only":
+        return np.ones(trials, dtype=np.bool_)
+    return generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)

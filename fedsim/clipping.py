@@ -1,0 +1,109 @@
+"""Per-example clipped gradients of T models at once.
+
+Trials are the leading axis: parameters are [T, P], and the inclusion of a record in a trial is a
+weight on its clipped gradient, so that both worlds of the challenge are one computation. The
+gradients come from `torch.func`, in blocks of trials and records that bound memory: at most
+`BLOCK_GRADIENTS` scalars of per-example gradient exist for each thread.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+
+from fedsim.models import parameter_shapes, unflatten
+
+BLOCK_GRADIENTS = {"cpu": 2**22, "cuda": 2**28}
+"""Scalars of per-example gradient in one block: 16 MiB stays near a core's cache, 1 GiB fills a GPU."""
+
+
+@dataclass(frozen=True)
+class Clipper:
+    """Clips the gradient of every record over all parameters together.
+
+    `model` gives the structure only; the values come with each call as [T, P] float32.
+    `threads` work on different trials, so their number does not change a result.
+    """
+
+    model: nn.Module
+    clipping_norm: float
+    threads: int = 1
+
+    def clipped_sum(
+        self, parameters: Tensor, features: Tensor, labels: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return sum_x w(x) g(x) min(1, C/|g(x)|) as float64 [T, P].
+
+        features [n, *shape], labels [n], weights [T, n] (None: all ones). Raises
+        FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
+        """
+        total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+        records_at_once, trials_at_once = self._block(parameters, len(labels))
+
+        def sum_of(trials: slice) -> None:
+            for records in _slices(len(labels), records_at_once):
+                gradients = self._gradients(parameters[trials], features[records], labels[records])
+                scale = clipping_factors(gradients, self.clipping_norm)
+                if weights is not None:
+                    scale = scale * weights[trials, records]
+                # w = 0 must remove a record exactly, and 0 * g does for every finite g.
+                total[trials] += torch.cat(
+                    [torch.einsum("tn,tnp->tp", scale, gradient) for gradient in gradients], dim=-1
+                ).double()
+
+        blocks = list(_slices(len(parameters), trials_at_once))
+        if self.threads > 1 and parameters.device.type == "cpu":
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(sum_of, blocks))
+        else:
+            for block in blocks:
+                sum_of(block)
+        return total
+
+    def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return the clipped gradient of each of n records as float64 [T, n, P]: for a few records."""
+        _, trials_at_once = self._block(parameters, len(labels))
+        parts = []
+        for trials in _slices(len(parameters), trials_at_once):
+            gradients = self._gradients(parameters[trials], features, labels)
+            scale = clipping_factors(gradients, self.clipping_norm)
+            parts.append(torch.cat(gradients, dim=-1).double() * scale.double()[..., None])
+        return torch.cat(parts)
+
+    def _block(self, parameters: Tensor, records: int) -> tuple[int, int]:
+        budget = BLOCK_GRADIENTS[parameters.device.type]
+        examples = max(1, budget // parameters.shape[1])
+        records_at_once = max(1, min(records, examples))
+        return records_at_once, max(1, examples // records_at_once)
+
+    def _gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
+        """Return the unclipped gradients, [T, n, size] for each parameter in order."""
+        per_record = vmap(grad(self._loss), in_dims=(None, 0, 0))
+        per_trial = vmap(per_record, in_dims=(0, None, None))
+        gradients = per_trial(
+            unflatten(parameters, parameter_shapes(self.model)), features, labels
+        )
+        return [gradient.flatten(2) for gradient in gradients.values()]
+
+    def _loss(self, parameters: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
+        logits = functional_call(self.model, parameters, (feature[None],))
+        return functional.cross_entropy(logits, label[None])
+
+
+def clipping_factors(gradients: list[Tensor], clipping_norm: float) -> Tensor:
+    """Return min(1, C/|g|) [T, n] of gradients [T, n, size_i] taken over all parameters together."""
+    norms = torch.stack([gradient.pow(2).sum(-1) for gradient in gradients]).sum(0).sqrt()
+    if not bool(torch.isfinite(norms).all()):
+        raise FloatingPointError(
+            "a per-example gradient is not finite: the model diverged; "
+            "lower training.learning-rate or training.clipping-norm"
+        )
+    return (clipping_norm / norms).clamp(max=1.0)
+
+
+def _slices(length: int, step: int) -> Iterator[slice]:
+    return (slice(start, min(start + step, length)) for start in range(0, length, step))

@@ -1,0 +1,288 @@
+"""One experiment as typed, validated data, in Flower's run-config form.
+
+A configuration file is TOML: tables of scalars, because Flower's run config is a flat map of dotted
+keys to scalars. `fedsim run FILE` and `flwr run . --run-config FILE` read the same file. Every key
+is declared here with its default; `[tool.flwr.app.config]` in `pyproject.toml` repeats the defaults
+(a test compares them), since Flower refuses keys that an app does not declare.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring, Trust, Vantage
+
+Scalar = bool | int | float | str
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Table(BaseModel):
+    """A TOML table: kebab-case keys, no unknown ones, no silent conversion between types."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+
+class DataConfig(Table):
+    """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed."""
+
+    name: str = "digits"
+    root: str = ""
+    records: PositiveInt = 200
+    held_out: PositiveInt = 400
+    pool: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class FederationConfig(Table):
+    """Who holds which records, who adds the noise, where the adversary sits."""
+
+    owners: Annotated[int, Field(ge=2)] = 2
+    partition: str = "iid"
+    dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
+    adversary: Annotated[int, Field(ge=-1)] = -1
+    trust: Annotated[Literal[Trust.CENTRAL, Trust.LOCAL], Field(strict=False)] = Trust.CENTRAL
+    vantage: Annotated[Literal[Vantage.PARTICIPANT], Field(strict=False)] = Vantage.PARTICIPANT
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+
+    @model_validator(mode="after")
+    def _adversary_is_an_owner(self) -> Self:
+        if self.adversary >= self.owners:
+            raise ValueError(
+                f"federation.adversary is {self.adversary}, but the owners are numbered 0 to "
+                f"{self.owners - 1}; name one of them, or -1 to let fedsim choose"
+            )
+        return self
+
+
+class ModelConfig(Table):
+    """The network that the federation trains."""
+
+    name: str = "mlp"
+    hidden: PositiveInt = 32
+
+
+class TrainingConfig(Table):
+    """Full-batch DP-SGD: one step of the server per round."""
+
+    rounds: PositiveInt = 30
+    learning_rate: Annotated[float, Field(gt=0)] = 0.5
+    clipping_norm: Annotated[float, Field(gt=0)] = 1.0
+
+
+class PrivacyConfig(Table):
+    """The mechanism. Exactly one of rho-beta, epsilon and noise-multiplier is not 0."""
+
+    neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
+    sensitivity: Literal["global", "local"] = "global"
+    rho_beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    epsilon: Annotated[float, Field(ge=0)] = 0.0
+    noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
+    delta: Fraction = 0.005
+    accountant: str = "pld"
+    noise_source: Literal["seed", "system"] = "seed"
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        targets = {
+            "rho-beta": self.rho_beta,
+            "epsilon": self.epsilon,
+            "noise-multiplier": self.noise_multiplier,
+        }
+        given = [f"privacy.{name}" for name, value in targets.items() if value]
+        if not given:
+            raise ValueError(
+                "privacy.rho-beta, privacy.epsilon and privacy.noise-multiplier are all 0; "
+                "give one of them, for example privacy.rho-beta = 0.9"
+            )
+        if len(given) > 1:
+            raise ValueError(
+                f"{' and '.join(given)} are both set, but one decides the other; set one of them "
+                f"to 0, for example --set {given[0]}=0"
+            )
+        if self.rho_beta and self.rho_beta <= 0.5:
+            raise ValueError(
+                f"privacy.rho-beta is {self.rho_beta}, but a belief of 0.5 is a coin's; "
+                "give a bound above 0.5 and below 1"
+            )
+        return self
+
+
+class ChallengeConfig(Table):
+    """Which person the adversary must identify: the most dissimilar one, or a given record."""
+
+    dissimilarity: str = "euclidean"
+    choice: Literal["max", "min", "median"] = "max"
+    record: Annotated[int, Field(ge=-1)] = -1
+    replacement: Annotated[int, Field(ge=-1)] = -1
+
+
+class TrialsConfig(Table):
+    """Independent repetitions of the whole training; `cohort` of them share one message."""
+
+    count: PositiveInt = 200
+    cohort: PositiveInt = 100
+    worlds: Literal["both", "d-only"] = "both"
+
+
+class AuditConfig(Table):
+    """The adversary's prior, the confidence of every statement, and what utility is measured on."""
+
+    prior: Fraction = 0.5
+    confidence: Fraction = 0.95
+    evaluated_trials: PositiveInt = 20
+
+
+class RunConfig(Table):
+    """How the run is carried out; nothing here changes a result but the seed."""
+
+    name: str = "digits"
+    seed: Annotated[int, Field(ge=0)] = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Annotated[int, Field(ge=0)] = 0
+    out: str = ""
+
+
+class Config(Table):
+    """A whole experiment."""
+
+    data: DataConfig = DataConfig()
+    federation: FederationConfig = FederationConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    challenge: ChallengeConfig = ChallengeConfig()
+    trials: TrialsConfig = TrialsConfig()
+    audit: AuditConfig = AuditConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        if self.trials.worlds == "both" and self.trials.count % 2:
+            raise ValueError(
+                f"trials.count is {self.trials.count}, but half of the trials train on D and half "
+                "on D'; give an even number, or trials.worlds = \"d-only\""
+            )
+        if self.data.records < self.federation.owners:
+            raise ValueError(
+                f"data.records is {self.data.records}, fewer than the "
+                f"{self.federation.owners} owners; every owner needs a record"
+            )
+        replace = self.privacy.neighbouring is Neighbouring.REPLACE
+        if self.challenge.replacement >= 0 and not replace:
+            raise ValueError(
+                "challenge.replacement is given, but privacy.neighbouring is add-remove, which "
+                "replaces nothing; drop it or set privacy.neighbouring = \"replace\""
+            )
+        if replace and (self.challenge.record >= 0) != (self.challenge.replacement >= 0):
+            raise ValueError(
+                "challenge.record and challenge.replacement go together under replace; "
+                "give both, or neither to choose them by dissimilarity"
+            )
+        if self.challenge.record >= self.data.records:
+            raise ValueError(
+                f"challenge.record is {self.challenge.record}, but D has records 0 to "
+                f"{self.data.records - 1}"
+            )
+        return self
+
+    @property
+    def noise_seed(self) -> int | None:
+        """The seed of the privacy noise; None where it comes from the operating system."""
+        return self.run.seed if self.privacy.noise_source == "seed" else None
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) of nested tables, as Flower does."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def to_run_config(config: Config) -> dict[str, Scalar]:
+    """Return the flat dotted map that Flower hands to every app."""
+    return dict(flatten(config.model_dump(mode="json", by_alias=True)))
+
+
+KNOWN_KEYS = tuple(to_run_config(Config()))
+
+
+def from_run_config(values: Mapping[str, Any]) -> Config:
+    """Validate a flat dotted map. Raises InputError with one line that names the key."""
+    tree: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        if key not in KNOWN_KEYS:
+            raise InputError(f"unknown key '{key}'{_suggestion(key)}")
+        table, name = key.split(".")
+        tree.setdefault(table, {})[name] = value
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise InputError(_one_line(error)) from None
+
+
+def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
+    """Read a TOML file and apply dotted overrides. Raises InputError."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"no configuration file '{path}'; see configs/ for examples") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read '{path}': {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"'{path}' is not valid TOML: {error}") from None
+    values = dict(flatten(tree)) | dict(overrides or {})
+    if "run.name" not in values:
+        values["run.name"] = path.stem
+    return from_run_config(values)
+
+
+def parse_override(text: str) -> tuple[str, Scalar]:
+    """Read one `KEY=VALUE`; VALUE is a TOML scalar, or else a string. Raises InputError."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--set {text!r} is not KEY=VALUE, for example --set data.records=100")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    return key.strip(), parsed if isinstance(parsed, bool | int | float) else str(value).strip("\"'")
+
+
+def dump(config: Config) -> str:
+    """Return the resolved configuration as TOML that `load` reads back to the same value."""
+    return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
+
+
+def _suggestion(key: str) -> str:
+    names = {known.split(".")[1]: known for known in KNOWN_KEYS}
+    near = difflib.get_close_matches(key, KNOWN_KEYS, n=1, cutoff=0.6)
+    last = difflib.get_close_matches(key.split(".")[-1], names, n=1, cutoff=0.7)
+    if near or last:
+        return f"; did you mean '{near[0] if near else names[last[0]]}'?"
+    return f"; the tables are {', '.join(Config.model_fields)}"
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return message
+    message = message[0].lower() + message[1:]
+    return f"{key} is {first['input']!r}: {message.replace('input', 'it', 1)}"

@@ -1,0 +1,345 @@
+"""The figures of a report: what the adversary believed, and how far that is from theory.
+
+Every function takes arrays and returns a new matplotlib Figure that no global state holds on to.
+Serialisation is deterministic: the same arrays give the same bytes.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from scipy.special import expit
+from scipy.stats import norm
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+# Okabe and Ito's palette, which readers with any colour vision can tell apart.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#00785A", "#8E4A84"
+INK, MUTED, FAINT = "#1f2933", "#5b6770", "#dfe4e8"
+
+WORLDS = ((True, BLUE, "trained on D"), (False, VERMILION, "trained on D′"))
+QUANTILES = (0.05, 0.5, 0.95)
+WIDTH, HEIGHT = 7.4, 3.9
+
+STYLE = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.solid_capstyle": "round",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    # Text stays text: it can be searched and read aloud, and takes the font of the page around it.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedsim",
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured advantage and its confidence interval, None where there is none."""
+
+    label: str
+    value: float
+    interval: tuple[float, float] | None
+
+
+def belief_trajectories(
+    worlds: Bools, log_odds: Floats, rho_beta: float | None, *, lines: int = 100
+) -> Figure:
+    """Draw the posterior belief in D after every round, against the bound rho_beta.
+
+    worlds [T], log_odds [T, k]. Shows the first `lines` trials of each world, and the median and
+    5-95% band over all of them.
+    """
+    with _style():
+        figure, axes = _axes()
+        rounds = np.arange(1, log_odds.shape[1] + 1)
+        beliefs = expit(log_odds)
+        for world, colour, label in WORLDS:
+            chosen = beliefs[worlds == world]
+            if not len(chosen):
+                continue
+            shown = chosen[:lines]
+            vertices = np.stack([np.broadcast_to(rounds, shown.shape), shown], axis=-1)
+            axes.add_collection(
+                LineCollection(list(vertices), colors=colour, linewidths=0.6, alpha=0.16)
+            )
+            _band(axes, rounds, np.quantile(chosen, QUANTILES, axis=0), colour, label)
+        if rho_beta is not None:
+            _level(axes, rho_beta, f"bound ρβ = {rho_beta:.3g}", INK, "--")
+        axes.set_ylim(-0.02, 1.02)
+        _rounds_axis(axes, rounds)
+        axes.set_ylabel("belief that D was used")
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        _legend(axes)
+    return figure
+
+
+def log_odds_histogram(
+    worlds: Bools, final: Floats, mu: Floats | None, epsilon: float | None
+) -> Figure:
+    """Draw the final log-odds of both worlds over the densities that theory predicts.
+
+    worlds [T], final [T]: the log-odds after the last round; mu [T]: every trial's own
+    sqrt(sum (LS_i / sigma_i)^2), None where no closed form holds; epsilon marks the log-odds at
+    which the belief passes rho_beta.
+    """
+    with _style():
+        figure, axes = _axes()
+        finite = np.isfinite(final)
+        bins = np.histogram_bin_edges(final[finite], bins=_bin_count(final[finite]))
+        reach = 0.06 * (bins[-1] - bins[0])
+        grid = np.linspace(bins[0] - reach, bins[-1] + reach, 400)
+        for world, colour, label in WORLDS:
+            chosen = worlds == world
+            if not (chosen & finite).any():
+                continue
+            counts, _ = np.histogram(final[chosen & finite], bins)
+            heights = counts / (chosen.sum() * np.diff(bins))
+            axes.stairs(heights, bins, fill=True, color=colour, alpha=0.28)
+            axes.stairs(heights, bins, color=colour, linewidth=0.9, label=label)
+            if mu is not None and np.isfinite(mu[chosen]).all():
+                density = predicted_density(grid, mu[chosen], world)
+                axes.plot(grid, density, color=colour, linewidth=2, label="predicted")
+        axes.axvline(0, color=MUTED, linewidth=1)
+        _note(axes, 0, "decides D′ ◂ ▸ decides D", "center")
+        if epsilon is not None and epsilon < grid[-1]:
+            axes.axvline(epsilon, color=INK, linewidth=1.2, linestyle="--")
+            _note(axes, epsilon, f" ε = {epsilon:.3g}", "left")
+        axes.set_xlim(grid[0], grid[-1])
+        axes.set_xlabel("final log-odds Λ for D")
+        axes.set_ylabel("density")
+        if not finite.all():
+            text = f"{(~finite).sum()} of {len(final)} trials ended certain (infinite log-odds)"
+            axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=MUTED)
+        _legend(axes, above=0.06)
+    return figure
+
+
+def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
+    """Return the density of the final log-odds in one world at the points `log_odds` [n].
+
+    The equal mixture over mu [T] of N(+mu^2/2, mu^2) in world D and N(-mu^2/2, mu^2) in D'. Trials
+    with mu = 0 are an atom at 0 and have no density: the rest integrates to their share.
+    """
+    ordered = np.sort(mu)
+    # A thousand of the ordered trials draw the same curve as all of them, in bounded memory.
+    drawn = ordered[:: max(1, len(ordered) // 1000)]
+    positive = drawn[drawn > 0, None]
+    centre = np.where(world, 0.5, -0.5) * positive**2
+    total: Floats = norm.pdf(log_odds, centre, positive).sum(axis=0) / len(drawn)
+    return total
+
+
+def advantages(
+    measured: Sequence[Measured],
+    *,
+    bound: float | None,
+    prediction: float | None,
+    theorem2: float | None,
+) -> Figure:
+    """Draw measured advantages with their intervals against what theory says of them.
+
+    bound: rho_alpha from the noise used; prediction: the closed form 2 Phi(mu/2) - 1;
+    theorem2: the paper's printed formula, which is no bound and is labelled so.
+    """
+    with _style():
+        figure, axes = _axes()
+        tops = [0.05]
+        for position, point in enumerate(measured):
+            colour = (BLUE, GREEN, PURPLE)[position % 3]
+            axes.bar(position, point.value, width=0.5, color=colour, alpha=0.22)
+            low, high = point.interval or (point.value, point.value)
+            axes.plot([position, position], [low, high], color=colour, linewidth=2)
+            axes.plot(position, point.value, "o", color=colour, markersize=6)
+            axes.annotate(
+                f"{point.value:.3f}",
+                (position, point.value),
+                xytext=(8, 0),
+                textcoords="offset points",
+                va="center",
+                weight="bold",
+            )
+            tops += [point.value, high]
+        levels = [
+            (value, f"{label}  {value:.3f}", colour, style)
+            for value, label, colour, style in (
+                (bound, "bound ρα", INK, "-"),
+                (prediction, "prediction", VERMILION, "--"),
+                (theorem2, "paper (Theorem 2),\nnot a bound", MUTED, ":"),
+            )
+            if value is not None
+        ]
+        tops += [level[0] for level in levels]
+        lows = [point.interval[0] for point in measured if point.interval]
+        axes.set_xlim(-0.6, len(measured) - 0.4)
+        axes.set_ylim(min([0.0, *lows]) * 1.15, max(tops) * 1.12)
+        axes.axhline(0, color=MUTED, linewidth=0.8)
+        _levels_in_margin(axes, levels)
+        axes.set_xticks(range(len(measured)), [point.label for point in measured])
+        axes.tick_params(axis="x", length=0)
+        axes.grid(axis="x", visible=False)
+        axes.set_ylabel("advantage over a coin")
+    return figure
+
+
+def utility(
+    rounds: Sequence[int],
+    accuracy: Mapping[str, Sequence[float | None]],
+    loss: Mapping[str, Sequence[float | None]],
+) -> Figure:
+    """Draw accuracy and loss of the global model: `mean`, and the band from `low` to `high`."""
+    with _style():
+        figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for axes, series, title, colour in (
+            (left, accuracy, "Accuracy", GREEN),
+            (right, loss, "Loss", PURPLE),
+        ):
+            low, mean, high = (np.array(series[name], float) for name in ("low", "mean", "high"))
+            _band(axes, np.array(rounds), np.stack([low, mean, high]), colour, title)
+            _rounds_axis(axes, np.array(rounds))
+            axes.set_title(title)
+        left.set_ylim(0, 1.02)
+        left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        right.set_ylim(bottom=0)
+    return figure
+
+
+def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
+    """Draw the local sensitivity per round, [T, k], against its bound C or 2C."""
+    with _style():
+        figure, axes = _axes()
+        rounds = np.arange(1, sensitivity.shape[1] + 1)
+        _band(axes, rounds, np.quantile(sensitivity, QUANTILES, axis=0), BLUE, "median, 5–95%")
+        if bound is not None:
+            _level(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
+        axes.set_ylim(0, 1.1 * max(bound or 0, float(sensitivity.max())) or 1)
+        _rounds_axis(axes, rounds)
+        axes.set_ylabel("local sensitivity LS")
+        _legend(axes)
+    return figure
+
+
+def to_svg(figure: Figure) -> str:
+    """Return the figure as a standalone SVG document without dates or addresses of makers."""
+    buffer = io.StringIO()
+    with _style():
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", metadata=metadata)
+    return buffer.getvalue()
+
+
+def to_png(figure: Figure) -> bytes:
+    """Return the figure as a PNG fit for high-resolution screens and print."""
+    buffer = io.BytesIO()
+    with _style():
+        figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+def _axes() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _band(axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str) -> None:
+    low, middle, high = band
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0)
+    # One round makes no line, but a point with its spread.
+    marker = "o" if len(rounds) == 1 else None
+    if marker:
+        axes.vlines(rounds, low, high, color=colour, linewidth=2)
+    axes.plot(rounds, middle, color=colour, linewidth=2, marker=marker, label=label)
+
+
+def _level(axes: Axes, value: float, label: str, colour: str, style: str) -> None:
+    axes.axhline(value, color=colour, linewidth=1.2, linestyle=style, label=label)
+
+
+def _levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) -> None:
+    """Draw levels and write their labels in the right margin, apart from one another."""
+    bottom, top = axes.get_ylim()
+    at = -np.inf
+    for value, label, colour, style in sorted(levels):
+        axes.axhline(value, color=colour, linewidth=1.4, linestyle=style)
+        at = max((value - bottom) / (top - bottom), at + 0.13)
+        axes.annotate(
+            label,
+            (1.0, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(1.03, at),
+            textcoords="axes fraction",
+            va="center",
+            color=colour,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7},
+        )
+
+
+def _note(axes: Axes, x: float, text: str, align: str) -> None:
+    axes.text(
+        x, 1.01, text, transform=axes.get_xaxis_transform(), ha=align, fontsize=8.5, color=MUTED
+    )
+
+
+def _rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
+    margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
+    axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("round")
+
+
+def _legend(axes: Axes, above: float = 0.0) -> None:
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1 + above),
+        ncols=4,
+        borderaxespad=0.2,
+        handlelength=1.6,
+        columnspacing=1.4,
+    )
+
+
+def _bin_count(values: Floats) -> int:
+    """Return the Freedman-Diaconis number of bins, between 12 and 60."""
+    if len(values) < 2:
+        return 12
+    width = 2 * np.subtract(*np.quantile(values, [0.75, 0.25])) / len(values) ** (1 / 3)
+    spread = np.ptp(values)
+    return int(np.clip(spread / width, 12, 60)) if width > 0 else 12

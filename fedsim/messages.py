@@ -1,0 +1,82 @@
+"""What travels between the server and the owners, as Flower records.
+
+Every request carries the model and a `Request`; what else it carries depends on whom it goes to.
+All owners see the aggregate of the round before. Only the owner of the challenge record is told
+which world each trial trains on; the adversary is told which pair it must tell apart, never which
+of the two is true.
+"""
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+REQUEST = "request"
+MODEL = "model"
+AGGREGATE = "aggregate"
+WORLDS = "worlds"
+SENSITIVITY = "sensitivity"
+REPLY = "reply"
+METRICS = "metrics"
+
+
+class Role(StrEnum):
+    """What an owner is in the game; the server decides and tells each owner its own role only."""
+
+    OWNER = "owner"
+    CHALLENGED = "challenged"
+    ADVERSARY = "adversary"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The scalar part of a message to an owner.
+
+    round counts from 1; trials are numbered over the whole campaign; record and replacement are -1
+    for an owner whom they do not concern; noise_multiplier is sigma over the sensitivity.
+    """
+
+    round: int
+    first_trial: int
+    trials: int
+    noise_multiplier: float
+    role: str = Role.OWNER
+    record: int = -1
+    replacement: int = -1
+
+    def to_record(self) -> ConfigRecord:
+        """Return the request as a Flower record."""
+        return ConfigRecord({field.name: getattr(self, field.name) for field in fields(self)})
+
+    @classmethod
+    def from_content(cls, content: RecordDict) -> "Request":
+        """Read the request of a message. Raises KeyError or TypeError if it is not one."""
+        return cls(**dict(content.config_records[REQUEST]))  # type: ignore[arg-type]
+
+    @property
+    def trial_numbers(self) -> range:
+        """The trials that share this message."""
+        return range(self.first_trial, self.first_trial + self.trials)
+
+
+def array_record(**arrays: npt.NDArray[np.generic]) -> ArrayRecord:
+    """Return named arrays as a Flower record."""
+    return ArrayRecord({name: Array.from_numpy_ndarray(array) for name, array in arrays.items()})
+
+
+def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[np.generic]]:
+    """Return the arrays of a Flower record by name."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def only(record: ArrayRecord) -> npt.NDArray[np.generic]:
+    """Return the array of a record that holds exactly one. Raises ValueError otherwise."""
+    (array,) = arrays_of(record).values()
+    return array
+
+
+def metric(reply: Message, name: str) -> float:
+    """Return one scalar of a reply's metrics. Raises KeyError or TypeError if it is not there."""
+    return float(reply.content.metric_records[METRICS][name])  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""The files of one run: written whole or not at all, so that a killed run leaves nothing half-done.
+
+    config.toml      the resolved configuration; `fedsim run` reads it again
+    events.jsonl     what happened when: phases and rounds, one JSON object for each
+    cohorts/         the findings of each finished cohort (.npz): what --resume continues from
+    facts.json       what the report needs besides the configuration and the transcript
+    transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round
+    report.json, report.html, figures/
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import config as configuration
+from fedsim.config import Config
+from fedsim.errors import InputError
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One run's directory; every path below is inside it."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> "RunDirectory":
+        """Make the directory and write its configuration.
+
+        A directory that holds the same configuration is continued. Raises InputError if it holds
+        another run, or cannot be written.
+        """
+        directory = cls(path.absolute())
+        existing = directory.path / "config.toml"
+        try:
+            if existing.exists():
+                if configuration.load(existing) != config:
+                    raise InputError(
+                        f"'{path}' holds a run with another configuration; "
+                        "name a new directory with --out"
+                    )
+                return directory
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise InputError(
+                    f"'{path}' exists and holds no fedsim run; name a new directory with --out"
+                )
+            (directory.path / "cohorts").mkdir(parents=True)
+            directory.write_text("config.toml", configuration.dump(config))
+        except OSError as error:
+            raise InputError(
+                f"cannot write to '{path}': {error.strerror}; name another directory with --out"
+            ) from None
+        return directory
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """Return the directory of a run that was started before. Raises InputError."""
+        if not (path / "config.toml").is_file():
+            raise InputError(f"'{path}' is not a run directory: it has no config.toml")
+        return cls(path.absolute())
+
+    @property
+    def config(self) -> Config:
+        """The resolved configuration of the run."""
+        return configuration.load(self.path / "config.toml")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file atomically."""
+        self._write(name, text.encode())
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write strict JSON atomically. Raises ValueError on NaN or infinity."""
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        self.write_text(name, text + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of this run. Raises InputError if it is missing or damaged."""
+        try:
+            value: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(
+                f"'{self.path}' has no {name}: the run is not finished; "
+                f"continue it with fedsim run --resume {self.path}"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {name} in '{self.path}': {error}") from None
+        return value
+
+    def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write named arrays atomically, as compressed .npz without pickle."""
+        with tempfile.TemporaryFile() as buffer:
+            np.savez_compressed(buffer, allow_pickle=False, **arrays)
+            buffer.seek(0)
+            self._write(name, buffer.read())
+
+    def read_arrays(self, name: str) -> Arrays:
+        """Read named arrays. Raises InputError if the file is missing or damaged."""
+        try:
+            with np.load(self.path / name, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
+        except FileNotFoundError:
+            raise InputError(
+                f"'{self.path}' has no {name}: the run is not finished; "
+                f"continue it with fedsim run --resume {self.path}"
+            ) from None
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"cannot read {name} in '{self.path}': {error}") from None
+
+    def cohort_file(self, first_trial: int) -> str:
+        """Return the name of the findings of the cohort that begins with a trial."""
+        return f"cohorts/{first_trial:06d}.npz"
+
+    def has(self, name: str) -> bool:
+        """Whether a file of this run is there."""
+        return (self.path / name).is_file()
+
+    def log_event(self, **event: Any) -> None:
+        """Append one event, with the time."""
+        with (self.path / "events.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": time.time(), **event}) + "\n")
+
+    def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield whole events from a byte offset on, each with the offset behind it."""
+        path = self.path / "events.jsonl"
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                offset += len(line)
+                yield json.loads(line), offset
+
+    def _write(self, name: str, content: bytes) -> None:
+        target = self.path / name
+        target.parent.mkdir(exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        partial.write_bytes(content)
+        os.replace(partial, target)

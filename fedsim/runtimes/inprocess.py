@@ -1,0 +1,97 @@
+"""Flower's Grid in one process: the apps that a SuperLink would run, without one.
+
+The fast path for one machine and one device. Clients run one after another, since each of them
+spreads its trials over all threads.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
+from fedsim.config import Scalar
+from fedsim.runtimes.flower_private import Run, assign_message_id, become_task, empty_run
+
+RUN_ID = 1
+SERVER_NODE = 1
+FIRST_NODE = 1000
+
+
+class InProcessGrid(Grid):
+    """A Grid that calls a ClientApp directly, with one Flower context for each node."""
+
+    def __init__(
+        self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]
+    ) -> None:
+        self._client_app = client_app
+        self._run = empty_run(RUN_ID)
+        self._replies: dict[str, Message] = {}
+        self.contexts = {
+            FIRST_NODE + partition: Context(
+                run_id=RUN_ID,
+                node_id=FIRST_NODE + partition,
+                node_config={"partition-id": partition, "num-partitions": nodes},
+                state=RecordDict(),
+                run_config=dict(run_config),
+            )
+            for partition in range(nodes)
+        }
+        become_task(RUN_ID, SERVER_NODE)
+
+    def set_run(self, run: Run) -> None:
+        """Replace the description of the run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The description of the run."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Return a new message."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all nodes."""
+        return list(self.contexts)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Run the ClientApp on each message and return the replies; an exception is an error reply."""
+        return [self._execute(message) for message in messages]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Run the ClientApp on each message and keep the replies."""
+        ids = []
+        for message in messages:
+            reply = self._execute(message)
+            ids.append(message.metadata.message_id)
+            self._replies[message.metadata.message_id] = reply
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return, and forget, the replies that are there."""
+        return [self._replies.pop(id) for id in message_ids if id in self._replies]
+
+    def _execute(self, message: Message) -> Message:
+        assign_message_id(message)
+        # Strategies may put one record into many messages: a client that changed it would change
+        # the others' too.
+        message.content = RecordDict(
+            {name: copy.copy(record) for name, record in message.content.items()}
+        )
+        try:
+            return self._client_app(message, self.contexts[message.metadata.dst_node_id])
+        except Exception as error:  # as Flower's own runtimes do
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(code=2, reason=reason), reply_to=message)

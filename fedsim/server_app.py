@@ -1,0 +1,203 @@
+"""The Flower ServerApp: runs every cohort of trials, then audits what the adversary found."""
+
+import platform
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+import fedsim
+from adversaries.posterior import log_odds
+from fedsim import audit, challenge, device, federation, messages, models, privacy
+from fedsim.challenge import Challenge
+from fedsim.config import Config, from_run_config
+from fedsim.errors import InputError
+from fedsim.evaluation import evaluate
+from fedsim.federation import Federation
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.strategy import DPSGD
+
+app = ServerApp()
+
+RUNTIMES = {
+    "InProcessGrid": "in process",
+    "InMemoryGrid": "Flower simulation",
+    "HttpGrid": "Flower deployment",
+}
+"""What the report calls the runtime behind each of Flower's grids."""
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the experiment that the run config describes; results go to `run.out`."""
+    config = from_run_config(context.run_config)
+    directory = RunDirectory.create(default_directory(config), config)
+    run(grid, config, directory)
+
+
+def default_directory(config: Config) -> Path:
+    """Return `run.out`, or a new directory under fedsim-runs/ named for experiment and time."""
+    if config.run.out:
+        return Path(config.run.out)
+    return Path("fedsim-runs") / f"{config.run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
+    """Run all cohorts that are not finished yet, then write transcript and report."""
+    start = time.perf_counter()
+    directory.log_event(phase="preparing")
+    known = federation.load(config)
+    if known.device.type == "cpu":
+        device.single_threaded_kernels()
+    chosen = challenge.choose(config, known.split, known.owner_of)
+    noise_multiplier = privacy.noise_multiplier(config)
+    directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
+    nodes = connect(grid, config.federation.owners, config.federation.timeout)
+    bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
+    directory.log_event(phase="training", seconds=time.perf_counter() - start)
+    for first in range(0, config.trials.count, config.trials.cohort):
+        trials = range(first, min(first + config.trials.cohort, config.trials.count))
+        if not directory.has(directory.cohort_file(first)):
+            strategy = DPSGD(
+                config, chosen, noise_multiplier, nodes, trials, bits[trials.start : trials.stop]
+            )
+            findings = _run_cohort(grid, strategy, known, directory)
+            directory.write_arrays(directory.cohort_file(first), findings)
+        directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
+    transcript = _transcript(config, directory, bits)
+    directory.write_arrays("transcript.npz", transcript)
+    facts = _facts(config, known, chosen, noise_multiplier, grid, transcript)
+    facts["timing"]["total"] = time.perf_counter() - start
+    directory.write_json("facts.json", facts)
+    directory.log_event(phase="reporting")
+    audit.write_report(directory)
+    directory.log_event(phase="done", seconds=time.perf_counter() - start)
+
+
+def connect(grid: Grid, owners: int, timeout: float) -> dict[int, int]:
+    """Wait for every owner's node and return the node of each partition.
+
+    Raises InputError when fewer than `owners` distinct partitions answer within `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    nodes: dict[int, int] = {}
+    while True:
+        new = set(grid.get_node_ids()) - set(nodes.values())
+        queries = [
+            Message(RecordDict(), node, f"{MessageType.QUERY}.identify") for node in sorted(new)
+        ]
+        remaining = max(1.0, deadline - time.monotonic())
+        for reply in grid.send_and_receive(queries, timeout=remaining) if queries else ():
+            if reply.has_error():
+                raise RuntimeError(f"a node failed to identify itself: {reply.error.reason}")
+            partition = int(messages.metric(reply, "partition"))
+            nodes.setdefault(partition, reply.metadata.src_node_id)
+        if set(range(owners)) <= set(nodes):
+            return {partition: nodes[partition] for partition in range(owners)}
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"{len(nodes)} of {owners} owners connected within {timeout:g} s; start as many "
+                "SuperNodes as federation.owners, for a simulation with "
+                f"--federation-config 'num-supernodes={owners}'"
+            )
+        time.sleep(0.2)
+
+
+def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
+    """Train one cohort; return its findings and the utility of its evaluated trials."""
+    config, trials = strategy.config, strategy.trials
+    theta = models.initial_parameters(
+        lambda: federation.build_model(config, known.split.dataset), config.run.seed, trials
+    )
+    held_out = known.held_out()
+    evaluated = max(0, min(config.audit.evaluated_trials - trials.start, len(trials)))
+    losses, accuracies = [], []
+
+    def after_round(server_round: int, arrays: ArrayRecord) -> None:
+        utility = {}
+        if evaluated:
+            parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(known.device)
+            loss, correct = evaluate(known.model, parameters, *held_out)
+            losses.append(loss.mean(1).cpu().numpy())
+            accuracies.append(correct.double().mean(1).cpu().numpy())
+            utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
+        directory.log_event(round=server_round, trials=[trials.start, trials.stop], **utility)
+
+    start = time.perf_counter()
+    result = strategy.start(
+        grid,
+        messages.array_record(parameters=theta.numpy()),
+        num_rounds=config.training.rounds,
+        timeout=config.federation.timeout,
+        evaluate_fn=after_round,
+    )
+    findings = strategy.findings(grid)
+    metrics = [
+        *result.train_metrics_clientapp.values(),
+        *result.evaluate_metrics_clientapp.values(),
+    ]
+    utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
+    return {
+        **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
+        **utility,
+        "cohort_seconds": np.asarray([time.perf_counter() - start]),
+        "owners_seconds": np.asarray([sum(float(m["seconds-together"]) for m in metrics)]),
+    }
+
+
+def _transcript(config: Config, directory: RunDirectory, worlds: npt.NDArray[np.bool_]) -> Arrays:
+    """Join the cohorts' findings into arrays over all trials."""
+    parts: dict[str, list[npt.NDArray[Any]]] = {}
+    for first in range(0, config.trials.count, config.trials.cohort):
+        for name, array in directory.read_arrays(directory.cohort_file(first)).items():
+            parts.setdefault(name, []).append(array)
+    # The evaluated trials are the second axis of the utility curves [k + 1, E].
+    joined = {
+        name: np.concatenate(arrays, axis=1 if name in ("losses", "accuracies") else 0)
+        for name, arrays in parts.items()
+    }
+    return {
+        "worlds": worlds,
+        "log_odds": log_odds(config.audit.prior, joined.pop("ratios")),
+        **joined,
+    }
+
+
+def _facts(
+    config: Config,
+    known: Federation,
+    chosen: Challenge,
+    noise_multiplier: float,
+    grid: Grid,
+    transcript: Arrays,
+) -> dict[str, Any]:
+    """Return what the report says about the run besides its configuration and transcript."""
+    owners = range(config.federation.owners)
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runtime": RUNTIMES.get(type(grid).__name__, type(grid).__name__),
+        "device": str(known.device),
+        "versions": {
+            "fedsim": fedsim.__version__,
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("flwr", "torch", "numpy")},
+        },
+        "challenge": asdict(chosen),
+        "owner_sizes": [len(known.owned_by(owner)) for owner in owners],
+        "dataset": known.split.dataset.name,
+        "held_out": len(known.split.held_out),
+        "parameters": sum(p.numel() for p in known.model.parameters()),
+        "noise_multiplier": noise_multiplier,
+        "timing": {
+            "federation": float(transcript["cohort_seconds"].sum()),
+            "owners_computing": float(transcript["owners_seconds"].sum()),
+        },
+    }

@@ -1,0 +1,207 @@
+"""DP-SGD over a federation as a Flower strategy: Algorithm 1 of Bernau et al., T trials at once.
+
+Strict where Flower's FedAvg is lenient: a missing or failed owner ends the run, because a missing
+clipped sum or noise share changes the mechanism that was accounted for. Replies are sorted by
+partition before they are summed, so that every runtime gives the same bits.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from fedsim import messages
+from fedsim.challenge import Challenge
+from fedsim.config import Config
+from fedsim.mechanism import Trust, sensitivity
+from fedsim.messages import Request, Role
+from fedsim.randomness import SERVER, gaussian_noise
+
+Array = npt.NDArray[np.generic]
+
+
+class OwnerFailedError(RuntimeError):
+    """An owner did not answer, or answered with an error."""
+
+
+@dataclass
+class DPSGD(Strategy):
+    """One cohort of trials, from theta_0 to theta_k.
+
+    nodes: the Flower node of each partition; worlds bool [T]: which trials train on D.
+    """
+
+    config: Config
+    challenge: Challenge
+    noise_multiplier: float
+    nodes: dict[int, int]
+    trials: range
+    worlds: npt.NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        self._model: Array | None = None
+        self._aggregate: Array | None = None
+        self._local_sensitivity: npt.NDArray[np.float64] | None = None
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Send the model, and the aggregate of the round before, to every owner."""
+        self._model = messages.only(arrays)
+        if self.config.privacy.sensitivity == "local":
+            self._local_sensitivity = self._ask_local_sensitivity(server_round, arrays, grid)
+        return self._requests(MessageType.TRAIN, server_round, arrays)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord, MetricRecord]:
+        """Release r = sum of the owners' messages + central noise; step theta - eta r / n."""
+        accepted = self._accept(replies, f"round {server_round}")
+        sums = [
+            messages.only(reply.content.array_records[messages.REPLY]).astype(np.float64)
+            for reply in accepted
+        ]
+        total: npt.NDArray[np.float64] = np.sum(sums, axis=0)
+        if self.config.federation.trust is Trust.CENTRAL:
+            std = self.noise_multiplier * self._noise_scale()
+            standard = gaussian_noise(
+                self.config.noise_seed, self.trials, server_round, SERVER, total.shape[1]
+            )
+            total += std[:, None] * standard
+        # What the owners are sent is what the model is stepped with, to the last bit.
+        self._aggregate = total.astype(np.float32)
+        step = self.config.training.learning_rate / self.config.data.records
+        assert self._model is not None
+        stepped = self._model - step * self._aggregate.astype(np.float64)
+        model = messages.array_record(parameters=stepped.astype(np.float32))
+        return model, _computing_time(accepted)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """After the last round, send the final model and the last aggregate to every owner."""
+        if server_round < self.config.training.rounds:
+            return []
+        return self._requests(MessageType.EVALUATE, server_round + 1, arrays)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Average the owners' losses and accuracies over their records."""
+        if server_round < self.config.training.rounds:
+            return None
+        accepted = self._accept(replies, "the final evaluation")
+        weights = [messages.metric(reply, "records") for reply in accepted]
+        record = _computing_time(accepted)
+        for name in ("loss", "accuracy"):
+            values = [messages.metric(reply, name) for reply in accepted]
+            record[name] = float(np.average(values, weights=weights))
+        return record
+
+    def summary(self) -> None:
+        """Say nothing: the run directory and the report describe the run."""
+
+    def findings(self, grid: Grid) -> list[dict[str, Array]]:
+        """Ask the adversary's node for its log-likelihood ratios and its membership attack."""
+        node = self.nodes[self.challenge.adversary]
+        query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
+        replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
+        (reply,) = self._accept(replies, "the adversary's findings", [self.challenge.adversary])
+        return [messages.arrays_of(record) for record in reply.content.array_records.values()]
+
+    def _requests(self, kind: str, round: int, arrays: ArrayRecord) -> list[Message]:
+        requests = []
+        for partition, node in sorted(self.nodes.items()):
+            role = self._role(partition)
+            content = RecordDict(
+                {
+                    messages.REQUEST: self._request(round, role).to_record(),
+                    messages.MODEL: arrays,
+                }
+            )
+            if round > 1:
+                assert self._aggregate is not None
+                content[messages.AGGREGATE] = messages.array_record(sum=self._aggregate)
+            if role is Role.CHALLENGED:
+                content[messages.WORLDS] = messages.array_record(bits=self.worlds)
+            if self._local_sensitivity is not None:
+                content[messages.SENSITIVITY] = messages.array_record(
+                    norms=self._local_sensitivity
+                )
+            requests.append(Message(content, node, kind))
+        return requests
+
+    def _request(self, round: int, role: Role) -> Request:
+        pair = (-1, -1)
+        if role is not Role.OWNER:
+            replacement = self.challenge.replacement
+            pair = (self.challenge.record, -1 if replacement is None else replacement)
+        return Request(
+            round, self.trials.start, len(self.trials), self.noise_multiplier, role, *pair
+        )
+
+    def _role(self, partition: int) -> Role:
+        if partition == self.challenge.owner:
+            return Role.CHALLENGED
+        return Role.ADVERSARY if partition == self.challenge.adversary else Role.OWNER
+
+    def _ask_local_sensitivity(
+        self, round: int, arrays: ArrayRecord, grid: Grid
+    ) -> npt.NDArray[np.float64]:
+        owner = self.challenge.owner
+        content = RecordDict(
+            {
+                messages.REQUEST: self._request(round, Role.CHALLENGED).to_record(),
+                messages.MODEL: arrays,
+            }
+        )
+        query = Message(content, self.nodes[owner], f"{MessageType.QUERY}.sensitivity")
+        replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
+        (reply,) = self._accept(replies, f"the sensitivity of round {round}", [owner])
+        record = reply.content.array_records[messages.SENSITIVITY]
+        return messages.only(record).astype(np.float64)
+
+    def _noise_scale(self) -> npt.NDArray[np.float64]:
+        if self._local_sensitivity is not None:
+            return self._local_sensitivity
+        bound = sensitivity(
+            self.config.privacy.neighbouring, self.config.training.clipping_norm
+        )
+        return np.full(len(self.trials), bound)
+
+    def _accept(
+        self, replies: Iterable[Message], what: str, expected: Iterable[int] | None = None
+    ) -> list[Message]:
+        """Return the replies sorted by partition. Raises OwnerFailedError unless all are there."""
+        partition_of = {node: partition for partition, node in self.nodes.items()}
+        accepted: dict[int, Message] = {}
+        for reply in replies:
+            if reply.has_error():
+                # Flower attributes some failures to the server's own node.
+                owner = partition_of.get(reply.metadata.src_node_id, "?")
+                raise OwnerFailedError(f"{what}: owner {owner} failed: {reply.error.reason}")
+            accepted[int(messages.metric(reply, "partition"))] = reply
+        missing = set(self.nodes if expected is None else expected) - set(accepted)
+        if missing:
+            raise OwnerFailedError(
+                f"{what}: no answer from owner {', '.join(map(str, sorted(missing)))} within "
+                f"{self.config.federation.timeout:g} s (federation.timeout)"
+            )
+        return [accepted[partition] for partition in sorted(accepted)]
+
+
+def _computing_time(replies: list[Message]) -> MetricRecord:
+    """Return the owners' computing time: together, and of the slowest."""
+    seconds = [messages.metric(reply, "seconds") for reply in replies]
+    return MetricRecord({"seconds-together": sum(seconds), "seconds-slowest": max(seconds)})
