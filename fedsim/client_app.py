@@ -175,9 +175,9 @@ def _partition(context: Context) -> int:
 def _reply(
     message: Message,
     context: Context,
-    records: dict[str, ArrayRecord] | None = None,
+    arrays: dict[str, ArrayRecord] | None = None,
     **metrics: float,
 ) -> Message:
-    content = RecordDict({**(records or {})})
+    content = RecordDict({**(arrays or {})})
     content[messages.METRICS] = MetricRecord({"partition": _partition(context), **metrics})
     return Message(content, reply_to=message)

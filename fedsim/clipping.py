@@ -6,9 +6,10 @@ gradients come from `torch.func`, in blocks of trials and records that bound mem
 `BLOCK_GRADIENTS` scalars of per-example gradient exist for each thread.
 """
 
+import copy
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +46,10 @@ class Clipper:
         records_at_once, trials_at_once = self._block(parameters, len(labels))
 
         def sum_of(trials: slice) -> None:
+            # functional_call swaps parameters into the module: each thread needs one of its own.
+            own = replace(self, model=copy.deepcopy(self.model))
             for records in _slices(len(labels), records_at_once):
-                gradients = self._gradients(parameters[trials], features[records], labels[records])
+                gradients = own._gradients(parameters[trials], features[records], labels[records])
                 scale = clipping_factors(gradients, self.clipping_norm)
                 if weights is not None:
                     scale = scale * weights[trials, records]

@@ -54,9 +54,23 @@ class FederationConfig(Table):
     partition: str = "iid"
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
     adversary: Annotated[int, Field(ge=-1)] = -1
-    trust: Annotated[Literal[Trust.CENTRAL, Trust.LOCAL], Field(strict=False)] = Trust.CENTRAL
-    vantage: Annotated[Literal[Vantage.PARTICIPANT], Field(strict=False)] = Vantage.PARTICIPANT
+    trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
+    vantage: Annotated[Vantage, Field(strict=False)] = Vantage.PARTICIPANT
     timeout: Annotated[float, Field(gt=0)] = 3600.0
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Self:
+        if self.trust is Trust.DISTRIBUTED:
+            raise ValueError(
+                "federation.trust is 'distributed', which needs secure aggregation and cannot be "
+                "run yet; choose 'central' or 'local'"
+            )
+        if self.vantage is not Vantage.PARTICIPANT:
+            raise ValueError(
+                f"federation.vantage is '{self.vantage}', where no adversary can sit yet; choose "
+                "'participant' (the report states the bounds of every vantage)"
+            )
+        return self
 
     @model_validator(mode="after")
     def _adversary_is_an_owner(self) -> Self:

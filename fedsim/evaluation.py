@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from fedsim.models import parameter_shapes, unflatten
 
-BLOCK_RECORDS = 4096
+BLOCK_RECORDS = 512
 """Forward passes in one block: what bounds memory."""
 
 

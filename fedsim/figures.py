@@ -5,18 +5,18 @@ Serialisation is deterministic: the same arrays give the same bytes.
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import norm
 
 Floats = npt.NDArray[np.float64]
@@ -104,20 +104,23 @@ def belief_trajectories(
 
 
 def log_odds_histogram(
-    worlds: Bools, final: Floats, mu: Floats | None, epsilon: float | None
+    worlds: Bools, final: Floats, mu: Floats | None, epsilon: float | None, *, prior: float = 0.5
 ) -> Figure:
     """Draw the final log-odds of both worlds over the densities that theory predicts.
 
     worlds [T], final [T]: the log-odds after the last round; mu [T]: every trial's own
     sqrt(sum (LS_i / sigma_i)^2), None where no closed form holds; epsilon marks the log-odds at
-    which the belief passes rho_beta.
+    which the belief passes rho_beta; prior: the belief in D from which they start.
     """
     with _style():
         figure, axes = _axes()
         finite = np.isfinite(final)
         bins = np.histogram_bin_edges(final[finite], bins=_bin_count(final[finite]))
-        reach = 0.06 * (bins[-1] - bins[0])
-        grid = np.linspace(bins[0] - reach, bins[-1] + reach, 400)
+        reach = 0.0
+        if mu is not None and np.isfinite(mu).all():
+            typical = float(np.median(mu))
+            reach = typical**2 / 2 + 3.5 * typical
+        grid = np.linspace(min(bins[0], -reach), max(bins[-1], reach), 400)
         for world, colour, label in WORLDS:
             chosen = worlds == world
             if not (chosen & finite).any():
@@ -127,13 +130,19 @@ def log_odds_histogram(
             axes.stairs(heights, bins, fill=True, color=colour, alpha=0.28)
             axes.stairs(heights, bins, color=colour, linewidth=0.9, label=label)
             if mu is not None and np.isfinite(mu[chosen]).all():
-                density = predicted_density(grid, mu[chosen], world)
-                axes.plot(grid, density, color=colour, linewidth=2, label="predicted")
+                density = predicted_density(grid - logit(prior), mu[chosen], world)
+                axes.plot(
+                    grid,
+                    density,
+                    color=colour,
+                    linewidth=2,
+                    label=label.replace("trained on", "predicted for"),
+                )
         axes.axvline(0, color=MUTED, linewidth=1)
         _note(axes, 0, "decides D′ ◂ ▸ decides D", "center")
         if epsilon is not None and epsilon < grid[-1]:
             axes.axvline(epsilon, color=INK, linewidth=1.2, linestyle="--")
-            _note(axes, epsilon, f" ε = {epsilon:.3g}", "left")
+            _note(axes, epsilon, f" ε = {epsilon:.4g}", "left")
         axes.set_xlim(grid[0], grid[-1])
         axes.set_xlabel("final log-odds Λ for D")
         axes.set_ylabel("density")
@@ -145,7 +154,7 @@ def log_odds_histogram(
 
 
 def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
-    """Return the density of the final log-odds in one world at the points `log_odds` [n].
+    """Return the density, at the points `log_odds` [n], that final log-odds have from prior 1/2.
 
     The equal mixture over mu [T] of N(+mu^2/2, mu^2) in world D and N(-mu^2/2, mu^2) in D'. Trials
     with mu = 0 are an atom at 0 and have no density: the rest integrates to their share.
@@ -176,32 +185,33 @@ def advantages(
         tops = [0.05]
         for position, point in enumerate(measured):
             colour = (BLUE, GREEN, PURPLE)[position % 3]
-            axes.bar(position, point.value, width=0.5, color=colour, alpha=0.22)
+            axes.bar(position, point.value, width=0.36, color=colour, alpha=0.22)
             low, high = point.interval or (point.value, point.value)
             axes.plot([position, position], [low, high], color=colour, linewidth=2)
             axes.plot(position, point.value, "o", color=colour, markersize=6)
             axes.annotate(
                 f"{point.value:.3f}",
-                (position, point.value),
-                xytext=(8, 0),
+                (position + 0.18, point.value),
+                xytext=(5, 0),
                 textcoords="offset points",
                 va="center",
                 weight="bold",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
             )
             tops += [point.value, high]
         levels = [
-            (value, f"{label}  {value:.3f}", colour, style)
-            for value, label, colour, style in (
+            (value, f"{label} {value:.3f}", colour, line)
+            for value, label, colour, line in (
                 (bound, "bound ρα", INK, "-"),
                 (prediction, "prediction", VERMILION, "--"),
-                (theorem2, "paper (Theorem 2),\nnot a bound", MUTED, ":"),
+                (theorem2, "paper (Theorem 2),\nnot a bound:", MUTED, ":"),
             )
             if value is not None
         ]
         tops += [level[0] for level in levels]
         lows = [point.interval[0] for point in measured if point.interval]
         axes.set_xlim(-0.6, len(measured) - 0.4)
-        axes.set_ylim(min([0.0, *lows]) * 1.15, max(tops) * 1.12)
+        axes.set_ylim(min([0.0, *lows]) * 1.3, max(tops) * 1.12)
         axes.axhline(0, color=MUTED, linewidth=0.8)
         _levels_in_margin(axes, levels)
         axes.set_xticks(range(len(measured)), [point.label for point in measured])
@@ -266,12 +276,8 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-@contextmanager
-def _style() -> Iterator[None]:
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)
-        yield
+def _style() -> AbstractContextManager[None]:
+    return style.context(["default", STYLE])
 
 
 def _axes() -> tuple[Figure, Axes]:
@@ -289,26 +295,28 @@ def _band(axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, 
     axes.plot(rounds, middle, color=colour, linewidth=2, marker=marker, label=label)
 
 
-def _level(axes: Axes, value: float, label: str, colour: str, style: str) -> None:
-    axes.axhline(value, color=colour, linewidth=1.2, linestyle=style, label=label)
+def _level(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
+    axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
 
 
 def _levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) -> None:
     """Draw levels and write their labels in the right margin, apart from one another."""
     bottom, top = axes.get_ylim()
-    at = -np.inf
-    for value, label, colour, style in sorted(levels):
-        axes.axhline(value, color=colour, linewidth=1.4, linestyle=style)
-        at = max((value - bottom) / (top - bottom), at + 0.13)
+    next_free = -np.inf
+    for value, label, colour, line in sorted(levels):
+        axes.axhline(value, color=colour, linewidth=1.4, linestyle=line)
+        half = 0.05 if "\n" in label else 0.03
+        height = max((value - bottom) / (top - bottom), next_free + half)
+        next_free = height + half + 0.01
         axes.annotate(
             label,
             (1.0, value),
             xycoords=("axes fraction", "data"),
-            xytext=(1.03, at),
+            xytext=(1.05, height),
             textcoords="axes fraction",
             va="center",
             color=colour,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "relpos": (0, 0.5)},
         )
 
 
@@ -321,7 +329,7 @@ def _note(axes: Axes, x: float, text: str, align: str) -> None:
 def _rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("round")
 
 

@@ -142,6 +142,11 @@ class RunDirectory:
                 offset += len(line)
                 yield json.loads(line), offset
 
+    def events_size(self) -> int:
+        """Return the offset behind the last event so far."""
+        path = self.path / "events.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
     def _write(self, name: str, content: bytes) -> None:
         target = self.path / name
         target.parent.mkdir(exist_ok=True)

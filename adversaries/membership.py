@@ -1,0 +1,148 @@
+"""Membership inference from the losses of final models (Yeom et al.), trial by trial.
+
+The adversary knows the mean loss of the training data and calls a record a member if its loss is no
+larger (Yeom et al., "Privacy risk in machine learning: analyzing the connection to overfitting",
+2018, Adversary 2 with the decision of Jayaraman and Evans, 2019). It sees one model and no
+gradients: the baseline beside the identification adversary.
+
+Losses may be arrays or tensors on any device; results are NumPy arrays. Within a trial all records
+share one model, so only trials are independent.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+from torch import Tensor
+
+from adversaries.estimators import Advantage, Bools, Floats, Interval, advantage, significance
+from fedsim.errors import InputError
+
+Losses = Tensor | npt.ArrayLike
+
+
+@dataclass(frozen=True)
+class MeanAdvantage:
+    """The mean of TPR - FPR over trials; None where one trial shows no spread."""
+
+    point: float
+    standard_error: float | None
+    interval: Interval | None
+    trials: int
+
+
+def yeom(
+    member_losses: Losses, non_member_losses: Losses, inclusion: Losses | None = None
+) -> tuple[Floats, Floats]:
+    """Return the attack's true and false positive rates, float64 [T] each.
+
+    member_losses [T, n], non_member_losses [T, h]; inclusion [T, n] weighs the members, 0 or False
+    where a trial did not train on the record, whose loss then counts nowhere. Raises InputError if
+    shapes disagree, a trial has no member, or a loss is not finite.
+    """
+    losses, weights = _members(member_losses, inclusion)
+    strangers = _float64(non_member_losses)
+    if strangers.ndim != 2 or len(strangers) != len(losses) or not strangers.size:
+        raise InputError(
+            f"losses of members are {losses.shape}, of non-members {strangers.shape}; give [T, n] "
+            "and [T, h] with at least one non-member"
+        )
+    _check_finite(strangers)
+    threshold = _threshold(losses, weights)[:, None]
+    true_positive = np.average(losses <= threshold, axis=1, weights=weights)
+    return true_positive, np.mean(strangers <= threshold, axis=1)
+
+
+def yeom_challenge(
+    challenge_losses: Losses, member_losses: Losses, inclusion: Losses | None = None
+) -> Bools:
+    """Return whether the attack takes the challenge record for a member, bool [T].
+
+    The rule of `yeom` in the identification adversary's own game. challenge_losses [T]; the others
+    and the errors as in `yeom`.
+    """
+    losses, weights = _members(member_losses, inclusion)
+    challenge = _float64(challenge_losses)
+    if challenge.shape != losses.shape[:1]:
+        raise InputError(
+            f"losses of the challenge are {challenge.shape}, of members {losses.shape}; give [T] "
+            "and [T, n]"
+        )
+    _check_finite(challenge)
+    decisions: Bools = challenge <= _threshold(losses, weights)
+    return decisions
+
+
+def membership_advantage(
+    true_positive_rate: Floats, false_positive_rate: Floats, confidence: float
+) -> MeanAdvantage:
+    """Return the mean of TPR - FPR over the trials, rates [T] each, with a t interval across them.
+
+    The interval assumes independent trials and a mean that is nearly normal. Raises InputError on
+    an impossible confidence and on rates of different or empty shape.
+    """
+    alpha = significance(confidence)
+    if true_positive_rate.ndim != 1 or true_positive_rate.shape != false_positive_rate.shape:
+        raise InputError(
+            f"true positive rates are {true_positive_rate.shape}, false positive rates "
+            f"{false_positive_rate.shape}; give both as [trials]"
+        )
+    differences = true_positive_rate - false_positive_rate
+    trials = differences.size
+    if not trials:
+        raise InputError("there are no trials; give the rates of at least one")
+    point = float(differences.mean())
+    if trials == 1:
+        return MeanAdvantage(point, None, None, trials)
+    error = float(differences.std(ddof=1)) / math.sqrt(trials)
+    reach = float(stdtrit(trials - 1, 1 - alpha / 2)) * error
+    interval = Interval(max(-1.0, point - reach), min(1.0, point + reach), confidence)
+    return MeanAdvantage(point, error, interval, trials)
+
+
+def challenge_advantage(worlds: Bools, decisions: Bools, confidence: float) -> Advantage:
+    """Return the advantage of decisions [T] about the challenge record in worlds [T].
+
+    The same game and interval as the identification adversary's `advantage`; no decision is a tie.
+    Raises InputError as it does.
+    """
+    return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence)
+
+
+def _float64(values: Losses) -> Floats:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().double().numpy()
+    return np.asarray(values, np.float64)
+
+
+def _check_finite(losses: Floats) -> None:
+    if not np.isfinite(losses).all():
+        raise InputError("a loss is not finite: a model diverged; lower the learning rate")
+
+
+def _members(member_losses: Losses, inclusion: Losses | None) -> tuple[Floats, Floats]:
+    """Return losses [T, n], infinite where a record is no member, and their weights [T, n]."""
+    losses = _float64(member_losses)
+    weights = np.ones_like(losses) if inclusion is None else _float64(inclusion)
+    if losses.ndim != 2 or weights.shape != losses.shape:
+        raise InputError(
+            f"losses of members are {losses.shape}, their inclusion {weights.shape}; give [T, n]"
+        )
+    if not (np.all(weights >= 0) and np.all(weights.sum(axis=1) > 0)):
+        raise InputError("every trial needs a member; give inclusion >= 0 and not all of it 0")
+    _check_finite(losses[weights > 0])
+    return np.where(weights > 0, losses, np.inf), weights
+
+
+def _threshold(losses: Floats, weights: Floats) -> Floats:
+    """Return the mean loss of the members, [T].
+
+    Taken as a distance from the smallest loss. Where all losses are equal, rounding could otherwise
+    put the mean on either side of them, differently in the two worlds: an advantage out of nothing.
+    """
+    smallest = losses.min(axis=1, keepdims=True)
+    distance = np.where(weights > 0, losses - smallest, 0.0)
+    threshold: Floats = smallest[:, 0] + np.average(distance, axis=1, weights=weights)
+    return threshold

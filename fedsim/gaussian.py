@@ -1,0 +1,162 @@
+"""Closed forms of mu-Gaussian differential privacy.
+
+Gaussian steps with sensitivities Delta_i and noise standard deviations sigma_i compose to one
+Gaussian mechanism with
+
+    mu = sqrt(sum_i (Delta_i / sigma_i)^2),
+
+and its privacy loss is exactly N(mu^2/2, mu^2) when the data were D (Dong, Roth and Su, "Gaussian
+differential privacy", 2019, Corollaries 1 and 3.3). Everything about the mechanism follows from
+mu. mu = 0 is infinite noise, mu = inf no noise at all.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.special import erfc, erfcx, erfinv, ndtr
+
+from fedsim.errors import InputError
+
+
+def delta(mu: float, epsilon: float) -> float:
+    """Return the smallest delta at which the mechanism is (epsilon, delta)-private.
+
+    delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu); Balle and Wang, "Improving
+    the Gaussian mechanism for differential privacy", 2018, Theorem 5. Raises InputError unless
+    mu >= 0 and epsilon >= 0.
+    """
+    _check_mu(mu)
+    _check_epsilon(epsilon)
+    if mu == 0 or math.isinf(epsilon):
+        return 0.0
+    if math.isinf(mu):
+        return 1.0
+    if epsilon == 0:
+        return advantage(mu)
+    return math.exp(_log_delta(mu, epsilon))
+
+
+def deltas(mu: float, epsilons: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return `delta` at every epsilon >= 0 of an array, for 0 < mu < inf; the shapes agree."""
+    return np.exp(_log_delta(mu, epsilons))
+
+
+def epsilon(mu: float, delta: float) -> float:
+    """Return the smallest epsilon >= 0 at which the mechanism is (epsilon, delta)-private.
+
+    The inverse of `delta` in epsilon: 0.0 where delta(mu, 0) <= delta already, inf for mu = inf.
+    Raises InputError unless mu >= 0 and 0 < delta < 1.
+    """
+    _check_mu(mu)
+    _check_delta(delta)
+    if math.isinf(mu):
+        return math.inf
+    target = math.log(delta)
+
+    # In standard deviations of the loss from its mean the root lies in a short interval whatever
+    # mu is; Chernoff's bound on the tail, which exceeds delta, closes it from above.
+    def excess(deviation: float) -> float:
+        return float(_log_delta_at(mu, deviation)) - target
+
+    at_zero, highest = -mu / 2, math.sqrt(-2 * target)
+    if excess(at_zero) <= 0:
+        return 0.0
+    deviation = brentq(excess, at_zero, highest, xtol=1e-14, rtol=1e-14)
+    return max(0.0, mu * (deviation + mu / 2))
+
+
+def mu_of_epsilon(epsilon: float, delta: float) -> float:
+    """Return the mu (the most signal, hence the least noise) that is just (epsilon, delta)-private.
+
+    The inverse of `delta` in mu. Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
+    """
+    _check_epsilon(epsilon)
+    _check_delta(delta)
+    if math.isinf(epsilon):
+        raise InputError("epsilon is infinite, which any noise satisfies; give a finite epsilon")
+    if epsilon == 0:
+        return mu_of_advantage(delta)
+    target = math.log(delta)
+
+    def excess(log_mu: float) -> float:
+        return float(_log_delta(math.exp(log_mu), epsilon)) - target
+
+    # Where Chernoff's bound on the tail equals delta, the smaller true delta is private enough.
+    reach = math.sqrt(-2 * target)
+    low = math.log(2 * epsilon) - math.log(reach + math.sqrt(reach**2 + 2 * epsilon))
+    high = low + 1
+    while excess(high) < 0:
+        high += 1
+    return math.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14))
+
+
+def advantage(mu: float) -> float:
+    """Return the membership advantage 2 Phi(mu/2) - 1 of the best test at equal priors.
+
+    It is the total variation distance between the two worlds, and delta at epsilon = 0; Bernau et
+    al., "Quantifying identifiability", Eq. 14. Raises InputError unless mu >= 0.
+    """
+    _check_mu(mu)
+    return math.erf(mu / (2 * math.sqrt(2)))
+
+
+def mu_of_advantage(advantage: float) -> float:
+    """Return the mu whose best test has this advantage: 2 Phi^-1((1 + advantage) / 2).
+
+    The inverse of `advantage`. Raises InputError unless 0 <= advantage <= 1.
+    """
+    if not 0 <= advantage <= 1:
+        raise InputError(f"the advantage is {advantage}; give a number from 0 to 1")
+    return 2 * math.sqrt(2) * float(erfinv(advantage))
+
+
+def tail(mu: float, epsilon: float) -> float:
+    """Return Pr_D[privacy loss > epsilon], which delta' estimates (it is not delta, but above it).
+
+    Phi(mu/2 - epsilon/mu), because the loss is N(mu^2/2, mu^2) when the data were D. Raises
+    InputError unless mu >= 0 and epsilon >= 0.
+    """
+    _check_mu(mu)
+    _check_epsilon(epsilon)
+    if mu == 0 or math.isinf(epsilon):
+        return 0.0
+    if math.isinf(mu):
+        return 1.0
+    return float(ndtr(mu / 2 - epsilon / mu))
+
+
+def _log_delta(mu: float, epsilon: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    return _log_delta_at(mu, np.asarray(epsilon) / mu - mu / 2)
+
+
+def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return log delta where epsilon lies `deviation` standard deviations above the mean loss.
+
+    With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). So both terms of delta share the
+    factor phi(x), which is taken out: what is left neither overflows nor cancels.
+    """
+    x = np.asarray(deviation, dtype=np.float64)
+    above, below = np.maximum(x, 0.0), np.minimum(x, 0.0)
+    root2 = math.sqrt(2)
+    upper = np.where(x > 0, erfcx(above / root2), erfc(below / root2))
+    lower = np.exp(-(below**2) / 2) * erfcx((x + mu) / root2)
+    with np.errstate(divide="ignore", over="ignore"):  # log 0: a delta too small for float64
+        logarithm: npt.NDArray[np.float64] = np.log(upper - lower) - above**2 / 2 - math.log(2)
+    return logarithm
+
+
+def _check_mu(mu: float) -> None:
+    if not mu >= 0:
+        raise InputError(f"mu is {mu}; give the ratio of sensitivity to noise, 0 or more")
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not epsilon >= 0:
+        raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")

@@ -1,0 +1,196 @@
+"""The chosen pair is the one that Eq. 18 and Eq. 20 name, by exhaustive search."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from skimage.metrics import structural_similarity
+
+from adversaries import dataset_sensitivity
+from adversaries.dataset_sensitivity import Pair, rank_records, select
+from fedsim.data import load
+from fedsim.errors import InputError
+
+IMAGES = load("digits").train.features[:40]
+D, POOL = IMAGES[:15], IMAGES[15:]
+
+
+def one_minus_ssim(x: np.ndarray, y: np.ndarray) -> float:
+    x, y = x[0].astype(np.float64), y[0].astype(np.float64)
+    return 1 - float(structural_similarity(x, y, data_range=1.0))
+
+
+def absolute_differences(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.abs(x.astype(np.float64) - y).sum())
+
+
+SINGLE = {"ssim": one_minus_ssim, "manhattan": absolute_differences}
+
+
+def sums(measure: str) -> list[float]:
+    """Eq. 18 as it is written."""
+    n = range(len(D))
+    return [sum(SINGLE[measure](D[i], D[j]) for j in n if j != i) for i in n]
+
+
+def pairs(measure: str) -> list[tuple[float, int, int]]:
+    """Every pair of Eq. 20, in the order of positions."""
+    every = itertools.product(range(len(D)), range(len(POOL)))
+    return [(SINGLE[measure](D[i], POOL[j]), i, j) for i, j in every]
+
+
+@pytest.mark.parametrize("measure", sorted(SINGLE))
+def test_a_record_is_ranked_by_its_distances_to_all_others(measure: str) -> None:
+    np.testing.assert_allclose(rank_records(D, measure), sums(measure), rtol=1e-12)
+
+
+@pytest.mark.parametrize("measure", sorted(SINGLE))
+def test_under_add_remove_the_most_dissimilar_record_of_d_is_removed(measure: str) -> None:
+    expected = sums(measure)
+    [pair] = select(D, None, measure, "add-remove")
+    assert (pair.record, pair.replacement) == (int(np.argmax(expected)), None)
+    assert pair.distance == pytest.approx(max(expected))
+    assert pair.measure == measure
+
+
+@pytest.mark.parametrize("measure", sorted(SINGLE))
+def test_under_replace_the_most_dissimilar_pair_is_exchanged(measure: str) -> None:
+    distance, record, replacement = max(pairs(measure))
+    [pair] = select(D, POOL, measure, "replace")
+    assert (pair.record, pair.replacement) == (record, replacement)
+    assert pair.distance == pytest.approx(distance)
+    assert pair.measure == measure
+
+
+@pytest.mark.parametrize("top", [1, 3, 15])
+def test_the_top_records_come_best_first(top: int) -> None:
+    order = np.argsort(sums("ssim"))
+    largest = select(D, None, "ssim", "add-remove", choice="max", top=top)
+    smallest = select(D, None, "ssim", "add-remove", choice="min", top=top)
+    assert [pair.record for pair in largest] == order[::-1][:top].tolist()
+    assert [pair.record for pair in smallest] == order[:top].tolist()
+
+
+def test_the_top_pairs_come_best_first() -> None:
+    ranked = sorted(pairs("ssim"))
+    for choice, expected in (("max", ranked[::-1]), ("min", ranked)):
+        chosen = select(D, POOL, "ssim", "replace", choice=choice, top=5)
+        assert [(p.record, p.replacement) for p in chosen] == [(i, j) for _, i, j in expected[:5]]
+        assert [p.distance for p in chosen] == pytest.approx([d for d, _, _ in expected[:5]])
+
+
+def test_the_median_record_is_the_middle_one() -> None:
+    ranked = np.argsort(sums("manhattan"))
+    [pair] = select(D, None, "manhattan", "add-remove", choice="median")
+    assert pair.record == ranked[len(D) // 2]
+    three = select(D, None, "manhattan", "add-remove", choice="median", top=3)
+    assert three[0] == pair
+
+
+def test_the_median_pair_has_half_of_the_pairs_on_either_side() -> None:
+    distances = np.array([distance for distance, _, _ in pairs("ssim")])
+    [pair] = select(D, POOL, "ssim", "replace", choice="median")
+    assert (distances < pair.distance - 1e-12).sum() == len(distances) // 2
+    assert (distances > pair.distance + 1e-12).sum() == len(distances) // 2
+
+
+@pytest.mark.parametrize("measure", ["ssim", "manhattan", "euclidean", "cosine"])
+def test_of_equal_distances_the_lowest_positions_win(measure: str) -> None:
+    record, far, near = D[0], D[1], D[0]
+    members, pool = np.stack([record] * 40), np.stack([near, *[far] * 40])
+    [pair] = select(members, pool, measure, "replace")
+    assert (pair.record, pair.replacement) == (0, 1)
+    chosen = select(members, pool, measure, "replace", top=41)
+    assert [(p.record, p.replacement) for p in chosen[:40]] == [(0, j) for j in range(1, 41)]
+    assert (chosen[40].record, chosen[40].replacement) == (1, 1)
+    [pair] = select(members, None, measure, "add-remove")
+    assert pair.record == 0
+
+
+@pytest.mark.parametrize("block", [1, 7, 100])
+def test_the_choice_does_not_depend_on_the_blocks_and_progress_ends_at_1(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    whole = select(D, POOL, "ssim", "replace", top=3)
+    whole_sums = rank_records(D, "ssim")
+    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", block)
+    done: list[float] = []
+    blocked = select(D, POOL, "ssim", "replace", top=3, progress=done.append)
+    assert [(p.record, p.replacement) for p in blocked] == [
+        (p.record, p.replacement) for p in whole
+    ]
+    assert done == sorted(set(done))
+    assert done[-1] == 1
+    done.clear()
+    np.testing.assert_allclose(rank_records(D, "ssim", done.append), whole_sums, rtol=1e-12)
+    assert done[-1] == 1
+
+
+@settings(deadline=None)
+@given(
+    features=hnp.arrays(
+        np.float32, (6, 4), elements=st.floats(0, 1, width=32, allow_subnormal=False)
+    ),
+    order=st.permutations(range(6)),
+)
+def test_the_order_of_records_does_not_change_their_sums(
+    features: np.ndarray, order: list[int]
+) -> None:
+    np.testing.assert_allclose(
+        rank_records(features[order], "manhattan"),
+        rank_records(features, "manhattan")[order],
+        atol=1e-12,
+    )
+
+
+@settings(deadline=None)
+@given(
+    distances=st.lists(st.integers(0, 5), min_size=1, max_size=12),
+    choice=st.sampled_from(["max", "min", "median"]),
+    data=st.data(),
+)
+def test_a_choice_is_a_stable_sort_of_the_pairs(
+    distances: list[int], choice: str, data: st.DataObject
+) -> None:
+    # One record at 0, so that the distances are the pool's values.
+    top = data.draw(st.integers(1, len(distances)))
+    pool = np.array(distances, dtype=np.float32)[:, None]
+    middle = float(np.median(distances))
+    costs: dict[str, list[float]] = {
+        "max": [-d for d in distances],
+        "min": [+d for d in distances],
+        "median": [abs(d - middle) for d in distances],
+    }
+    cost = costs[choice]
+    chosen = select(
+        np.zeros((1, 1), dtype=np.float32), pool, "manhattan", "replace", choice=choice, top=top
+    )
+    assert [p.replacement for p in chosen] == sorted(range(len(cost)), key=cost.__getitem__)[:top]
+
+
+def test_a_lone_record_has_nobody_to_differ_from() -> None:
+    assert select(D[:1], None, "euclidean", "add-remove") == [Pair(0, None, 0.0, "euclidean")]
+
+
+@pytest.mark.parametrize("pool", [None, POOL[:0]])
+def test_replace_without_a_pool_is_refused(pool: np.ndarray | None) -> None:
+    with pytest.raises(InputError, match="no record is left in the pool"):
+        select(D, pool, "ssim", "replace")
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(InputError, match=r"'unbounded'; give add-remove or replace"):
+        select(D, POOL, "ssim", "unbounded")
+    with pytest.raises(InputError, match=r"'largest'; give one of max, min, median"):
+        select(D, POOL, "ssim", "replace", choice="largest")
+    with pytest.raises(InputError, match=r"'sim'.*did you mean 'ssim'"):
+        select(D, POOL, "sim", "replace")
+
+
+@pytest.mark.parametrize("top", [0, 16])
+def test_more_pairs_than_there_are_or_none_are_refused(top: int) -> None:
+    with pytest.raises(InputError, match=f"top is {top}, but there are 15"):
+        select(D, None, "manhattan", "add-remove", top=top)

@@ -1,0 +1,149 @@
+"""Batched measures agree with scikit-image and SciPy, pair by pair."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.spatial.distance import cdist
+from skimage.metrics import structural_similarity
+
+from adversaries import dissimilarity
+from adversaries.dissimilarity import MEASURES, measure, ssim
+from fedsim.data import load
+from fedsim.errors import InputError
+
+REAL_MNIST = Path(__file__).parents[2].parent / "shared" / "data" / "mnist"
+
+
+def scikit_image(a: np.ndarray, b: np.ndarray, **options: int) -> np.ndarray:
+    """1 - SSIM of each pair of images [N, ...] by the reference, at its float64 precision."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return np.array(
+        [[1 - structural_similarity(x, y, data_range=1.0, **options) for y in b] for x in a]
+    )
+
+
+def noise(count: int, *shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((count, *shape), dtype=np.float32)
+
+
+def digits(count: int) -> np.ndarray:
+    return load("digits").train.features[:count]
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (8, 8), (7, 7), (10, 13), (31, 9)])
+def test_ssim_is_that_of_scikit_image_on_noise(shape: tuple[int, int]) -> None:
+    a, b = noise(6, *shape, seed=1), noise(9, *shape, seed=2)
+    np.testing.assert_allclose(ssim(a, b), scikit_image(a, b), atol=1e-12)
+
+
+def test_ssim_is_that_of_scikit_image_on_real_digits() -> None:
+    images = digits(30)
+    np.testing.assert_allclose(
+        ssim(images[:10], images), scikit_image(images[:10, 0], images[:, 0]), atol=1e-12
+    )
+
+
+@pytest.mark.skipif(not REAL_MNIST.is_dir(), reason="../shared/data/mnist is not there")
+def test_ssim_is_that_of_scikit_image_on_the_real_mnist() -> None:
+    images = load("mnist", str(REAL_MNIST)).train.features[:40]
+    np.testing.assert_allclose(
+        ssim(images[:10], images), scikit_image(images[:10, 0], images[:, 0]), atol=1e-12
+    )
+
+
+def test_ssim_is_that_of_scikit_image_on_images_that_differ_slightly() -> None:
+    # Here the variances nearly cancel, which single precision would not survive.
+    a = 0.9 + 1e-4 * noise(5, 28, 28)
+    np.testing.assert_allclose(ssim(a, a + 1e-4), scikit_image(a, a + 1e-4), atol=1e-9)
+
+
+@pytest.mark.parametrize(("shape", "window"), [((6, 9), 5), ((5, 5), 5), ((28, 4), 3), ((3, 3), 3)])
+def test_ssim_of_small_images_uses_the_largest_odd_window(
+    shape: tuple[int, int], window: int
+) -> None:
+    a, b = noise(3, *shape, seed=1), noise(4, *shape, seed=2)
+    np.testing.assert_allclose(ssim(a, b), scikit_image(a, b, win_size=window), atol=1e-12)
+
+
+def test_ssim_averages_channels_as_scikit_image_does() -> None:
+    a, b = noise(3, 3, 12, 12, seed=1), noise(4, 3, 12, 12, seed=2)
+    np.testing.assert_allclose(ssim(a, b), scikit_image(a, b, channel_axis=0), atol=1e-12)
+
+
+def test_ssim_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = digits(50)
+    whole = ssim(images, images)
+    monkeypatch.setattr(dissimilarity, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(dissimilarity, "BLOCK_VALUES", 7 * 3 * 4)
+    np.testing.assert_allclose(ssim(images, images), whole, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(30,), (2, 9), (1, 9, 2), (9, 1)])
+def test_ssim_of_anything_but_images_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"ssim compares images.*choose another measure: hamming"):
+        ssim(noise(2, *shape), noise(2, *shape))
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("manhattan", "cityblock"), ("euclidean", "euclidean"), ("cosine", "cosine")],
+)
+@pytest.mark.parametrize("shape", [(30,), (1, 8, 8)])
+def test_vector_measures_are_those_of_scipy(name: str, metric: str, shape: tuple[int, ...]) -> None:
+    a, b = noise(7, *shape, seed=1), noise(11, *shape, seed=2)
+    expected = cdist(a.reshape(7, -1).astype(float), b.reshape(11, -1).astype(float), metric)
+    np.testing.assert_allclose(measure(name)(a, b), expected, atol=1e-12)
+
+
+def test_hamming_counts_the_features_that_differ() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, (20, 600)).astype(np.float32)
+    b = rng.integers(0, 2, (30, 600)).astype(np.float32)
+    np.testing.assert_array_equal(measure("hamming")(a, b), (a[:, None] != b).sum(axis=2))
+
+
+def test_hamming_of_features_that_are_not_binary_is_refused() -> None:
+    binary, other = np.eye(3, dtype=np.float32), np.full((1, 3), 0.5, dtype=np.float32)
+    for a, b in ((binary, other), (other, binary)):
+        with pytest.raises(InputError, match=r"neither 0 nor 1.*manhattan"):
+            measure("hamming")(a, b)
+
+
+def test_cosine_of_a_zero_record_is_1_but_to_another_zero_record() -> None:
+    records = np.array([[0.0, 0.0], [3.0, 4.0], [-3.0, -4.0]], dtype=np.float32)
+    np.testing.assert_allclose(
+        measure("cosine")(records, records), [[0, 1, 1], [1, 0, 2], [1, 2, 0]], atol=1e-15
+    )
+
+
+def test_an_unknown_measure_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InputError, match=r"'euclidian'.*did you mean 'euclidean'"):
+        measure("euclidian")
+    with pytest.raises(InputError, match="there are ssim, hamming"):
+        measure("zzz")
+
+
+unit_images = hnp.arrays(
+    np.float32, (4, 5, 6), elements=st.floats(0, 1, width=32, allow_subnormal=False)
+)
+binary_images = hnp.arrays(np.float32, (4, 5, 6), elements=st.sampled_from([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("name", sorted(MEASURES))
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_measure_is_symmetric_not_negative_and_zero_on_itself(
+    name: str, data: st.DataObject
+) -> None:
+    images = binary_images if name == "hamming" else unit_images
+    a, b = data.draw(images), data.draw(images)
+    distances = measure(name)(a, b)
+    assert distances.dtype == np.float64
+    assert distances.shape == (4, 4)
+    assert (distances >= -1e-12).all()
+    np.testing.assert_allclose(measure(name)(b, a), distances.T, atol=1e-12)
+    np.testing.assert_allclose(np.diagonal(measure(name)(a, a)), 0, atol=1e-12)

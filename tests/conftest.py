@@ -1,0 +1,49 @@
+"""A federation small enough to run in a test, and a way to run it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim import client_app, server_app
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+SMALL: dict[str, Scalar] = {
+    "data.records": 24,
+    "data.held-out": 20,
+    "data.pool": 30,
+    "federation.owners": 3,
+    "model.name": "linear",
+    "training.rounds": 3,
+    "trials.count": 8,
+    "trials.cohort": 8,
+    "audit.evaluated-trials": 4,
+    "run.threads": 1,
+    "run.device": "cpu",
+}
+
+
+@pytest.fixture
+def small() -> Callable[..., Config]:
+    """Return a function that makes a small configuration with some keys changed."""
+
+    def make(changes: dict[str, Scalar] | None = None) -> Config:
+        return from_run_config(SMALL | (changes or {}))
+
+    return make
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[[Config], Arrays]:
+    """Return a function that runs a configuration in process and returns its transcript."""
+    runs = iter(range(100))
+
+    def execute(config: Config) -> Arrays:
+        directory = RunDirectory.create(tmp_path / f"run-{next(runs)}", config)
+        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+        server_app.run(grid, config, directory)
+        return directory.read_arrays("transcript.npz")
+
+    return execute

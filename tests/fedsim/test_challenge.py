@@ -1,0 +1,98 @@
+"""The pair is chosen by dissimilarity or given, and the worlds are balanced."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from adversaries.dissimilarity import euclidean
+from fedsim import challenge, federation
+from fedsim.challenge import worlds
+from fedsim.config import Config, Scalar
+from fedsim.errors import InputError
+
+
+def _choose(config: Config) -> challenge.Challenge:
+    known = federation.load(config)
+    return challenge.choose(config, known.split, known.owner_of)
+
+
+def test_add_remove_takes_the_record_farthest_from_all_others(small: Callable[..., Config]) -> None:
+    config = small()
+    features = federation.load(config).split.members_records.features
+    chosen = _choose(config)
+    assert chosen.record == euclidean(features, features).sum(1).argmax()
+    assert chosen.replacement is None
+
+
+def test_replace_takes_the_farthest_pair(small: Callable[..., Config]) -> None:
+    config = small({"privacy.neighbouring": "replace"})
+    split = federation.load(config).split
+    distances = euclidean(split.members_records.features, split.pool_records.features)
+    chosen = _choose(config)
+    best = np.unravel_index(distances.argmax(), distances.shape)
+    assert (chosen.record, chosen.replacement) == best
+    assert chosen.distance == pytest.approx(distances.max())
+
+
+def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
+    chosen = _choose(
+        small(
+            {"privacy.neighbouring": "replace", "challenge.record": 5, "challenge.replacement": 7}
+        )
+    )
+    assert (chosen.record, chosen.replacement, chosen.measure) == (5, 7, "given")
+
+
+@pytest.mark.parametrize("record", range(0, 24, 4))
+def test_the_adversary_never_holds_the_challenge_record(
+    record: int, small: Callable[..., Config]
+) -> None:
+    chosen = _choose(small({"challenge.record": record}))
+    assert chosen.adversary != chosen.owner
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {
+                "privacy.neighbouring": "replace",
+                "challenge.record": 1,
+                "challenge.replacement": 30,
+            },
+            "pool has records 0 to 29",
+        ),
+        ({"challenge.dissimilarity": "euclid"}, "euclidean"),
+    ],
+)
+def test_a_pair_that_does_not_exist_is_refused(
+    changes: dict[str, Scalar], complaint: str, small: Callable[..., Config]
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        _choose(small(changes))
+
+
+def test_an_adversary_who_owns_the_challenge_record_is_refused(
+    small: Callable[..., Config],
+) -> None:
+    owner = _choose(small()).owner
+    with pytest.raises(InputError, match="owner of the challenge record"):
+        _choose(small({"federation.adversary": owner}))
+
+
+@pytest.mark.parametrize("trials", [2, 10, 1000])
+def test_half_of_the_trials_train_on_d(trials: int) -> None:
+    bits = worlds(3, trials, "both")
+    assert bits.sum() == trials / 2
+    np.testing.assert_array_equal(bits, worlds(3, trials, "both"))
+
+
+def test_the_worlds_are_shuffled() -> None:
+    bits = worlds(0, 1000, "both")
+    assert 400 < (bits[1:] != bits[:-1]).sum() < 600
+    assert not np.array_equal(bits, worlds(1, 1000, "both"))
+
+
+def test_the_papers_own_code_trains_on_d_only() -> None:
+    assert worlds(0, 5, "d-only").all()

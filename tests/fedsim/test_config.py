@@ -1,0 +1,102 @@
+"""A configuration is refused by name, or is read back unchanged."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim import config as configuration
+from fedsim.config import Config, from_run_config, load, parse_override, to_run_config
+from fedsim.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_pyproject_declares_every_key_with_its_default() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    declared = dict(configuration.flatten(project["tool"]["flwr"]["app"]["config"]))
+    assert declared == to_run_config(Config())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_example_is_valid(path: Path) -> None:
+    assert load(path).run.name == path.stem
+
+
+def test_a_dumped_configuration_loads_to_the_same_value(tmp_path: Path) -> None:
+    config = from_run_config({"privacy.rho-beta": 0.75, "data.root": 'a "quoted" path'})
+    (tmp_path / "config.toml").write_text(configuration.dump(config))
+    assert load(tmp_path / "config.toml") == config
+
+
+def test_a_run_config_has_only_scalars_in_flowers_dotted_form() -> None:
+    flat = to_run_config(Config())
+    assert all(isinstance(value, bool | int | float | str) for value in flat.values())
+    assert from_run_config(flat) == Config()
+
+
+def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
+    (tmp_path / "skewed.toml").write_text("[trials]\ncount = 10\n")
+    assert load(tmp_path / "skewed.toml").run.name == "skewed"
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"privacy.rho-bta": 0.9}, r"unknown key 'privacy.rho-bta'; did you mean 'privacy.rho-beta'"),
+        ({"rounds": 3}, r"unknown key 'rounds'; did you mean 'training.rounds'"),
+        ({"qqq.www": 3}, r"unknown key 'qqq.www'; the tables are data, federation"),
+        ({"training.clipping-norm": -1.0}, r"training.clipping-norm is -1.0: .*greater than 0"),
+        ({"privacy.rho-beta": 1.2}, r"privacy.rho-beta is 1.2: .*less than 1"),
+        ({"privacy.rho-beta": 0.4}, r"a belief of 0.5 is a coin's"),
+        ({"federation.owners": 1}, r"federation.owners is 1: .*greater than or equal to 2"),
+        ({"federation.owners": "three"}, r"federation.owners is 'three': .*integer"),
+        ({"federation.trust": "distributed"}, r"federation.trust is 'distributed'.*choose 'central' or 'local'"),
+        ({"federation.adversary": 7}, r"owners are numbered 0 to 1"),
+        ({"privacy.noise-multiplier": 2.0}, r"privacy.rho-beta and privacy.noise-multiplier are both"),
+        ({"privacy.rho-beta": 0.0}, r"are all 0; give one of them"),
+        ({"trials.count": 5}, r"give an even number"),
+        ({"challenge.replacement": 3}, r"add-remove, which replaces nothing"),
+        ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"go together under replace"),
+        ({"challenge.record": 200}, r"D has records 0 to 199"),
+        ({"data.records": 1}, r"fewer than the 2 owners"),
+    ],
+)
+def test_bad_values_are_refused_in_one_line_that_names_the_key(
+    values: dict[str, configuration.Scalar], complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint) as caught:
+        from_run_config(values)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no configuration file"):
+        load(tmp_path / "absent.toml")
+    (tmp_path / "broken.toml").write_text("[data\n")
+    with pytest.raises(InputError, match="not valid TOML"):
+        load(tmp_path / "broken.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("trials.count=10", ("trials.count", 10)),
+        ("privacy.delta=1e-5", ("privacy.delta", 1e-5)),
+        ("data.root=/some/where", ("data.root", "/some/where")),
+        ('data.name="mnist"', ("data.name", "mnist")),
+        ("data.root=", ("data.root", "")),
+    ],
+)
+def test_overrides_are_toml_scalars_or_plain_strings(
+    text: str, expected: tuple[str, configuration.Scalar]
+) -> None:
+    assert parse_override(text) == expected
+
+
+@given(st.text().filter(lambda text: "=" not in text))
+def test_an_override_without_equals_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="KEY=VALUE"):
+        parse_override(text)
