@@ -4,7 +4,6 @@ A measure maps features a [A, *shape] and b [B, *shape] to the distances of all 
 [A, B]. Beside that result, memory grows with A + B only. Source: Bernau et al., section 6.1.
 """
 
-import difflib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from fedsim.errors import InputError
+from fedsim.registry import lookup
 
 Features = npt.NDArray[np.floating[Any]]
 Distances = npt.NDArray[np.float64]
@@ -172,8 +172,4 @@ MEASURES: dict[str, Measure] = {
 
 def measure(name: str) -> Measure:
     """Return the named measure. Raises InputError."""
-    if name not in MEASURES:
-        near = difflib.get_close_matches(name, MEASURES, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(MEASURES)}"
-        raise InputError(f"challenge.dissimilarity is '{name}', which is not known; {hint}")
-    return MEASURES[name]
+    return lookup(MEASURES, name, "challenge.dissimilarity")

@@ -295,10 +295,12 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     shape = sensitivities.shape
     if len(shape) != 2 or 0 in shape or noise_std.shape != shape:
         raise InputError(
-            f"sensitivities are {shape} and noise_std {noise_std.shape}; give both as [trials, steps]"
+            f"sensitivities are {shape} and noise_std {noise_std.shape}; give [trials, steps] both"
         )
     if not (np.all(sensitivities >= 0) and np.all(noise_std >= 0)):
-        raise InputError("a sensitivity or noise_std is negative or not a number; give them all >= 0")
+        raise InputError(
+            "a sensitivity or noise_std is negative or not a number; give them all >= 0"
+        )
     unhidden = np.where(sensitivities > 0, np.inf, 0.0)
     ratios = np.divide(sensitivities, noise_std, out=unhidden, where=noise_std > 0)
     mu: Floats = np.sqrt(np.square(ratios).sum(axis=1))
@@ -322,35 +324,36 @@ def predict(sensitivities: Floats, noise_std: Floats) -> Prediction:
 
 
 def log_odds_fit(
-    worlds: Bools, log_odds: Floats, mu: Floats, prior: float = 0.5
+    worlds: Bools, log_odds: Floats, mu: Floats | float, prior: float = 0.5
 ) -> dict[str, GoodnessOfFit | None]:
     """Return, for "world_d" and "world_d_prime", how well log-odds [T] follow N(+-mu^2/2, mu^2).
 
-    A Kolmogorov-Smirnov test of (Lambda - logit(prior) -+ mu_t^2/2)/mu_t against N(0, 1), mu [T] or
-    [1]. Exact where LS_i/sigma_i is deterministic, else approximate. Trials whose mu is 0 or
-    infinite have no density and are left out; None where none remain. Raises InputError unless
-    0 < prior < 1, and on arrays that are empty, unequal or not numbers.
+    A Kolmogorov-Smirnov test of (Lambda - logit(prior) -+ mu_t^2/2)/mu_t against N(0, 1); mu is
+    [T] or one number for all. Exact where LS_i/sigma_i is deterministic, else approximate. Trials
+    whose mu is 0 or infinite have no density and are left out; None where none remain. Raises
+    InputError unless 0 < prior < 1, and on arrays that are empty, unequal or not numbers.
     """
     worlds, log_odds = _trials(worlds, log_odds)
     if not 0 < prior < 1:
         raise InputError(f"prior is {prior}; give a probability between 0 and 1")
     mu = np.asarray(mu, float)
-    if mu.shape not in ((), (1,), worlds.shape) or not np.all(mu >= 0):
+    if mu.shape not in ((), worlds.shape) or not np.all(mu >= 0):
         raise InputError(f"mu is {mu.shape}; give one number >= 0 for each of {worlds.size} trials")
     mu = np.broadcast_to(mu, worlds.shape)
     spread = (mu > 0) & np.isfinite(mu)
-    mean = np.where(worlds, 0.5, -0.5) * np.square(mu, where=spread, out=np.zeros(mu.shape))
-    deviation = np.divide(log_odds - logit(prior) - mean, mu, where=spread, out=np.zeros(mu.shape))
+    ratios = log_odds - logit(prior)
     return {
-        name: _distance_from_normal(deviation[world & spread])
-        for name, world in (("world_d", worlds), ("world_d_prime", ~worlds))
+        "world_d": _distance_from_normal(ratios, mu, worlds & spread, sign=1),
+        "world_d_prime": _distance_from_normal(ratios, mu, ~worlds & spread, sign=-1),
     }
 
 
 def _trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools, Floats]:
     bits, odds = np.asarray(worlds, bool), np.asarray(log_odds, np.float64)
     if bits.ndim != 1 or not bits.size or odds.shape != bits.shape:
-        raise InputError(f"worlds are {bits.shape} and log_odds {odds.shape}; give both as [trials]")
+        raise InputError(
+            f"worlds are {bits.shape} and log_odds {odds.shape}; give both as [trials]"
+        )
     if np.isnan(odds).any():
         raise InputError("log-odds are not numbers: a model diverged; lower the learning rate")
     return bits, odds
@@ -418,9 +421,12 @@ def _standardised_difference(with_d: Floats, without: Floats, alpha: float) -> d
     return {"mu": effect, "mu_low": limit, "degrees_of_freedom": freedom}
 
 
-def _distance_from_normal(deviation: Floats) -> GoodnessOfFit | None:
-    if not deviation.size:
+def _distance_from_normal(
+    ratios: Floats, mu: Floats, chosen: Bools, sign: int
+) -> GoodnessOfFit | None:
+    if not chosen.any():
         return None
+    deviation = ratios[chosen] / mu[chosen] - sign * mu[chosen] / 2
     test = kstest(deviation, "norm")
     return GoodnessOfFit(
         statistic=float(test.statistic), p_value=float(test.pvalue), trials=deviation.size

@@ -1,9 +1,10 @@
 """Membership inference from the losses of final models (Yeom et al.), trial by trial.
 
 The adversary knows the mean loss of the training data and calls a record a member if its loss is no
-larger (Yeom et al., "Privacy risk in machine learning: analyzing the connection to overfitting",
-2018, Adversary 2 with the decision of Jayaraman and Evans, 2019). It sees one model and no
-gradients: the baseline beside the identification adversary.
+larger: Yeom et al., "Privacy risk in machine learning: analyzing the connection to overfitting",
+2018, as Jayaraman and Evans use it, "Evaluating differentially private machine learning in
+practice", 2019. It sees one model and no gradients: the baseline beside the identification
+adversary.
 
 Losses may be arrays or tensors on any device; results are NumPy arrays. Within a trial all records
 share one model, so only trials are independent.

@@ -1,4 +1,6 @@
-"""The differential-identifiability adversary's posterior belief (Bernau et al., Lemma 1, Algorithm 1).
+"""The posterior belief of the differential-identifiability adversary.
+
+Bernau et al., Lemma 1 and Algorithm 1.
 
 In each step the adversary holds two hypotheses about a Gaussian observation r: its mean is f(D) or
 f(D'). Everything is kept as log-odds in float64: they never saturate, and the empirical epsilon of

@@ -9,13 +9,14 @@ import difflib
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.pld.pld_pmf import PLDPmf, create_pmf_pessimistic_connect_dots_fixed_gap
+from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import (
     DEFAULT_RDP_ORDERS,
@@ -29,6 +30,7 @@ from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring
 
 Array = npt.NDArray[np.float64]
+Deltas = Callable[[Mechanism, Array], Array]
 
 # dp_accounting warns for every Renyi order that it leaves out. A missing order cannot make the
 # minimum over orders wrong, only larger.
@@ -234,99 +236,115 @@ def accountant(name: str) -> Accountant:
 
 
 @lru_cache(maxsize=8)
-def _composed_losses(mechanism: Mechanism) -> tuple[PLDPmf, ...]:
-    """Return the loss distributions of all steps: D against D' first, then D' against D.
+def _composed_losses(mechanism: Mechanism) -> tuple[DensePLDPmf, ...]:
+    """Return the loss distributions of all steps: D against D', then D' against D.
 
-    One distribution where the two are the same (replace).
+    Only the first where the two are the same (replace).
     """
-    low, high = _loss_range(mechanism)
+    width, steps = _interval(mechanism), mechanism.steps
     if mechanism.neighbouring is Neighbouring.REPLACE:
-        directions = [(low, high, _replace_profile)]
-    else:
-        directions = [(low, high, _remove_profile), (-high, -low, _add_profile)]
-    width, composed = _interval(mechanism), []
-    for lowest, highest, profile in directions:
-        first, last = math.floor(lowest / width), math.ceil(highest / width)
-        deltas = profile(mechanism, np.arange(first, last + 1) * width)
-        step = create_pmf_pessimistic_connect_dots_fixed_gap(
-            width, first, last, np.clip(deltas, 0.0, 1.0)
-        )
-        composed.append(step.self_compose(mechanism.steps))
-    return tuple(composed)
+        masses = _masses(_replace_deltas, mechanism, width)
+        return (_losses(masses, masses, width).self_compose(steps),)
+    removed = _masses(_remove_deltas, mechanism, width)
+    added = _masses(_add_deltas, mechanism, width)
+    return (
+        _losses(removed, added, width).self_compose(steps),
+        _losses(added, removed, width).self_compose(steps),
+    )
 
 
 def _interval(mechanism: Mechanism) -> float:
     """Return the width of the discretisation: fine against one step's loss, bounded in memory."""
     z, q = mechanism.noise_multiplier, mechanism.sampling_rate
     deviation = min(1 / z, q * math.sqrt(math.expm1(min(50.0, z**-2))))
-    low, high = _loss_range(mechanism)
     return max(
         1e-7,
         min(1e-4, deviation / 50),
-        (high - low) / 2**19,
+        _largest_loss(mechanism) / 2**18,
         16 * deviation * math.sqrt(mechanism.steps) / 2**20,
     )
 
 
-def _loss_range(mechanism: Mechanism) -> tuple[float, float]:
-    """Return the losses of one step, D against D', at ten noise deviations on either side."""
+def _largest_loss(mechanism: Mechanism) -> float:
+    """Return the loss of one step where the noise is ten standard deviations out."""
     z, q = mechanism.noise_multiplier, mechanism.sampling_rate
     if mechanism.neighbouring is Neighbouring.REPLACE:
         s = 2 * z
         x = 1 + 10 * s
-        high = _sampled_loss((x - 0.5) / s**2, q) - _sampled_loss((-x - 0.5) / s**2, q)
-        return -high, high
-    reach = 10 / z + 0.5 / z**2
-    return _sampled_loss(-reach, q), _sampled_loss(reach, q)
+        return _sampled_loss((x - 0.5) / s**2, q) - _sampled_loss((-x - 0.5) / s**2, q)
+    return _sampled_loss(10 / z + 0.5 / z**2, q)
 
 
 def _sampled_loss(loss: float, q: float) -> float:
-    """Return log(1 - q + q e^loss): the loss of a step that the record joins with probability q."""
+    """Return the loss log(1 - q + q e^loss) of a step that the record joins with probability q."""
     return float(np.logaddexp(math.log1p(-q), math.log(q) + loss))
 
 
-def _unsampled_loss(loss: Array, q: float) -> Array:
-    """Return the inverse of `_sampled_loss`, -inf at and below its infimum log(1 - q)."""
-    inside = np.maximum(loss, math.log1p(-q))
-    with np.errstate(divide="ignore"):
-        near = np.log1p(np.maximum(np.expm1(np.minimum(inside, 1.0)) / q, -1.0))
-    far = np.maximum(inside, 1.0) - math.log(q) + np.log1p((q - 1) * np.exp(-np.maximum(inside, 1)))
-    return np.where(inside < 1, near, far)
+def _masses(deltas: Deltas, mechanism: Mechanism, width: float) -> tuple[Array, float]:
+    """Return the mass of one step's loss at 1, 2, ... widths, and its mass at infinity.
+
+    The masses whose delta touches the true one at every grid point and exceeds it between: "connect
+    the dots", Algorithm 1.
+    """
+    size = math.ceil(_largest_loss(mechanism) / width)
+    delta = deltas(mechanism, np.arange(size + 1) * width)
+    falls = -np.diff(delta)
+    masses = (math.exp(width) * falls - np.append(falls[1:], 0.0)) / math.expm1(width)
+    return np.trim_zeros(np.maximum(masses, 0.0), "b"), float(delta[-1])
 
 
-def _remove_profile(mechanism: Mechanism, epsilons: Array) -> Array:
-    """Return delta of (1-q) N(0, z^2) + q N(1, z^2) against N(0, z^2), one step's D against D'.
+def _losses(there: tuple[Array, float], back: tuple[Array, float], width: float) -> DensePLDPmf:
+    """Return one step's loss distribution from the masses above zero of both directions.
 
-    delta_q(log(1 - q + q e^t)) = q delta(t): Balle, Barthe and Gaboardi, 2020, Theorem 9.
+    The mass at a loss -l is e^-l times the other direction's at l. To derive it from delta instead
+    would take a difference of numbers near 1, whose rounding error many steps amplify.
+    """
+    (above, infinite), (other, _) = there, back
+    below = other * np.exp(-width * np.arange(1, len(other) + 1))
+    zero = max(0.0, 1 - infinite - above.sum() - below.sum())
+    masses = np.concatenate([below[::-1], [zero], above])
+    return DensePLDPmf(width, -len(below), masses, infinite, pessimistic_estimate=True)
+
+
+def _remove_deltas(mechanism: Mechanism, epsilons: Array) -> Array:
+    """Return delta of one step with the record against one without, at epsilons >= 0.
+
+    (1-q) N(0, z^2) + q N(1, z^2) against N(0, z^2), where delta_q(log(1 - q + q e^t)) = q delta(t):
+    Balle, Barthe and Gaboardi, "Privacy profiles and amplification by subsampling", 2020, Thm 9.
     """
     z, q = mechanism.noise_multiplier, mechanism.sampling_rate
-    sampled = q * gaussian.privacy_profile(1 / z, _unsampled_loss(epsilons, q))
-    return np.where(epsilons > math.log1p(-q), sampled, -np.expm1(np.minimum(epsilons, 0.0)))
+    near = np.log1p(np.expm1(np.minimum(epsilons, 1.0)) / q)
+    far = epsilons - math.log(q) + np.log1p((q - 1) * np.exp(-epsilons))
+    return q * gaussian.deltas(1 / z, np.where(epsilons < 1, near, far))
 
 
-def _add_profile(mechanism: Mechanism, epsilons: Array) -> Array:
-    """Return delta of the same pair the other way round, D' against D."""
+def _add_deltas(mechanism: Mechanism, epsilons: Array) -> Array:
+    """Return delta of one step without the record against one with it, at epsilons >= 0.
+
+    The same pair the other way round: zero from -log(1-q), the largest loss, on.
+    """
     z, q = mechanism.noise_multiplier, mechanism.sampling_rate
-    unsampled = _unsampled_loss(-epsilons, q)
-    return q * np.exp(epsilons + unsampled) * gaussian.privacy_profile(1 / z, -unsampled)
+    growth = np.expm1(-epsilons) / q
+    possible = growth > -1
+    unsampled = np.log1p(np.where(possible, growth, 0.0))
+    sampled = q * np.exp(epsilons + unsampled) * gaussian.deltas(1 / z, -unsampled)
+    return np.where(possible, sampled, 0.0)
 
 
-def _replace_profile(mechanism: Mechanism, epsilons: Array) -> Array:
-    """Return delta of (1-q) N(0, s^2) + q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2), s = 2z.
+def _replace_deltas(mechanism: Mechanism, epsilons: Array) -> Array:
+    """Return delta of one step with the record against one with its replacement, epsilons >= 0.
 
-    The two records' clipped gradients are opposite, 2C = 2 apart. The loss passes epsilon above
-    s^2 (asinh(sinh(epsilon/2) e^{1/(2 s^2)} (1-q)/q) + epsilon/2), worked out in log space.
+    In the worst case the two clipped gradients are opposite, 2C = 2 apart: (1-q) N(0, s^2) +
+    q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2), with s = 2z. The loss passes epsilon at
+    s^2 (arsinh(sinh(epsilon/2) e^{1/(2 s^2)} (1-q)/q) + epsilon/2), worked out in log space.
     """
     s, q = 2 * mechanism.noise_multiplier, mechanism.sampling_rate
-    half = np.abs(epsilons) / 2
+    half = epsilons / 2
     with np.errstate(divide="ignore"):
-        log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
+        log_sinh = half + np.log(-np.expm1(-epsilons) / 2)
     log_ratio = log_sinh + 0.5 / s**2 + math.log1p(-q) - math.log(q)
     arsinh = np.logaddexp(log_ratio, np.logaddexp(2 * log_ratio, 0.0) / 2)
-    boundary = s**2 * np.sign(epsilons) * (arsinh + half)
-    upper = q * ndtr((1 - boundary) / s) + (1 - q) * ndtr(-boundary / s)
-    log_lower = np.logaddexp(
-        math.log(q) + log_ndtr((-1 - boundary) / s), math.log1p(-q) + log_ndtr(-boundary / s)
-    )
-    delta: Array = upper - np.exp(epsilons + log_lower)
-    return delta
+    boundary = s**2 * (arsinh + half)
+    met = ndtr((1 - boundary) / s) - np.exp(epsilons + log_ndtr((-1 - boundary) / s))
+    missed = np.expm1(-epsilons) * np.exp(epsilons + log_ndtr(-boundary / s))
+    return np.maximum(q * met + (1 - q) * missed, 0.0)

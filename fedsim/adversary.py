@@ -85,9 +85,7 @@ def expect(
     parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
     its own noise included, which is therefore no uncertainty to it.
     """
-    others = (federation.owner_of != adversary) & (
-        np.arange(len(federation.owner_of)) != record
-    )
+    others = (federation.owner_of != adversary) & (np.arange(len(federation.owner_of)) != record)
     features, labels = federation.members(np.flatnonzero(others))
     known = federation.clipper.clipped_sum(parameters, features, labels) + own_message
     present, absent = challenge_gradients(federation, parameters, record, replacement)

@@ -226,7 +226,7 @@ def _dp_note(config: Config) -> str:
     if config.privacy.noise_source == "seed":
         notes.append(
             "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
-            "the seed can remove it. Protecting people needs privacy.noise-source = \"system\"."
+            'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
         )
     return " ".join(notes) or (
         "Noise came from the operating system and was scaled to the global sensitivity."
@@ -240,8 +240,8 @@ def _warnings(config: Config, report: Mapping[str, Any]) -> list[str]:
     if low > bounds["rho_alpha"]:
         warnings.append(
             f"The advantage is above its bound: at least {low:.3f} with confidence "
-            f"{empirical['confidence']:g}, but rho_alpha is {bounds['rho_alpha']:.3f}. The noise is "
-            "not what was accounted for, or a clipped gradient exceeds the sensitivity."
+            f"{empirical['confidence']:g}, but rho_alpha is {bounds['rho_alpha']:.3f}. The noise "
+            "is not what was accounted for, or a clipped gradient exceeds the sensitivity."
         )
     for name, bound in empirical["lower_bounds"].items():
         if bound["epsilon"] > bounds["tight_epsilon"]:
@@ -253,7 +253,7 @@ def _warnings(config: Config, report: Mapping[str, Any]) -> list[str]:
         if report["prediction"]["deterministic"] and fit and fit["p_value"] < 1e-3:
             warnings.append(
                 f"The log-odds in {world} do not follow N(+-mu^2/2, mu^2) "
-                f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not what it claims."
+                f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
             )
     if config.federation.trust is Trust.CENTRAL:
         warnings.append(
@@ -263,13 +263,13 @@ def _warnings(config: Config, report: Mapping[str, Any]) -> list[str]:
     if config.trials.worlds == "d-only":
         warnings.append(
             "All trials train on D, as in the paper's own code; lower bounds on epsilon need both "
-            "worlds (trials.worlds = \"both\")."
+            'worlds (trials.worlds = "both").'
         )
     return warnings
 
 
 def _json(value: Any) -> Any:
-    """Return nested data as strict JSON values: infinities become None, NumPy scalars plain ones."""
+    """Return nested data as strict JSON values: infinity is None, a NumPy scalar a plain one."""
     if isinstance(value, Mapping):
         return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

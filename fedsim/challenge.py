@@ -70,7 +70,7 @@ def choose(config: Config, split: Split, owner_of: npt.NDArray[np.int64]) -> Cha
 def worlds(seed: int, trials: int, mode: str) -> npt.NDArray[np.bool_]:
     """Return the world bit of every trial, [T]: half of them D (True), shuffled; or all D.
 
-    The bits are drawn for the whole campaign, so that a trial's world does not depend on its cohort.
+    The bits are drawn for the whole campaign: a trial's world does not depend on its cohort.
     """
     if mode == "d-only":
         return np.ones(trials, dtype=np.bool_)

@@ -6,8 +6,6 @@ state. Nothing is kept in module globals but caches of pure functions.
 
 import time
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -139,7 +137,8 @@ def _recall(
     """Return the memory after the aggregate that this message brings; empty in the first round."""
     if request.round == 1:
         return adversary.Memory.empty(request.trials)
-    last = context.state.config_records[PROGRESS]["round"] if PROGRESS in context.state else None
+    seen = context.state.config_records.get(PROGRESS)
+    last = None if seen is None else int(seen["round"])  # type: ignore[arg-type]
     if last != request.round - 1:
         raise RuntimeError(
             f"the adversary's state is of round {last}, but the message is of round "
@@ -160,8 +159,7 @@ def _model(message: Message, known: Federation) -> torch.Tensor:
 
 
 def _array(message: Message, name: str, known: Federation) -> torch.Tensor:
-    array: npt.NDArray[np.generic] = messages.only(message.content.array_records[name])
-    return torch.tensor(array).to(known.device)
+    return torch.tensor(messages.only(message.content.array_records[name])).to(known.device)
 
 
 def _replacement(request: Request) -> int | None:

@@ -19,7 +19,7 @@ from torch.nn import functional
 from fedsim.models import parameter_shapes, unflatten
 
 BLOCK_GRADIENTS = {"cpu": 2**22, "cuda": 2**28}
-"""Scalars of per-example gradient in one block: 16 MiB stays near a core's cache, 1 GiB fills a GPU."""
+"""Scalars of per-example gradient in one block: 16 MiB for a core, 1 GiB for a GPU."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Clipper:
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of each of n records as float64 [T, n, P]: for a few records."""
+        """Return the clipped gradient of each of n (a few) records, float64 [T, n, P]."""
         _, trials_at_once = self._block(parameters, len(labels))
         parts = []
         for trials in _slices(len(parameters), trials_at_once):
@@ -87,9 +87,7 @@ class Clipper:
         """Return the unclipped gradients, [T, n, size] for each parameter in order."""
         per_record = vmap(grad(self._loss), in_dims=(None, 0, 0))
         per_trial = vmap(per_record, in_dims=(0, None, None))
-        gradients = per_trial(
-            unflatten(parameters, parameter_shapes(self.model)), features, labels
-        )
+        gradients = per_trial(unflatten(parameters, parameter_shapes(self.model)), features, labels)
         return [gradient.flatten(2) for gradient in gradients.values()]
 
     def _loss(self, parameters: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
@@ -98,7 +96,7 @@ class Clipper:
 
 
 def clipping_factors(gradients: list[Tensor], clipping_norm: float) -> Tensor:
-    """Return min(1, C/|g|) [T, n] of gradients [T, n, size_i] taken over all parameters together."""
+    """Return min(1, C/|g|) [T, n]; g is all the gradients [T, n, size_i] together."""
     norms = torch.stack([gradient.pow(2).sum(-1) for gradient in gradients]).sum(0).sqrt()
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(

@@ -188,7 +188,7 @@ class Config(Table):
         if self.trials.worlds == "both" and self.trials.count % 2:
             raise ValueError(
                 f"trials.count is {self.trials.count}, but half of the trials train on D and half "
-                "on D'; give an even number, or trials.worlds = \"d-only\""
+                'on D\'; give an even number, or trials.worlds = "d-only"'
             )
         if self.data.records < self.federation.owners:
             raise ValueError(
@@ -199,7 +199,7 @@ class Config(Table):
         if self.challenge.replacement >= 0 and not replace:
             raise ValueError(
                 "challenge.replacement is given, but privacy.neighbouring is add-remove, which "
-                "replaces nothing; drop it or set privacy.neighbouring = \"replace\""
+                'replaces nothing; drop it or set privacy.neighbouring = "replace"'
             )
         if replace and (self.challenge.record >= 0) != (self.challenge.replacement >= 0):
             raise ValueError(
@@ -275,7 +275,9 @@ def parse_override(text: str) -> tuple[str, Scalar]:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value
-    return key.strip(), parsed if isinstance(parsed, bool | int | float) else str(value).strip("\"'")
+    return key.strip(), parsed if isinstance(parsed, bool | int | float) else str(value).strip(
+        "\"'"
+    )
 
 
 def dump(config: Config) -> str:
@@ -284,11 +286,12 @@ def dump(config: Config) -> str:
 
 
 def _suggestion(key: str) -> str:
-    names = {known.split(".")[1]: known for known in KNOWN_KEYS}
-    near = difflib.get_close_matches(key, KNOWN_KEYS, n=1, cutoff=0.6)
-    last = difflib.get_close_matches(key.split(".")[-1], names, n=1, cutoff=0.7)
-    if near or last:
-        return f"; did you mean '{near[0] if near else names[last[0]]}'?"
+    if near := difflib.get_close_matches(key, KNOWN_KEYS, n=1):
+        return f"; did you mean '{near[0]}'?"
+    # The table may be missing or wrong: compare the last part alone.
+    names = {known.rpartition(".")[2]: known for known in KNOWN_KEYS}
+    if near := difflib.get_close_matches(key.rpartition(".")[2], names, n=1):
+        return f"; did you mean '{names[near[0]]}'?"
     return f"; the tables are {', '.join(Config.model_fields)}"
 
 

@@ -4,7 +4,6 @@ A loader turns a dataset's original files into arrays; `DATASETS` names the load
 and never change, so they are loaded once for each process and shared read-only.
 """
 
-import difflib
 import gzip
 import zlib
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InputError
+from fedsim.registry import lookup
 
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 
@@ -203,8 +203,4 @@ DATASETS: dict[str, Loader] = {
 @lru_cache(maxsize=4)
 def load(name: str, root: str = "") -> Dataset:
     """Return the named dataset, read from `root` if it has files. Raises InputError."""
-    if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(DATASETS)}"
-        raise InputError(f"data.name is '{name}', which is not known; {hint}")
-    return DATASETS[name](root)
+    return lookup(DATASETS, name, "data.name")(root)

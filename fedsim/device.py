@@ -8,7 +8,7 @@ from fedsim.errors import InputError
 
 
 def resolve(name: str) -> torch.device:
-    """Return the device for `auto`, `cpu` or `cuda`. Raises InputError if there is no CUDA device."""
+    """Return the device for `auto`, `cpu` or `cuda`. Raises InputError without CUDA."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
             "run.device is cuda, but torch finds no CUDA device; use --device auto or --device cpu"

@@ -8,10 +8,10 @@ of the two is true.
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 REQUEST = "request"
 MODEL = "model"
@@ -61,17 +61,17 @@ class Request:
         return range(self.first_trial, self.first_trial + self.trials)
 
 
-def array_record(**arrays: npt.NDArray[np.generic]) -> ArrayRecord:
+def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
     """Return named arrays as a Flower record."""
     return ArrayRecord({name: Array.from_numpy_ndarray(array) for name, array in arrays.items()})
 
 
-def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[np.generic]]:
+def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a Flower record by name."""
     return {name: array.numpy() for name, array in record.items()}
 
 
-def only(record: ArrayRecord) -> npt.NDArray[np.generic]:
+def only(record: ArrayRecord) -> npt.NDArray[Any]:
     """Return the array of a record that holds exactly one. Raises ValueError otherwise."""
     (array,) = arrays_of(record).values()
     return array
@@ -79,4 +79,9 @@ def only(record: ArrayRecord) -> npt.NDArray[np.generic]:
 
 def metric(reply: Message, name: str) -> float:
     """Return one scalar of a reply's metrics. Raises KeyError or TypeError if it is not there."""
-    return float(reply.content.metric_records[METRICS][name])  # type: ignore[arg-type]
+    return scalar(reply.content.metric_records[METRICS], name)
+
+
+def scalar(metrics: MetricRecord, name: str) -> float:
+    """Return one scalar of a record of metrics. Raises KeyError or TypeError if it is none."""
+    return float(metrics[name])  # type: ignore[arg-type]

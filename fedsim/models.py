@@ -1,10 +1,10 @@
 """Networks, and a model of T trials as one [T, P] array.
 
-A builder takes the shape of one record, the number of classes and the width of a hidden layer. Parameters are flattened in the
-order of `named_parameters`, so that clipping, noise and belief see one vector for each trial.
+A builder takes the shape of one record, the number of classes and the width of a hidden layer.
+Parameters are flattened in the order of `named_parameters`, so that clipping, noise and belief see
+one vector for each trial.
 """
 
-import difflib
 from collections.abc import Callable
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedsim.errors import InputError
 from fedsim.randomness import Role, key
+from fedsim.registry import lookup
 
 
 class ChannelAffine(nn.Module):
@@ -46,7 +47,7 @@ def _mnist_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
     if len(shape) != 3 or min(shape[1:]) < 10:
         raise InputError(
             f"model.name is mnist-cnn, which needs images of at least 10x10, but a record has "
-            f"shape {shape}; try model.name = \"mlp\""
+            f'shape {shape}; try model.name = "mlp"'
         )
     channels, height, width = shape
     pooled = ((height - 2) // 2 - 2) // 2 * (((width - 2) // 2 - 2) // 2)
@@ -70,11 +71,7 @@ MODELS: dict[str, Builder] = {"linear": _linear, "mlp": _mlp, "mnist-cnn": _mnis
 
 def build(name: str, shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
     """Return the named network for records of `shape`. Raises InputError."""
-    if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(MODELS)}"
-        raise InputError(f"model.name is '{name}', which is not known; {hint}")
-    model = MODELS[name](shape, classes, hidden)
+    model = lookup(MODELS, name, "model.name")(shape, classes, hidden)
     refuse_batch_statistics(model)
     return model
 

@@ -1,4 +1,4 @@
-"""What a data owner computes: the clipped sum of its records, and the size of the challenge in it."""
+"""What a data owner computes: its clipped sum, its noise, the challenge's part in them."""
 
 import numpy as np
 import torch

@@ -1,12 +1,12 @@
 """Which owner holds which record of D."""
 
-import difflib
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InputError
+from fedsim.registry import lookup
 
 REDRAWS = 100
 """Draws before a partition that leaves an owner without a record is refused."""
@@ -48,10 +48,7 @@ def partition(
     labels [n]; `alpha` is the concentration of `dirichlet`, which `iid` ignores. Every owner gets a
     record: a draw that leaves one without is repeated. Raises InputError if none of them will do.
     """
-    if scheme not in PARTITIONS:
-        near = difflib.get_close_matches(scheme, PARTITIONS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(PARTITIONS)}"
-        raise InputError(f"federation.partition is '{scheme}', which is not known; {hint}")
+    draw_owners = lookup(PARTITIONS, scheme, "federation.partition")
     if not 1 <= owners <= len(labels):
         raise InputError(
             f"{len(labels)} records cannot give each of {owners} owners one; lower "
@@ -63,7 +60,7 @@ def partition(
         # Hashed, and keyed by the draw: the split of the dataset uses the bare seed as its key.
         key = np.random.SeedSequence(seed, spawn_key=(draw,))
         generator = np.random.Generator(np.random.Philox(key))
-        owner_of = PARTITIONS[scheme](labels, owners, alpha, generator)
+        owner_of = draw_owners(labels, owners, alpha, generator)
         if len(np.unique(owner_of)) == owners:
             return owner_of
     raise InputError(

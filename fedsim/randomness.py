@@ -1,4 +1,4 @@
-"""The seed tree: every random number of a run is a function of (seed, role, trial, round, partition).
+"""The seed tree: a random number is a function of (seed, role, trial, round, partition).
 
 Each leaf is a counter-based Philox generator whose key is a hash of its path, so a trial's numbers
 depend neither on which other trials run beside it nor on the process, order or thread that asks.

@@ -40,7 +40,7 @@ LARGEST_SVG = 500_000
 WHO = {
     "participant": "An adversary who took part in this federation and knew everything",
     "server": "An adversary who ran the server of this federation and knew everything",
-    "released-model": "An adversary who saw only the released model and knew everything else",
+    "released-model": "An adversary who saw only the released model and knew everything",
 }
 TRUST = {
     "central": "Here the server is trusted to add the noise to the sum of the owners' messages.",
@@ -153,9 +153,6 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         name: Drawn(title, caption, _inline(figure, name, f"{title} {caption}"))
         for name, (figure, title, caption) in _figures(report, seen).items()
     }
-    labels = _labels(report)
-    if seen.worlds.all():
-        labels.append(ONE_WORLD)
     return ENVIRONMENT.from_string(TEMPLATE).render(
         name=str(_at(report, "name")),
         scope=_scope(report),
@@ -163,7 +160,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         standing=_standing(report),
         mark=_against(_interval(report, "empirical.advantage_interval"), _rho_alpha(report)),
         alarm=_alarm(report),
-        labels=labels,
+        labels=_labels(report),
         questions=_questions(report),
         utility=drawn.pop("utility", None),
         figures=list(drawn.values()),
@@ -263,13 +260,6 @@ def _standing(report: Report) -> str:
     )
 
 
-ONE_WORLD = Label(
-    "One world only.",
-    "Every trial trained on D, so nothing shows how often the adversary would wrongly say D: "
-    "advantage and intervals are no confidence statement.",
-)
-
-
 def _labels(report: Report) -> list[Label]:
     labels = []
     local, seeded = (
@@ -335,13 +325,18 @@ def _questions(report: Report) -> list[Row]:
         ),
     ]
     if proven := _proven(report):
-        reading = f"The best lower bound ({proven.name}). What is missing to the limit is slack, "
+        above = proven.mark is not None and proven.mark.kind == "alarm"
+        gap = (
+            "Chance does this rarely: repeat with another seed, then doubt the noise."
+            if above
+            else "What it lacks of the limit is slack, or too few trials to tell."
+        )
         rows.append(
             Row(
                 "How much privacy loss is proven?",
                 f"ε ≥ {proven.answer}",
                 f"ε ≤ {proven.limit}",
-                f"{reading}or too few trials to tell.",
+                f"The best lower bound ({proven.name}). {gap}",
                 mark=proven.mark,
             )
         )
@@ -388,7 +383,7 @@ def _bounds(report: Report) -> Entries:
     reason = " (no noise hides the record at this vantage)" if epsilon == INFINITE else ""
     accountant = _plain(bounds.get("accountant"))
     return [
-        (f"ε at δ = {_number(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
+        (f"ε at δ = {_plain(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
         ("ε by exact accounting", _epsilon(report, "tight_epsilon")),
         ("ρβ, limit of the belief", f"{_number(_rho_beta(report))} (from the ε above)"),
         ("ρβ by exact accounting", _number(bounds.get("tight_rho_beta"))),
@@ -490,7 +485,7 @@ def _prediction(report: Report) -> Entries:
     for world, key in (("D", "world_d"), ("D′", "world_d_prime")):
         statistic = _at(report, f"prediction.fit.{key}.statistic")
         p_value = _at(report, f"prediction.fit.{key}.p_value")
-        fit = f"distance {_number(statistic)}, p = {_number(p_value)}"
+        fit = f"Kolmogorov–Smirnov distance {_number(statistic)}, p = {_number(p_value)}"
         entries.append((f"Fit on {world}", DASH if statistic is None else fit))
     return entries
 
@@ -779,19 +774,19 @@ def _number(value: float | None) -> str:
         return DASH
     if math.isinf(value):
         return INFINITE if value > 0 else f"−{INFINITE}"
-    size = abs(value)
-    text = f"{value:.3g}" if size and not 1e-2 <= size < 1e5 else f"{value:.3f}"
-    return text.replace("-", "−") if size >= 1e-2 else text
+    if value == round(value) and abs(value) < 1e5:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
 def _percent(value: float | None) -> str:
     if value is None or math.isnan(value):
         return DASH
-    if 0 < value < 1e-3:
-        return f"{100 * value:.2g}%"
+    if value in (0, 1):
+        return f"{100 * value:.0f}%"
     if 0.9995 <= value < 1:
         return ">99.9%"
-    return f"{100 * value:.1f}%"
+    return f"{100 * value:.1f}%" if value >= 1e-2 else f"{100 * value:.2g}%"
 
 
 def _setting(value: Any) -> str:

@@ -51,6 +51,7 @@ th { font-weight: 600; }
 thead th { color: var(--muted); font-size: .82rem; border-bottom: 2px solid var(--line); }
 td.value { font-variant-numeric: tabular-nums; font-weight: 600; min-width: 6.5rem; }
 td.limit { font-variant-numeric: tabular-nums; min-width: 6.5rem; }
+sub { line-height: 0; }
 td small, th small { display: block; font-weight: 400; color: var(--muted); }
 tr.here { background: #eaf3f9; }
 tr.here th { padding-left: .5rem; }
@@ -61,7 +62,8 @@ tr.here th { padding-left: .5rem; }
 dl { display: grid; grid-template-columns: minmax(9rem, 13rem) 1fr; margin: .4rem 0 1rem;
   font-size: .93rem; }
 dt, dd { margin: 0; padding: .3rem 0; border-bottom: 1px solid var(--line); }
-dt { color: var(--muted); }
+dt { color: var(--muted); padding-right: .8rem; }
+.settings { grid-template-columns: repeat(2, minmax(8rem, 11rem) 1fr); }
 dd { overflow-wrap: anywhere; }
 figure { margin: 1.6rem 0; }
 figure svg, figure img { display: block; width: 100%; height: auto; }
@@ -82,13 +84,14 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   .questions tr { display: block; border-bottom: 1px solid var(--line); padding: .6rem 0; }
   .questions th, .questions td { display: block; border: 0; padding: .15rem 0; }
   .questions td.limit::before { content: "Limit from theory: "; color: var(--muted); }
-  dl { grid-template-columns: 1fr; }
+  dl, .settings { grid-template-columns: 1fr; }
   dt { border: 0; padding-bottom: 0; }
   dd { padding-top: 0; }
 }
 @media print {
   @page { margin: 16mm; }
-  body { font-size: 10.5pt; }
+  body { font-size: 9.5pt; }
+  figure { max-width: 15cm; }
   main { max-width: none; padding: 0; }
   .verdict, .label, tr.here { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   h2, h3 { break-after: avoid; }
@@ -115,7 +118,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
 {% endfor %}
 
 {% if warnings %}
-<div class="label alarm"><strong>Warnings.</strong>
+<div class="label{{ ' alarm' if alarm else '' }}"><strong>Warnings.</strong>
 <ul>
 {% for warning in warnings %}
 <li>{{ warning }}</li>
@@ -151,8 +154,8 @@ the probability that it assigns to D by Bayes' rule.</p>
 is highlighted.</p>
 <div class="table"><table>
 <thead><tr><th scope="col">Vantage</th><th scope="col">Noise multiplier</th>
-<th scope="col">ε</th><th scope="col">Belief at most (ρβ)</th>
-<th scope="col">Advantage at most (ρα)</th><th scope="col">Note</th></tr></thead>
+<th scope="col">ε</th><th scope="col">Belief at most (ρ<sub>β</sub>)</th>
+<th scope="col">Advantage at most (ρ<sub>α</sub>)</th><th scope="col">Note</th></tr></thead>
 <tbody>
 {% for row in vantages %}
 <tr{% if row.audited %} class="here"{% endif %}><th scope="row">{{ row.vantage }}\
@@ -191,7 +194,7 @@ confidence{% endif %}</th>
 <tbody>
 {% for row in lower_bounds %}
 <tr><th scope="row">{{ row.name }}</th>
-<td class="value">{{ row.answer }}{% if row.detail %}<small>{{ row.detail }}</small>{% endif %}</td>
+<td class="value">{{ row.answer }}</td>
 <td class="limit">{{ row.limit }}</td>
 <td>{% if row.mark %}<span class="mark {{ row.mark.kind }}">{{ row.mark.text }}.</span> \
 {% endif %}{{ row.reading }}</td></tr>
@@ -231,7 +234,7 @@ of the data.</p>
 <h2>Configuration</h2>
 {% for title, entries in configuration %}
 <h3>{{ title }}</h3>
-<dl>
+<dl class="settings">
 {% for name, value in entries %}
 <dt>{{ name }}</dt><dd>{{ value }}</dd>
 {% endfor %}

@@ -1,15 +1,14 @@
 """The files of one run: written whole or not at all, so that a killed run leaves nothing half-done.
 
-    config.toml      the resolved configuration; `fedsim run` reads it again
-    events.jsonl     what happened when: phases and rounds, one JSON object for each
-    cohorts/         the findings of each finished cohort (.npz): what --resume continues from
-    facts.json       what the report needs besides the configuration and the transcript
-    transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round
-    report.json, report.html, figures/
+config.toml      the resolved configuration; `fedsim run` reads it again
+events.jsonl     what happened when: phases and rounds, one JSON object for each
+cohorts/         the findings of each finished cohort (.npz): what --resume continues from
+facts.json       what the report needs besides the configuration and the transcript
+transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round
+report.json, report.html, figures/
 """
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -152,4 +151,4 @@ class RunDirectory:
         target.parent.mkdir(exist_ok=True)
         partial = target.with_name(f".{target.name}.partial")
         partial.write_bytes(content)
-        os.replace(partial, target)
+        partial.replace(target)

@@ -140,16 +140,17 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
         evaluate_fn=after_round,
     )
     findings = strategy.findings(grid)
-    metrics = [
+    rounds = [
         *result.train_metrics_clientapp.values(),
         *result.evaluate_metrics_clientapp.values(),
     ]
+    computing = sum(messages.scalar(metrics, "seconds-together") for metrics in rounds)
     utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
         **utility,
         "cohort_seconds": np.asarray([time.perf_counter() - start]),
-        "owners_seconds": np.asarray([sum(float(m["seconds-together"]) for m in metrics)]),
+        "owners_seconds": np.asarray([computing]),
     }
 
 

@@ -7,6 +7,7 @@ partition before they are summed, so that every runtime gives the same bits.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from fedsim.mechanism import Trust, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.randomness import SERVER, gaussian_noise
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 
 class OwnerFailedError(RuntimeError):
@@ -136,9 +137,7 @@ class DPSGD(Strategy):
             if role is Role.CHALLENGED:
                 content[messages.WORLDS] = messages.array_record(bits=self.worlds)
             if self._local_sensitivity is not None:
-                content[messages.SENSITIVITY] = messages.array_record(
-                    norms=self._local_sensitivity
-                )
+                content[messages.SENSITIVITY] = messages.array_record(norms=self._local_sensitivity)
             requests.append(Message(content, node, kind))
         return requests
 
@@ -175,9 +174,7 @@ class DPSGD(Strategy):
     def _noise_scale(self) -> npt.NDArray[np.float64]:
         if self._local_sensitivity is not None:
             return self._local_sensitivity
-        bound = sensitivity(
-            self.config.privacy.neighbouring, self.config.training.clipping_norm
-        )
+        bound = sensitivity(self.config.privacy.neighbouring, self.config.training.clipping_norm)
         return np.full(len(self.trials), bound)
 
     def _accept(

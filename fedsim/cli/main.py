@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
         _exit(130, "interrupted")
     except click.exceptions.ClickException as error:
         _exit(2, error.format_message())
-    except Exception as error:  # noqa: BLE001  (a failure is one line, too)
+    except Exception as error:
         _exit(1, f"{error or type(error).__name__}")
     sys.exit(status if isinstance(status, int) else 0)
 

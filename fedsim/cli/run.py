@@ -56,7 +56,9 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Run directory; default fedsim-runs/NAME-TIME.")
     ] = None,
-    device: Annotated[DeviceName | None, typer.Option(help="auto takes CUDA if it is there.")] = None,
+    device: Annotated[
+        DeviceName | None, typer.Option(help="auto takes CUDA if it is there.")
+    ] = None,
     runtime: Annotated[
         Runtime,
         typer.Option(help="inprocess: fastest on one machine (auto). simulation: Flower with Ray."),
@@ -90,7 +92,9 @@ def run(
         config = directory.config
     else:
         if config_file is None:
-            raise InputError("which experiment? Give a configuration, for example configs/digits.toml")
+            raise InputError(
+                "which experiment? Give a configuration, for example configs/digits.toml"
+            )
         given: dict[str, Scalar | None] = {
             "trials.count": trials,
             "training.rounds": rounds,
@@ -188,11 +192,12 @@ def _progress(directory: RunDirectory, config: Config, console: Console) -> Iter
         cohorts = -(-config.trials.count // config.trials.cohort)
         task = progress.add_task("starting", total=cohorts * (config.training.rounds + 1))
 
-        def follow(offset: int) -> None:
+        def follow(position: int) -> None:
             while True:
                 ending = stop.is_set()
-                for event, offset in directory.events(offset):  # noqa: B020
+                for event, behind in directory.events(position):
                     _show(progress, task, event, config)
+                    position = behind
                 if ending:
                     return
                 stop.wait(0.2)
@@ -224,9 +229,7 @@ def _conclude(directory: RunDirectory, start: float, console: Console) -> None:
     from fedsim import report  # noqa: PLC0415
 
     result = directory.read_json("report.json")
-    phases = {
-        event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event
-    }
+    phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
     console.print(report.summary(result))
     console.print(
         f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "

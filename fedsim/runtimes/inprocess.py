@@ -22,9 +22,7 @@ FIRST_NODE = 1000
 class InProcessGrid(Grid):
     """A Grid that calls a ClientApp directly, with one Flower context for each node."""
 
-    def __init__(
-        self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]
-    ) -> None:
+    def __init__(self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]) -> None:
         self._client_app = client_app
         self._run = empty_run(RUN_ID)
         self._replies: dict[str, Message] = {}
@@ -67,7 +65,7 @@ class InProcessGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Run the ClientApp on each message and return the replies; an exception is an error reply."""
+        """Run the ClientApp on each message; an exception becomes an error reply."""
         return [self._execute(message) for message in messages]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Flower's simulation runtime behind one command: a private SuperLink that lives as long as the run.
+"""Flower's simulation runtime behind one command: a private SuperLink for the time of a run.
 
 `flwr run` alone would leave a daemon behind, install the app's dependencies on every run, and exit
 with 0 when the run failed. Here the SuperLink has a directory, a port and a Flower home of its own,
@@ -91,7 +91,12 @@ class Simulation:
         """Return what the apps printed."""
         command = [_executable("flwr"), "log", self.run_id, CONNECTION, "--show"]
         result = subprocess.run(
-            command, env=_environment(self.home), cwd=self.home, capture_output=True, text=True
+            command,
+            env=_environment(self.home),
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return result.stdout
 
@@ -118,7 +123,9 @@ def simulation(config: Config) -> Iterator[Simulation]:
         write_app(app)
         with _superlink(home, empty, port):
             (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
-            gpus = 1.0 / config.federation.owners if resolve(config.run.device).type == "cuda" else 0
+            gpus = (
+                1.0 / config.federation.owners if resolve(config.run.device).type == "cuda" else 0
+            )
             resources = {
                 "num-supernodes": config.federation.owners,
                 "client-resources-num-cpus": 1,
@@ -181,6 +188,7 @@ def _flwr(home: Path, *arguments: str) -> dict[str, Any]:
         env=_environment(home),
         capture_output=True,
         text=True,
+        check=False,
     )
     try:
         answer = json.loads(result.stdout)

@@ -48,8 +48,12 @@ def test_what_is_known_in_both_worlds_says_nothing() -> None:
     generator = torch.Generator().manual_seed(0)
     present, absent, noise, known = torch.randn(4, 5, 20, generator=generator, dtype=torch.float64)
     std = torch.ones(5, dtype=torch.float64)
-    without = log_likelihood_ratio(hypotheses(torch.zeros_like(known), present, absent, std), present + noise)
-    with_known = log_likelihood_ratio(hypotheses(1e6 * known, present, absent, std), 1e6 * known + present + noise)
+    without = log_likelihood_ratio(
+        hypotheses(torch.zeros_like(known), present, absent, std), present + noise
+    )
+    with_known = log_likelihood_ratio(
+        hypotheses(1e6 * known, present, absent, std), 1e6 * known + present + noise
+    )
     torch.testing.assert_close(with_known, without, rtol=1e-6, atol=1e-6)
 
 
@@ -75,7 +79,9 @@ def test_log_odds_of_a_gaussian_game_follow_the_prediction() -> None:
     ratios = torch.stack(
         [
             log_likelihood_ratio(
-                both, present + sigma * torch.randn(present.shape, generator=generator, dtype=torch.float64)
+                both,
+                present
+                + sigma * torch.randn(present.shape, generator=generator, dtype=torch.float64),
             )
             for _ in range(steps)
         ],

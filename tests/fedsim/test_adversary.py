@@ -110,8 +110,8 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     facts = directory.read_json("facts.json")
     chosen, z = facts["challenge"], facts["noise_multiplier"]
     known = federation.load(config)
-    final = [content for kind, content in grid.recorded[partition] if kind == "evaluate"][0]
-    first = [content for kind, content in grid.recorded[partition] if kind == "train"][0]
+    final = next(c for kind, c in grid.recorded[partition] if kind == "evaluate")
+    first = next(c for kind, c in grid.recorded[partition] if kind == "train")
     theta = torch.tensor(messages.only(first.array_records[messages.MODEL]))
     aggregate = torch.tensor(messages.only(final.array_records[messages.AGGREGATE])).double()
 
@@ -138,9 +138,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
         own_noise = std[:, None] * torch.from_numpy(standard)
         std = std * np.sqrt(config.federation.owners - 1)
     unknown = torch.distributions.Normal(0.0, std[:, None])
-    densities = [
-        unknown.log_prob(aggregate - own_noise - f).sum(1) for f in (f_d, f_d_prime)
-    ]
+    densities = [unknown.log_prob(aggregate - own_noise - f).sum(1) for f in (f_d, f_d_prime)]
     np.testing.assert_allclose(
         transcript["log_odds"][:, 0], densities[0] - densities[1], rtol=1e-4, atol=1e-4
     )
@@ -155,8 +153,8 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_the_servers_noise(
     facts = directory.read_json("facts.json")
     known = federation.load(config)
     received = grid.recorded[partition]
-    first = [content for kind, content in received if kind == "train"][0]
-    final = [content for kind, content in received if kind == "evaluate"][0]
+    first = next(c for kind, c in received if kind == "train")
+    final = next(c for kind, c in received if kind == "evaluate")
     theta = torch.tensor(messages.only(first.array_records[messages.MODEL]))
     weights = torch.ones(len(theta), config.data.records)
     weights[:, facts["challenge"]["record"]] = torch.tensor(transcript["worlds"]).float()
@@ -168,9 +166,10 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_the_servers_noise(
     expected = (clean.numpy() + noise).astype(np.float32)
     aggregate = messages.only(final.array_records[messages.AGGREGATE])
     np.testing.assert_allclose(aggregate, expected, rtol=1e-5, atol=1e-5)
-    stepped = theta.double() - config.training.learning_rate / config.data.records * torch.tensor(
-        aggregate
-    ).double()
+    stepped = (
+        theta.double()
+        - config.training.learning_rate / config.data.records * torch.tensor(aggregate).double()
+    )
     model = messages.only(final.array_records[messages.MODEL])
     np.testing.assert_array_equal(model, stepped.float().numpy())
 

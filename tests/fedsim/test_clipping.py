@@ -90,7 +90,9 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     parameters = parameters.repeat(25, 1)
     expected = Clipper(model, 0.7).clipped_sum(parameters, features, labels)
-    assert torch.equal(Clipper(model, 0.7, threads=4).clipped_sum(parameters, features, labels), expected)
+    assert torch.equal(
+        Clipper(model, 0.7, threads=4).clipped_sum(parameters, features, labels), expected
+    )
 
 
 def test_the_size_of_the_cohort_does_not_change_a_trial() -> None:

@@ -45,7 +45,10 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"privacy.rho-bta": 0.9}, r"unknown key 'privacy.rho-bta'; did you mean 'privacy.rho-beta'"),
+        (
+            {"privacy.rho-bta": 0.9},
+            r"unknown key 'privacy.rho-bta'; did you mean 'privacy.rho-beta'",
+        ),
         ({"rounds": 3}, r"unknown key 'rounds'; did you mean 'training.rounds'"),
         ({"qqq.www": 3}, r"unknown key 'qqq.www'; the tables are data, federation"),
         ({"training.clipping-norm": -1.0}, r"training.clipping-norm is -1.0: .*greater than 0"),
@@ -53,9 +56,15 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"privacy.rho-beta": 0.4}, r"a belief of 0.5 is a coin's"),
         ({"federation.owners": 1}, r"federation.owners is 1: .*greater than or equal to 2"),
         ({"federation.owners": "three"}, r"federation.owners is 'three': .*integer"),
-        ({"federation.trust": "distributed"}, r"federation.trust is 'distributed'.*choose 'central' or 'local'"),
+        (
+            {"federation.trust": "distributed"},
+            r"federation.trust is 'distributed'.*choose 'central' or 'local'",
+        ),
         ({"federation.adversary": 7}, r"owners are numbered 0 to 1"),
-        ({"privacy.noise-multiplier": 2.0}, r"privacy.rho-beta and privacy.noise-multiplier are both"),
+        (
+            {"privacy.noise-multiplier": 2.0},
+            r"privacy.rho-beta and privacy.noise-multiplier are both",
+        ),
         ({"privacy.rho-beta": 0.0}, r"are all 0; give one of them"),
         ({"trials.count": 5}, r"give an even number"),
         ({"challenge.replacement": 3}, r"add-remove, which replaces nothing"),

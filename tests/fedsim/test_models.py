@@ -33,7 +33,9 @@ def test_initial_models_differ_between_trials_and_not_with_the_cohort() -> None:
         return build("linear", (3,), 2, 0)
 
     together = initial_parameters(network, 5, range(6))
-    apart = torch.cat([initial_parameters(network, 5, range(2)), initial_parameters(network, 5, range(2, 6))])
+    apart = torch.cat(
+        [initial_parameters(network, 5, range(2)), initial_parameters(network, 5, range(2, 6))]
+    )
     assert torch.equal(together, apart)
     assert len({tuple(row.tolist()) for row in together}) == 6
 

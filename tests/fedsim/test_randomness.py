@@ -29,7 +29,9 @@ def test_every_part_of_the_path_changes_the_key(
 
 def test_a_trials_noise_does_not_depend_on_the_trials_beside_it() -> None:
     together = gaussian_noise(7, range(10), 3, 1, 50)
-    apart = np.concatenate([gaussian_noise(7, range(4), 3, 1, 50), gaussian_noise(7, range(4, 10), 3, 1, 50)])
+    apart = np.concatenate(
+        [gaussian_noise(7, range(4), 3, 1, 50), gaussian_noise(7, range(4, 10), 3, 1, 50)]
+    )
     np.testing.assert_array_equal(together, apart)
 
 

@@ -1,0 +1,382 @@
+"""The report of a simulated Gaussian game whose every number is known in closed form."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, norm
+
+TRIALS, ROUNDS, CLIP, NOISE_MULTIPLIER = 1000, 30, 3.0, 8.38022703488798
+EPSILON, DELTA = 2.1972245773362196, 0.01
+MU = math.sqrt(ROUNDS) / NOISE_MULTIPLIER
+RHO_ALPHA = 0.2561767421042713
+VOID = {"meta", "img", "br", "link", "input"}
+
+
+@pytest.fixture(scope="module")
+def transcript():
+    """The game with noise scaled to the local sensitivity: mu is the same in every trial."""
+    random = np.random.default_rng(7)
+    worlds = random.permutation(np.arange(TRIALS) % 2 == 0)
+    sensitivities = random.uniform(0.5, CLIP, (TRIALS, ROUNDS))
+    noise_stds = NOISE_MULTIPLIER * sensitivities
+    mu = sensitivities / noise_stds
+    centre = np.where(worlds, 0.5, -0.5)[:, None] * mu**2
+    log_odds = np.cumsum(random.normal(centre, mu), axis=1)
+    return {
+        "worlds": worlds,
+        "log_odds": log_odds,
+        "sensitivities": sensitivities,
+        "noise_stds": noise_stds,
+    }
+
+
+@pytest.fixture
+def report(transcript):
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    wins = int(((final > 0) == worlds).sum())
+    advantage = 2 * wins / TRIALS - 1
+    error = math.sqrt((1 - advantage**2) / TRIALS)
+    exceeded = float((final[worlds] > EPSILON).mean())
+    fits = {
+        name: dict(
+            zip(
+                ("statistic", "p_value"),
+                kstest(final[worlds == world], norm(sign * MU**2 / 2, MU).cdf),
+                strict=True,
+            )
+        )
+        for name, world, sign in (("world_d", True, 1), ("world_d_prime", False, -1))
+    }
+    accuracy = 0.9 - 0.8 * np.exp(-np.arange(ROUNDS + 1) / 8)
+    loss = 2.3 * np.exp(-np.arange(ROUNDS + 1) / 12) + 0.3
+    report = {
+        "name": "digits, ρβ = 0.9",
+        "created": "2026-01-02T03:04:05+00:00",
+        "seed": 4711,
+        "versions": {
+            "fedsim": "0.1.0",
+            "flwr": "1.41.0",
+            "torch": "2.15.0",
+            "numpy": "2.4.1",
+            "python": "3.11.9",
+        },
+        "runtime": "inprocess",
+        "device": "cpu",
+        "noise_source": "system",
+        "trust": "central",
+        "vantage": "participant",
+        "neighbouring": "add-remove",
+        "trials": TRIALS,
+        "rounds": ROUNDS,
+        "owners": 3,
+        "data": {
+            "name": "digits",
+            "records": 200,
+            "held_out": 400,
+            "partition": "iid",
+            "owner_sizes": [67, 67, 66],
+        },
+        "model": {"name": "mlp", "parameters": 2410},
+        "challenge": {
+            "record": 17,
+            "replacement": None,
+            "owner": 0,
+            "adversary": 2,
+            "measure": "euclidean",
+            "distance": 5123.25,
+        },
+        "mechanism": {
+            "noise_multiplier": NOISE_MULTIPLIER,
+            "effective_noise_multiplier": NOISE_MULTIPLIER,
+            "clipping_norm": CLIP,
+            "sensitivity": "global",
+            "steps": ROUNDS,
+            "sampling_rate": 1.0,
+            "learning_rate": 0.005,
+            "dp_guarantee": True,
+            "dp_note": "Noise came from the operating system.",
+        },
+        "bounds": {
+            "epsilon": EPSILON,
+            "delta": DELTA,
+            "rho_beta": 0.9,
+            "rho_alpha": RHO_ALPHA,
+            "accountant": "rdp-classic",
+            "tight_epsilon": 1.3134725502396565,
+            "tight_rho_beta": 0.7881,
+            "tail_probability": 0.0012027268180968128,
+            "theorem2_rho_alpha": 0.276312177349733,
+            "yeom_bound": 8.0,
+            "vantages": [
+                {
+                    "vantage": "server",
+                    "noise_multiplier": 0.0,
+                    "epsilon": None,
+                    "rho_beta": 1.0,
+                    "rho_alpha": 1.0,
+                    "note": "sees every owner's clean sum",
+                },
+                {
+                    "vantage": "participant",
+                    "noise_multiplier": NOISE_MULTIPLIER,
+                    "epsilon": 1.3134725502396565,
+                    "rho_beta": 0.7881,
+                    "rho_alpha": RHO_ALPHA,
+                    "note": "",
+                },
+                {
+                    "vantage": "released-model",
+                    "noise_multiplier": NOISE_MULTIPLIER,
+                    "epsilon": 1.3134725502396565,
+                    "rho_beta": 0.7881,
+                    "rho_alpha": RHO_ALPHA,
+                    "note": "the participant's bound is an upper bound",
+                },
+            ],
+        },
+        "prediction": {
+            "mu": MU,
+            "advantage": RHO_ALPHA,
+            "deterministic": True,
+            "fit": fits,
+        },
+        "empirical": {
+            "advantage": advantage,
+            "advantage_interval": [advantage - 1.96 * error, advantage + 1.96 * error],
+            "standard_error": error,
+            "confidence": 0.95,
+            "wins": wins,
+            "losses": TRIALS - wins,
+            "ties": 0,
+            "delta_prime": exceeded,
+            "delta_prime_interval": [0.0001, 0.0112],
+            "epsilon": {
+                "sensitivity": 2.197,
+                "sensitivity_exact": 1.3135,
+                "belief": float(final[worlds].max()),
+                "advantage": 2.0318,
+            },
+            "lower_bounds": {
+                "clopper_pearson": {
+                    "epsilon": 0.3721,
+                    "method": "Clopper–Pearson on the rates of the decision Λ > 0",
+                    "assumes": "independent trials",
+                    "trusts_noise": False,
+                },
+                "gaussian": {
+                    "epsilon": 1.1017,
+                    "method": "studentised difference of the two worlds' log-odds",
+                    "assumes": "Gaussian log-odds",
+                    "trusts_noise": True,
+                },
+            },
+            "sensitivity_rms": float(np.sqrt((transcript["sensitivities"] ** 2).mean())),
+            "sensitivity_max": float(transcript["sensitivities"].max()),
+            "sensitivity_bound": CLIP,
+        },
+        "membership_inference": {
+            "yeom": {
+                "advantage": 0.0415,
+                "advantage_interval": [0.0302, 0.0528],
+                "tpr": 0.5312,
+                "fpr": 0.4897,
+            },
+            "yeom_challenge": {"advantage": 0.0714, "advantage_interval": [0.0093, 0.1335]},
+        },
+        "utility": {
+            "rounds": list(range(ROUNDS + 1)),
+            "accuracy": {
+                "mean": accuracy.tolist(),
+                "low": (accuracy - 0.04).tolist(),
+                "high": (accuracy + 0.03).tolist(),
+            },
+            "loss": {
+                "mean": loss.tolist(),
+                "low": (loss - 0.05).tolist(),
+                "high": (loss + 0.06).tolist(),
+            },
+            "trials": 20,
+            "records": 400,
+        },
+        "timing": {"train": 12.75, "audit": 1.5},
+        "warnings": ["Under central trust the server sees every owner's clean sum."],
+    }
+    return json.loads(json.dumps(report))
+
+
+class Page(HTMLParser):
+    """Collects text, attributes and ids, and insists that every tag that opens is closed."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.ids, self.attributes, self.tags, self.text = [], [], [], [], ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+    @property
+    def words(self):
+        return " ".join(self.text.split())
+
+
+def visible(html):
+    """The text of the page without the appendix that lists report.json."""
+    return Page(html.partition("<details>")[0] + "</main></body></html>").words
+
+
+def console_text(report):
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    with console.capture() as capture:
+        console.print(summary(report))
+    return capture.get()
+
+
+def test_the_page_is_balanced_html_with_unique_ids(report, transcript):
+    page = Page(render_html(report, transcript))
+    assert page.tags.count("svg") == page.tags.count("figure") == 5
+    assert len(page.ids) == len(set(page.ids)) > 100
+    references = {
+        reference
+        for name, value in page.attributes
+        for reference in re.findall(r"url\(#([^)]+)\)", value or "")
+        + ([value[1:]] if name.endswith("href") else [])
+    }
+    assert references <= set(page.ids)
+    assert references
+
+
+def test_the_page_needs_nothing_but_itself(report, transcript):
+    html = render_html(report, transcript)
+    assert "http" not in html
+    assert "@import" not in html
+    assert not {"script", "link", "iframe", "object"} & set(Page(html).tags)
+
+
+def test_every_figure_has_a_text_alternative(report, transcript):
+    page = Page(render_html(report, transcript))
+    alternatives = [value for name, value in page.attributes if name == "aria-label"]
+    assert len(alternatives) == 5
+    assert any("0.256" in alternative for alternative in alternatives)
+
+
+def test_the_verdict_is_one_sentence_for_everybody(report, transcript):
+    wins = report["empirical"]["wins"]
+    assert (
+        "An adversary who took part in this federation and knew everything except whether this "
+        f"one person's record was used answered that question correctly in {wins / 10:.1f}% of "
+        "1000 trials, where tossing a coin is right in 50%. Theory allows at most 62.8%."
+    ) in visible(render_html(report, transcript))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("vantage", "server", "An adversary who ran the server of this federation"),
+        ("vantage", "released-model", "An adversary who saw only the released model"),
+        ("neighbouring", "replace", "except which of two people's records was used"),
+        ("challenge.record", None, "except whether this one owner took part"),
+        ("bounds.rho_alpha", 1.0, "Theory sets no limit below 100%"),
+        ("bounds.rho_alpha", None, "For this vantage theory states no limit."),
+    ],
+)
+def test_the_verdict_names_the_adversary_and_the_secret(
+    report, transcript, path, value, sentence
+):
+    assert sentence in visible(render_html(changed(report, path, value), transcript))
+
+
+def test_every_measured_and_theoretical_number_is_in_the_text(report, transcript):
+    text = visible(render_html(report, transcript))
+    empirical, bounds = report["empirical"], report["bounds"]
+    low, high = empirical["advantage_interval"]
+    expected = [
+        f"{empirical['advantage']:.3f} (95% interval {low:.3f} to {high:.3f})",
+        f"± {empirical['standard_error']:.3f}",
+        f"{empirical['wins']}, {empirical['losses']}, 0",
+        f"{empirical['epsilon']['belief']:.3f}",
+        f"root mean square {empirical['sensitivity_rms']:.3f}",
+        f"{bounds['theorem2_rho_alpha']:.3f}: presumes",
+        "paper (Theorem 2), not a bound",
+        f"ε at δ = {DELTA} 2.197, accountant rdp-classic",
+        f"p = {report['prediction']['fit']['world_d']['p_value']:.3f}",
+        f"p = {report['prediction']['fit']['world_d_prime']['p_value']:.3f}",
+    ]
+    expected += "2.197 1.313 2.032 0.372 1.102 0.900 0.788 0.256 0.0012 0.654 e^ε − 1 = 8".split()
+    expected += "0.042 0.030 to 0.053 53.1% 49.0% 0.071 0.0093 to 0.134 0.01% to 1.1%".split()
+    expected += "10.0% → 88.1% 2.600 → 0.489 4711 8.380227035 0.005 5123.25 2410".split()
+    expected += "0.1.0 1.41.0 2.15.0 2.4.1 3.11.9 67, 67, 66 12.75 1.5".split()
+    assert [number for number in expected if number not in text] == []
+
+
+def test_the_appendix_lists_every_value_of_the_report(report, transcript):
+    appendix = Page(render_html(report, transcript)).words.partition("Every value of report.json")[2]
+    for name, value in flatten(report):
+        assert name in appendix
+        if isinstance(value, float):
+            assert f"{value:.10g}" in appendix
+    for mean in report["utility"]["loss"]["mean"]:
+        assert f"{mean:.10g}" in appendix
+
+
+def test_hostile_text_is_shown_and_never_obeyed(report, transcript):
+    hostile = '<script>alert("x")</script>'
+    for path in (
+        "name",
+        "created",
+        "trust",
+        "vantage",
+        "device",
+        "data.name",
+        "challenge.measure",
+        "bounds.accountant",
+        "mechanism.dp_note",
+        "versions.fedsim",
+    ):
+        report = changed(report, path, hostile)
+    report["warnings"] = [hostile]
+    report["bounds"]["vantages"][0]["note"] = hostile
+    report["empirical"]["lower_bounds"][hostile] = {"epsilon": 0.1, "method": hostile}
+    report["membership_inference"][f"{hostile} $\\frac$"] = {"advantage": 0.1}
+    html = render_html(report, transcript)
+    page = Page(html)
+    assert "script" not in page.tags
+    assert hostile in page.text
+    assert "<script" not in html
+
+
+def test_rich_markup_in_a_name_is_shown_as_it_is(report):
+    assert "[bold]loud[/bold]" in console_text(report | {"name": "[bold]loud[/bold]"})
+
+
+def test_values_that_are_null_absent_or_not_a_number_print_as_a_dash(report, transcript):
+    html = render_html(report, transcript)
+    assert "Replacement –" in visible(html)
+    for path, _ in list(flatten(report)):
+        if path not in {"utility.rounds", "utility.accuracy", "utility.loss"}:
+            changed_html = visible(render_html(changed(report, path, None), transcript)) if path in {
+                "bounds.tail_probability",
+                "empirical.advantage",
+                "empirical.advantage_interval",
+                "membership_inference.yeom.advantage",
+                "prediction.mu",
+            } else ""
+            assert "None" not in changed_html.replace("None was computed", "")
