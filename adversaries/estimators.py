@@ -295,7 +295,8 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     shape = sensitivities.shape
     if len(shape) != 2 or 0 in shape or noise_std.shape != shape:
         raise InputError(
-            f"sensitivities are {shape} and noise_std {noise_std.shape}; give [trials, steps] both"
+            f"sensitivities are {shape} and noise_std {noise_std.shape}; "
+            "give both as [trials, steps]"
         )
     if not (np.all(sensitivities >= 0) and np.all(noise_std >= 0)):
         raise InputError(

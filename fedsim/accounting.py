@@ -10,6 +10,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -153,33 +154,31 @@ class ClassicRenyiAccountant(RenyiAccountant):
 
 
 class PrivacyLossAccountant(Accountant):
-    """The privacy loss distribution itself, discretised pessimistically and composed by FFT.
+    """The privacy loss distribution itself: discretised pessimistically, composed by FFT.
 
-    Discretisation and composition are dp_accounting's ("connect the dots", Doroshenko et al.,
-    2022). Where nothing is subsampled the distribution is Gaussian and the closed form is used.
+    Where nothing is subsampled the distribution is Gaussian and the closed form is used. Elsewhere
+    rounding hides deltas below max(1e-12, 1e-15 steps); there the moments bound answers, or the
+    closed form without sampling where there is none. Both hold but are looser, and `note` says so.
     """
 
     name = "pld"
     title = "Privacy loss distribution (tight)"
 
-    # The FFT's rounding error and dp_accounting's truncation stay well below this delta.
-    resolution: ClassVar[float] = 1e-12
-
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        if mechanism.sampling_rate == 1 or delta >= self.resolution:
+        if mechanism.sampling_rate == 1 or delta >= _resolution(mechanism):
             return super().note(mechanism, delta)
-        fallback = (
-            "the moments bound (rdp)"
-            if RENYI.supports(mechanism) is None
-            else "the bound without sampling"
+        instead, described = _fallback(mechanism)
+        return (
+            f"delta is below the {_resolution(mechanism):g} that the distribution resolves: "
+            f"bounded by {instead.name} instead"
+            f"{' as if nothing were sampled' if described != mechanism else ''}"
         )
-        return f"delta is below {self.resolution:g}, the distribution's resolution: {fallback}"
 
     def tail(self, mechanism: Mechanism, epsilon: float) -> float:
         """Return Pr_D[privacy loss > epsilon] of the composed mechanism, for finite epsilon >= 0.
 
-        From the identity Pr[loss > epsilon] = delta(epsilon) - delta'(epsilon), with the derivative
-        taken over one interval of the discretisation.
+        From Pr[loss > epsilon] = delta(epsilon) - d delta/d epsilon, with the derivative taken over
+        one interval of the discretisation either way.
         """
         if mechanism.sampling_rate == 1 or mechanism.noise_multiplier == 0:
             return gaussian.tail(mechanism.mu, epsilon)
@@ -192,10 +191,9 @@ class PrivacyLossAccountant(Accountant):
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         if mechanism.sampling_rate == 1:
             return gaussian.epsilon(mechanism.mu, delta)
-        if delta < self.resolution:
-            if RENYI.supports(mechanism) is None:
-                return RENYI.epsilon(mechanism, delta)
-            return gaussian.epsilon(mechanism.mu, delta)
+        if delta < _resolution(mechanism):
+            instead, described = _fallback(mechanism)
+            return instead.epsilon(described, delta)
         if self._delta(mechanism, 0.0) <= delta:
             return 0.0
         return max(
@@ -208,19 +206,18 @@ class PrivacyLossAccountant(Accountant):
         delta = max(
             float(losses.get_delta_for_epsilon(epsilon)) for losses in _composed_losses(mechanism)
         )
-        if delta >= self.resolution:
+        if delta >= _resolution(mechanism):
             return min(1.0, delta)
-        if RENYI.supports(mechanism) is None:
-            return min(self.resolution, RENYI.delta(mechanism, epsilon))
-        return min(self.resolution, gaussian.delta(mechanism.mu, epsilon))
+        instead, described = _fallback(mechanism)
+        return min(_resolution(mechanism), instead.delta(described, epsilon))
 
 
 PLD = PrivacyLossAccountant()
 RENYI = RenyiAccountant()
+GAUSSIAN = GaussianAccountant()
 
 ACCOUNTANTS: dict[str, Accountant] = {
-    accountant.name: accountant
-    for accountant in (PLD, RENYI, ClassicRenyiAccountant(), GaussianAccountant())
+    each.name: each for each in (PLD, RENYI, ClassicRenyiAccountant(), GAUSSIAN)
 }
 
 
@@ -233,6 +230,18 @@ def accountant(name: str) -> Accountant:
             f"Choose one of {', '.join(ACCOUNTANTS)}"
         )
     return ACCOUNTANTS[name]
+
+
+def _resolution(mechanism: Mechanism) -> float:
+    """Return the delta below which the rounding errors of the composition by FFT show."""
+    return max(1e-12, 1e-15 * mechanism.steps)
+
+
+def _fallback(mechanism: Mechanism) -> tuple[Accountant, Mechanism]:
+    """Return an accountant, and the mechanism to give it, whose bound holds at any delta."""
+    if RENYI.supports(mechanism) is None:
+        return RENYI, mechanism
+    return GAUSSIAN, replace(mechanism, sampling_rate=1.0)  # sampling only ever helps
 
 
 @lru_cache(maxsize=8)
@@ -301,6 +310,7 @@ def _losses(there: tuple[Array, float], back: tuple[Array, float], width: float)
     """
     (above, infinite), (other, _) = there, back
     below = other * np.exp(-width * np.arange(1, len(other) + 1))
+    below = np.trim_zeros(np.where(below < 1e-30, 0.0, below), "b")
     zero = max(0.0, 1 - infinite - above.sum() - below.sum())
     masses = np.concatenate([below[::-1], [zero], above])
     return DensePLDPmf(width, -len(below), masses, infinite, pessimistic_estimate=True)

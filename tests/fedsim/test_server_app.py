@@ -1,0 +1,99 @@
+"""A run's results depend on its configuration alone, and a killed run goes on where it was."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim import client_app, server_app
+from fedsim.config import Config, to_run_config
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Run = Callable[[Config], Arrays]
+Make = Callable[..., Config]
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize("scale", ["global", "local"])
+def test_beliefs_do_not_depend_on_the_size_of_the_cohort(
+    trust: str, scale: str, small: Make, run: Run
+) -> None:
+    mode = {"federation.trust": trust, "privacy.sensitivity": scale}
+    whole = run(small(mode))
+    parts = run(small(mode | {"trials.cohort": 3}))
+    assert whole.keys() == parts.keys()
+    # Kernels may order a sum differently for another batch: float32 rounding, not more.
+    for name in ("worlds", "log_odds", "sensitivities", "noise_stds", "accuracies"):
+        np.testing.assert_allclose(parts[name], whole[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_beliefs_do_not_depend_on_the_number_of_threads(small: Make, run: Run) -> None:
+    one, three = run(small()), run(small({"run.threads": 3}))
+    np.testing.assert_array_equal(one["log_odds"], three["log_odds"])
+
+
+def test_another_seed_is_another_experiment(small: Make, run: Run) -> None:
+    assert not np.array_equal(run(small())["log_odds"], run(small({"run.seed": 1}))["log_odds"])
+
+
+def test_noise_from_the_operating_system_is_another_experiment_each_time(
+    small: Make, run: Run
+) -> None:
+    config = small({"privacy.noise-source": "system"})
+    first, second = run(config), run(config)
+    np.testing.assert_array_equal(first["worlds"], second["worlds"])
+    assert not np.array_equal(first["log_odds"], second["log_odds"])
+
+
+def test_noise_scaled_to_local_sensitivity_makes_every_step_equally_informative(
+    small: Make, run: Run
+) -> None:
+    transcript = run(small({"privacy.sensitivity": "local"}))
+    ratio = transcript["sensitivities"] / transcript["noise_stds"]
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-12)
+
+
+def test_local_trust_hides_behind_the_noise_of_the_others(small: Make, run: Run) -> None:
+    mode = {"federation.trust": "local", "privacy.noise-multiplier": 3.0, "privacy.rho-beta": 0.0}
+    transcript = run(small(mode))
+    np.testing.assert_allclose(transcript["noise_stds"], 3.0 * np.sqrt(2))
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+def test_a_killed_run_resumes_after_its_last_cohort(
+    small: Make, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small({"trials.cohort": 2})
+    expected = run(config)
+    directory = RunDirectory.create(tmp_path / "killed", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    cohorts = []
+
+    def run_two_cohorts(*arguments: object) -> Arrays:
+        if len(cohorts) == 2:
+            raise Killed
+        cohorts.append(arguments)
+        return run_cohort(*arguments)  # type: ignore[arg-type]
+
+    run_cohort = server_app._run_cohort
+    monkeypatch.setattr(server_app, "_run_cohort", run_two_cohorts)
+    with pytest.raises(Killed):
+        server_app.run(grid, config, directory)
+    assert not (directory.path / "report.json").exists()
+    cohorts.clear()
+    server_app.run(grid, config, directory)
+    assert len(cohorts) == 2
+    resumed = directory.read_arrays("transcript.npz")
+    np.testing.assert_array_equal(resumed["log_odds"], expected["log_odds"])
+
+
+def test_too_few_owners_are_named_and_not_waited_for_without_end(small: Make) -> None:
+    config = small()
+    grid = InProcessGrid(client_app.app, 2, to_run_config(config))
+    with pytest.raises(Exception, match="2 of 3 owners connected within 0.1 s"):
+        server_app.connect(grid, 3, timeout=0.1)
