@@ -212,8 +212,8 @@ confidence{% endif %}</th>
 
 {% if inference %}
 <h2>Membership inference</h2>
-<p>A weaker attack, for comparison: it sees the final model and one record, and knows nothing else
-of the data.</p>
+<p>A weaker attack, for comparison: it sees the final model alone, and compares a record's loss with
+the mean loss of the training data.</p>
 <div class="table"><table>
 <thead><tr><th scope="col">Attack</th><th scope="col">Advantage</th>
 <th scope="col">True positives</th><th scope="col">False positives</th></tr></thead>

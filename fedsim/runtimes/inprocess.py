@@ -84,10 +84,8 @@ class InProcessGrid(Grid):
     def _execute(self, message: Message) -> Message:
         assign_message_id(message)
         # Strategies may put one record into many messages: a client that changed it would change
-        # the others' too.
-        message.content = RecordDict(
-            {name: copy.copy(record) for name, record in message.content.items()}
-        )
+        # the others' too. Arrays hold immutable bytes, which a deep copy shares.
+        message.content = copy.deepcopy(message.content)
         try:
             return self._client_app(message, self.contexts[message.metadata.dst_node_id])
         except Exception as error:  # as Flower's own runtimes do

@@ -41,7 +41,7 @@ def transcript():
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def report(transcript):
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     wins = int(((final > 0) == worlds).sum())
@@ -215,6 +215,11 @@ def report(transcript):
     return json.loads(json.dumps(report))
 
 
+@pytest.fixture(scope="module")
+def html(report, transcript):
+    return render_html(report, transcript)
+
+
 @pytest.fixture
 def wording_only(monkeypatch):
     """Leave out the figures, which take nearly all of the time, where only the words matter."""
@@ -238,13 +243,12 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag, attrs):
         self.tags.append(tag)
+        self.text += " " if tag in CELLS else ""
         self.attributes += attrs
         self.ids += [value for name, value in attrs if name == "id"]
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
-        if tag in CELLS:
-            self.text += " "
 
     def handle_data(self, data):
         if self.open[-1:] != ["style"]:
@@ -287,8 +291,8 @@ def console_text(report):
     return capture.get()
 
 
-def test_the_page_is_balanced_html_with_unique_ids(report, transcript):
-    page = Page(render_html(report, transcript))
+def test_the_page_is_balanced_html_with_unique_ids(html):
+    page = Page(html)
     assert page.tags.count("svg") == page.tags.count("figure") == 5
     assert len(page.ids) == len(set(page.ids)) > 100
     references = {
@@ -301,15 +305,14 @@ def test_the_page_is_balanced_html_with_unique_ids(report, transcript):
     assert references
 
 
-def test_the_page_needs_nothing_but_itself(report, transcript):
-    html = render_html(report, transcript)
+def test_the_page_needs_nothing_but_itself(html):
     assert "http" not in html
     assert "@import" not in html
     assert not {"script", "link", "iframe", "object"} & set(Page(html).tags)
 
 
-def test_every_figure_has_a_text_alternative(report, transcript):
-    page = Page(render_html(report, transcript))
+def test_every_figure_has_a_text_alternative(html):
+    page = Page(html)
     alternatives = [value for name, value in page.attributes if name == "aria-label"]
     assert len(alternatives) == 5
     assert any("0.256" in alternative for alternative in alternatives)
@@ -341,8 +344,8 @@ def test_the_verdict_names_the_adversary_and_the_secret(report, transcript, path
     assert sentence in visible(render_html(changed(report, path, value), transcript))
 
 
-def test_every_measured_and_theoretical_number_is_in_the_text(report, transcript):
-    text = visible(render_html(report, transcript))
+def test_every_measured_and_theoretical_number_is_in_the_text(report, html):
+    text = visible(html)
     empirical, bounds = report["empirical"], report["bounds"]
     low, high = empirical["advantage_interval"]
     expected = [
@@ -365,8 +368,8 @@ def test_every_measured_and_theoretical_number_is_in_the_text(report, transcript
     assert [number for number in expected if number not in text] == []
 
 
-def test_the_appendix_lists_every_value_of_the_report(report, transcript):
-    words = Page(render_html(report, transcript)).words
+def test_the_appendix_lists_every_value_of_the_report(report, html):
+    words = Page(html).words
     appendix = words.partition("Every value of report.json")[2]
     for name, value in flatten(report):
         assert name in appendix
@@ -514,22 +517,38 @@ def test_a_lower_bound_above_theory_is_an_alarm(report, transcript):
 
 
 @pytest.mark.usefixtures("wording_only")
+def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report, transcript):
+    classic = visible(render_html(report, transcript))
+    assert "from sensitivities, classic RDP 2.197 2.197" in classic
+    assert "from sensitivities, exact 1.313 1.313" in classic
+    other = visible(render_html(changed(report, "bounds.accountant", "pld"), transcript))
+    assert "from sensitivities, classic RDP 2.197 –" in other
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_a_lower_bound_that_says_nothing_says_why(report, transcript):
+    assert "Says nothing here" not in visible(render_html(report, transcript))
+    report = changed(report, "empirical.lower_bounds.gaussian.reason", "trials of one world only")
+    text = visible(render_html(report, transcript))
+    assert "Says nothing here: trials of one world only." in text
+
+
+@pytest.mark.usefixtures("wording_only")
 def test_warnings_stand_before_the_numbers(report, transcript):
     text = visible(render_html(report, transcript))
     assert text.index(report["warnings"][0]) < text.index("In short")
     assert report["warnings"][0] in " ".join(console_text(report).split())
 
 
-def test_sampled_steps_have_no_gaussian_curve(report, transcript):
-    with_curve = render_html(report, transcript)
+def test_sampled_steps_have_no_gaussian_curve(report, transcript, html):
     sampled = render_html(changed(report, "mechanism.sampling_rate", 0.1), transcript)
-    assert "predicted for D" in with_curve
+    assert "predicted for D" in html
     assert "predicted for D" not in sampled
     assert "Sampled steps have no Gaussian prediction." in visible(sampled)
 
 
-def test_the_same_run_gives_the_same_page(report, transcript):
-    assert render_html(report, transcript) == render_html(copy.deepcopy(report), dict(transcript))
+def test_the_same_run_gives_the_same_page(report, transcript, html):
+    assert html == render_html(copy.deepcopy(report), dict(transcript))
 
 
 def test_a_figure_too_large_for_svg_becomes_an_embedded_png(
@@ -572,7 +591,7 @@ def test_the_summary_sets_every_measure_beside_its_limit(report):
     assert rows["advantage"] == [f"{advantage:.3f}", f"{low:.3f} to {high:.3f}", "ρα 0.256"]
     assert rows["advantage predicted"] == ["0.256", "", f"({apart:.1f} standard errors apart)"]
     assert rows["δ′"][1:] == ["0.0001 to 0.011", "tail 0.0012"]
-    assert rows["ε′ from sensitivities"] == ["2.197", "", "ε 2.197"]
+    assert rows["ε′ from sensitivities, classic RDP"] == ["2.197", "", "ε 2.197"]
     assert rows["ε′ at least, Clopper–Pearson"] == ["0.372", "", "ε 1.313"]
     assert rows["Yeom advantage"] == ["0.042", "0.030 to 0.053", "e^ε − 1 = 8"]
     assert rows["accuracy"][0] == "10.0% → 88.1%"
