@@ -157,31 +157,34 @@ class PrivacyLossAccountant(Accountant):
     """The privacy loss distribution itself: discretised pessimistically, composed by FFT.
 
     Where nothing is subsampled the distribution is Gaussian and the closed form is used. Elsewhere
-    rounding hides deltas below max(1e-12, 1e-15 steps); there the moments bound answers, or the
-    closed form without sampling where there is none. Both hold but are looser, and `note` says so.
+    there are deltas too small and losses too large for its arithmetic. There the moments bound
+    answers, or the closed form without sampling where there is none: both hold but are looser, and
+    `note` says so.
     """
 
     name = "pld"
     title = "Privacy loss distribution (tight)"
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        if mechanism.sampling_rate == 1 or delta >= _resolution(mechanism):
+        if mechanism.noise_multiplier == 0 or _resolves(mechanism, delta):
             return super().note(mechanism, delta)
         instead, described = _fallback(mechanism)
         return (
-            f"delta is below the {_resolution(mechanism):g} that the distribution resolves: "
-            f"bounded by {instead.name} instead"
+            f"{'delta' if _resolves(mechanism, 1.0) else 'the noise'} is too small for the "
+            f"distribution's arithmetic: bounded by {instead.name} instead"
             f"{' as if nothing were sampled' if described != mechanism else ''}"
         )
 
-    def tail(self, mechanism: Mechanism, epsilon: float) -> float:
+    def tail(self, mechanism: Mechanism, epsilon: float) -> float | None:
         """Return Pr_D[privacy loss > epsilon] of the composed mechanism, for finite epsilon >= 0.
 
         From Pr[loss > epsilon] = delta(epsilon) - d delta/d epsilon, with the derivative taken over
-        one interval of the discretisation either way.
+        one interval of the discretisation either way. None where the noise is too small for that.
         """
         if mechanism.sampling_rate == 1 or mechanism.noise_multiplier == 0:
             return gaussian.tail(mechanism.mu, epsilon)
+        if not _resolves(mechanism, 1.0):
+            return None
         losses, width = _composed_losses(mechanism)[0], _interval(mechanism)
         before, here, after = (
             losses.get_delta_for_epsilon(epsilon + shift) for shift in (-width, 0.0, width)
@@ -191,11 +194,11 @@ class PrivacyLossAccountant(Accountant):
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         if mechanism.sampling_rate == 1:
             return gaussian.epsilon(mechanism.mu, delta)
-        if delta < _resolution(mechanism):
-            instead, described = _fallback(mechanism)
-            return instead.epsilon(described, delta)
         if self._delta(mechanism, 0.0) <= delta:
             return 0.0
+        if not _resolves(mechanism, delta):
+            instead, described = _fallback(mechanism)
+            return instead.epsilon(described, delta)
         return max(
             float(losses.get_epsilon_for_delta(delta)) for losses in _composed_losses(mechanism)
         )
@@ -203,13 +206,17 @@ class PrivacyLossAccountant(Accountant):
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
         if mechanism.sampling_rate == 1:
             return gaussian.delta(mechanism.mu, epsilon)
-        delta = max(
-            float(losses.get_delta_for_epsilon(epsilon)) for losses in _composed_losses(mechanism)
-        )
-        if delta >= _resolution(mechanism):
-            return min(1.0, delta)
+        ceiling = mechanism.participation
+        if _resolves(mechanism, 1.0):
+            delta = max(
+                float(losses.get_delta_for_epsilon(epsilon))
+                for losses in _composed_losses(mechanism)
+            )
+            if _resolves(mechanism, delta):
+                return min(ceiling, delta)
+            ceiling = _resolution(mechanism)
         instead, described = _fallback(mechanism)
-        return min(_resolution(mechanism), instead.delta(described, epsilon))
+        return min(ceiling, instead.delta(described, epsilon))
 
 
 PLD = PrivacyLossAccountant()
@@ -230,6 +237,13 @@ def accountant(name: str) -> Accountant:
             f"Choose one of {', '.join(ACCOUNTANTS)}"
         )
     return ACCOUNTANTS[name]
+
+
+def _resolves(mechanism: Mechanism, delta: float) -> bool:
+    """Return whether a loss distribution can answer: nothing overflows, delta is above rounding."""
+    return mechanism.sampling_rate == 1 or (
+        delta >= _resolution(mechanism) and _largest_loss(mechanism) < 700
+    )
 
 
 def _resolution(mechanism: Mechanism) -> float:
@@ -296,10 +310,15 @@ def _masses(deltas: Deltas, mechanism: Mechanism, width: float) -> tuple[Array, 
     the dots", Algorithm 1.
     """
     size = math.ceil(_largest_loss(mechanism) / width)
-    delta = deltas(mechanism, np.arange(size + 1) * width)
+    delta = deltas(mechanism, width * np.arange(size + 1.0))
     falls = -np.diff(delta)
     masses = (math.exp(width) * falls - np.append(falls[1:], 0.0)) / math.expm1(width)
-    return np.trim_zeros(np.maximum(masses, 0.0), "b"), float(delta[-1])
+    return _trim(masses), float(delta[-1])
+
+
+def _trim(masses: Array) -> Array:
+    """Drop what is rounding error or too small to matter, which would only lengthen the FFT."""
+    return np.trim_zeros(np.where(masses < 1e-30, 0.0, masses), "b")
 
 
 def _losses(there: tuple[Array, float], back: tuple[Array, float], width: float) -> DensePLDPmf:
@@ -309,8 +328,7 @@ def _losses(there: tuple[Array, float], back: tuple[Array, float], width: float)
     would take a difference of numbers near 1, whose rounding error many steps amplify.
     """
     (above, infinite), (other, _) = there, back
-    below = other * np.exp(-width * np.arange(1, len(other) + 1))
-    below = np.trim_zeros(np.where(below < 1e-30, 0.0, below), "b")
+    below = _trim(other * np.exp(-width * np.arange(1, len(other) + 1)))
     zero = max(0.0, 1 - infinite - above.sum() - below.sum())
     masses = np.concatenate([below[::-1], [zero], above])
     return DensePLDPmf(width, -len(below), masses, infinite, pessimistic_estimate=True)

@@ -66,6 +66,7 @@ def assemble(
         "trust": config.federation.trust.value,
         "vantage": config.federation.vantage.value,
         "neighbouring": config.privacy.neighbouring.value,
+        "prior": config.audit.prior,
         "trials": config.trials.count,
         "rounds": config.training.rounds,
         "owners": config.federation.owners,

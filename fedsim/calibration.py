@@ -54,11 +54,8 @@ def noise_multiplier(
 
 
 def _check_noise_is_needed(mechanism: Mechanism, delta: float) -> None:
-    if mechanism.sampling_rate == 1:
-        return
-    taking_part = -math.expm1(mechanism.steps * math.log1p(-mechanism.sampling_rate))
-    if delta >= taking_part:
+    if delta >= mechanism.participation:
         raise InputError(
-            f"delta is {delta:g}, but a record takes part in any step at all with probability "
-            f"{taking_part:.3g} only, so that no noise is needed; give a smaller delta"
+            f"delta is {delta:g}, but a record takes part in any step at all only with probability "
+            f"{mechanism.participation:.3g}, so that no noise is needed; give a smaller delta"
         )

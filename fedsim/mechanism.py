@@ -70,6 +70,13 @@ class Mechanism:
             return math.inf
         return math.sqrt(self.steps) / self.noise_multiplier
 
+    @property
+    def participation(self) -> float:
+        """The probability that the record takes part in any step at all."""
+        if self.sampling_rate == 1:
+            return 1.0
+        return -math.expm1(self.steps * math.log1p(-self.sampling_rate))
+
 
 def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
     """Return how far one record can move a sum of vectors clipped to this norm: C, or 2C (replace).

@@ -104,6 +104,9 @@ def run(
         }
         overrides = dict(configuration.parse_override(text) for text in set_ or [])
         overrides |= {key: value for key, value in given.items() if value is not None}
+        if runtime is Runtime.SIMULATION:
+            # One core for each client is Ray's unit of parallelism.
+            overrides.setdefault("run.threads", 1)
         config = _with_absolute_paths(configuration.load(config_file, overrides))
         directory = _prepare(config)
     if directory.has("report.json"):
@@ -173,7 +176,8 @@ def _simulate(config: Config) -> None:
         while not (status := submitted.status())[0].startswith("finished"):
             time.sleep(0.5)
         if status[0] != "finished:completed":
-            raise SimulationFailedError(status[1] or f"the run ended as {status[0]}")
+            reason = status[1].removeprefix("Simulation failed with exception: ")
+            raise SimulationFailedError(reason or f"the run ended as {status[0]}")
 
 
 @contextmanager

@@ -107,8 +107,6 @@ def simulation(config: Config) -> Iterator[Simulation]:
 
     Raises SimulationFailedError when the SuperLink does not start or refuses the run.
     """
-    # One core for each client: Ray's own unit of parallelism.
-    config = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
     with tempfile.TemporaryDirectory(prefix="fedsim-simulation-") as temporary:
         home = Path(temporary)
         port = _free_port()

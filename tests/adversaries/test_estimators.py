@@ -378,14 +378,18 @@ def test_no_lower_bound_is_wrong_more_often_than_it_says(name: str, mu: float, t
     assert often_at_most(count, repeats, 0.05)
 
 
-@pytest.mark.parametrize(("mu", "on_d"), [(0.0, 30), (0.6535891631872568, 30), (2.0, 10)])
-def test_the_gaussian_limit_of_mu_is_exact(mu: float, on_d: int) -> None:
+@pytest.mark.parametrize(
+    ("mu", "on_d", "confidence"),
+    [(0.0, 30, 0.9), (0.6535891631872568, 30, 0.9), (2.0, 10, 0.9), (0.0, 30, 0.1)],
+)
+def test_the_gaussian_limit_of_mu_is_exact(mu: float, on_d: int, confidence: float) -> None:
     """Wrong as often as it says, no less: also where the worlds are unequally many."""
     _, noise = gaussian_game(np.random.default_rng(on_d), REPEATS, 60, mu=0)
     worlds = np.arange(60) < on_d
     log_odds = np.where(worlds, mu**2, 0.0) + (mu or 1.0) * noise
-    limits = [gaussian_bound(worlds, row, DELTA, 0.9).details["mu_low"] for row in log_odds]
-    assert often_exactly(sum(limit > mu for limit in limits), REPEATS, 0.1)
+    bounds = [gaussian_bound(worlds, row, DELTA, confidence) for row in log_odds]
+    count = sum(bound.details["mu_low"] > mu for bound in bounds)
+    assert often_exactly(count, REPEATS, 1 - confidence)
 
 
 def test_clopper_pearson_covers_randomised_response_and_comes_close() -> None:
@@ -486,6 +490,12 @@ def test_a_prediction_from_random_sensitivities_averages_trials_and_says_so() ->
     assert predicted.mu == pytest.approx(np.sqrt(0.5))
     assert predicted.advantage == pytest.approx((2 * PHI(0.5) - 1) / 2)
     assert not predicted.deterministic
+
+
+def test_trials_are_alike_up_to_rounding_alone() -> None:
+    alike, unlike = (np.array([[1.0], [1 + gap]]) for gap in (1e-12, 1e-6))
+    assert predict(alike, np.ones((2, 1))).deterministic
+    assert not predict(unlike, np.ones((2, 1))).deterministic
 
 
 def fit_game(trials: int = 2000) -> tuple[Bools, Floats, Floats]:

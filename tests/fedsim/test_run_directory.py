@@ -36,7 +36,7 @@ def test_a_directory_of_something_else_is_left_alone(small: Make, tmp_path: Path
 
 def test_a_place_that_cannot_be_written_is_refused(small: Make, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write to .*--out"):
+    with pytest.raises(InputError, match=r"cannot write to .*--out"):
         RunDirectory.create(tmp_path / "file" / "run", small())
 
 

@@ -95,5 +95,5 @@ def test_a_killed_run_resumes_after_its_last_cohort(
 def test_too_few_owners_are_named_and_not_waited_for_without_end(small: Make) -> None:
     config = small()
     grid = InProcessGrid(client_app.app, 2, to_run_config(config))
-    with pytest.raises(Exception, match="2 of 3 owners connected within 0.1 s"):
+    with pytest.raises(Exception, match=r"2 of 3 owners connected within 0\.1 s"):
         server_app.connect(grid, 3, timeout=0.1)

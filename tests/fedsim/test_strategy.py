@@ -83,7 +83,7 @@ def test_the_order_of_the_replies_does_not_change_a_bit(quiet: Config) -> None:
 
 
 def test_a_failing_owner_is_an_error_with_its_reason(quiet: Config) -> None:
-    with pytest.raises(OwnerFailedError, match="round 1: owner 1 failed: .*disk full"):
+    with pytest.raises(OwnerFailedError, match=r"round 1: owner 1 failed: .*disk full"):
         _round(quiet, _sums({0: 1.0, 2: 1.0}))
 
 

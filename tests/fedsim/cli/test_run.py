@@ -1,7 +1,6 @@
 """`fedsim run` as a user types it: what it leaves, what it says, and how it ends."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -196,10 +195,10 @@ def test_ctrl_c_keeps_finished_cohorts_and_the_run_resumes(
     assert f"fedsim run --resume {out}" in " ".join(err.split())
     assert "Traceback" not in err
     assert not (out / "report.json").exists()
-    kept = {path: os.stat(path).st_mtime_ns for path in out.glob("cohorts/*.npz")}
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("cohorts/*.npz")}
     # The rest of 4000 trials would take long: pretend that the campaign was smaller.
     config = (out / "config.toml").read_text()
     (out / "config.toml").write_text(config.replace("count = 4000", f"count = {20 * len(kept)}"))
     subprocess.run([*command, "--resume", str(out), "--quiet"], check=True)
     assert (out / "report.json").exists()
-    assert all(os.stat(path).st_mtime_ns == time for path, time in kept.items())
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())

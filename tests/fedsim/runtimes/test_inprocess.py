@@ -1,4 +1,4 @@
-"""The in-process Grid does what a SuperLink would, and the private parts of Flower are still there."""
+"""The in-process Grid does what a SuperLink would, and Flower's private parts still exist."""
 
 import pytest
 from flwr.app import Context, Message, MetricRecord, RecordDict

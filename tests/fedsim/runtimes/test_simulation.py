@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from fedsim.config import Config, dump, to_run_config
+from fedsim.config import Config, dump
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.simulation import write_app
 

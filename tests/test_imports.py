@@ -1,0 +1,45 @@
+"""The numerical core and the adversaries import without Flower and without the command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+CORE = [
+    "adversaries.dataset_sensitivity",
+    "adversaries.dissimilarity",
+    "adversaries.estimators",
+    "adversaries.membership",
+    "adversaries.posterior",
+    "fedsim.clipping",
+    "fedsim.evaluation",
+    "fedsim.gaussian",
+    "fedsim.mechanism",
+    "fedsim.models",
+    "fedsim.partition",
+    "fedsim.randomness",
+]
+WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
+WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "fedsim.owner"]
+WITHOUT_FLOWER += ["fedsim.identifiability", "fedsim.report", "fedsim.run_directory"]
+BEYOND_TORCH_NUMPY_SCIPY = ["pydantic", "dp_accounting", "sklearn", "skimage", "matplotlib", "rich"]
+
+
+def _import(module: str, blocked: list[str]) -> subprocess.CompletedProcess[str]:
+    hide = f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))"
+    command = [sys.executable, "-c", f"{hide}; import {module}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("modules", "blocked"),
+    [(CORE, ["flwr", *BEYOND_TORCH_NUMPY_SCIPY]), (WITHOUT_FLOWER, ["flwr"])],
+    ids=["with torch, numpy and scipy alone", "without Flower"],
+)
+def test_imports(modules: list[str], blocked: list[str]) -> None:
+    result = _import(", ".join(modules), blocked)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_block_works() -> None:
+    assert _import("fedsim.client_app", ["flwr"]).returncode != 0
