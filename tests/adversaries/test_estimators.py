@@ -137,6 +137,23 @@ def test_a_tie_is_neither_won_nor_lost_and_widens_the_interval_both_ways() -> No
     assert unsure.interval.high == 1.0
 
 
+def test_worlds_that_differ_by_one_trial_widen_the_interval_by_one_over_t() -> None:
+    found = advantage(*decisions(true=40, trials=51, false=15, others=50), 0.95).interval
+    exact = stats.binomtest(40 + 35, 101).proportion_ci(0.95, method="exact")
+    assert found.low == pytest.approx(2 * exact.low - 1 - 1 / 101, rel=1e-9)
+    assert found.high == pytest.approx(2 * exact.high - 1 + 1 / 101, rel=1e-9)
+
+
+def test_worlds_of_different_size_get_an_interval_each_at_half_the_error() -> None:
+    found = advantage(*decisions(true=40, trials=50, false=1, others=10), 0.95).interval
+    true, false = (
+        stats.binomtest(count, trials).proportion_ci(0.975, method="exact")
+        for count, trials in ((40, 50), (1, 10))
+    )
+    assert found.low == pytest.approx(true.low - false.high, rel=1e-9)
+    assert found.high == pytest.approx(true.high - false.low, rel=1e-9)
+
+
 @pytest.mark.parametrize(("on_d", "on_d_prime"), [(60, 60), (61, 60), (90, 30), (120, 0)], ids=str)
 @pytest.mark.parametrize("ties", [0.0, 0.1])
 def test_the_advantage_interval_covers_the_truth(on_d: int, on_d_prime: int, ties: float) -> None:
