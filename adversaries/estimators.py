@@ -320,7 +320,7 @@ def predict(sensitivities: Floats, noise_std: Floats) -> Prediction:
         trial_mu=mu,
         mu=math.sqrt(np.square(mu).mean()),
         advantage=float(erf(mu / (2 * math.sqrt(2))).mean()),
-        deterministic=bool(np.allclose(mu, mu[0], rtol=1e-9, atol=0)),
+        deterministic=bool(np.allclose(mu, mu[0], rtol=1e-6, atol=0)),
     )
 
 

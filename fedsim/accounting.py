@@ -90,7 +90,7 @@ class GaussianAccountant(Accountant):
     """The closed form of Gaussian differential privacy (Dong, Roth and Su, 2019)."""
 
     name = "gdp"
-    title = "Gaussian DP (exact closed form)"
+    title = "Gaussian DP, closed form"
 
     def supports(self, mechanism: Mechanism) -> str | None:
         if mechanism.sampling_rate < 1:
@@ -108,7 +108,7 @@ class RenyiAccountant(Accountant):
     """Renyi DP with the conversion of Canonne, Kamath and Steinke, 2020, Proposition 12."""
 
     name = "rdp"
-    title = "Rényi DP / moments"
+    title = "Rényi DP, or moments"
     orders: ClassVar[Array] = np.array(DEFAULT_RDP_ORDERS)
 
     def supports(self, mechanism: Mechanism) -> str | None:
@@ -142,7 +142,7 @@ class ClassicRenyiAccountant(RenyiAccountant):
     """
 
     name = "rdp-classic"
-    title = "Rényi DP, classic conversion (the paper's)"
+    title = "Rényi DP as in the paper"
     orders = np.array([1 + x / 10 for x in range(1, 100)] + list(range(12, 64)))
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
@@ -163,7 +163,7 @@ class PrivacyLossAccountant(Accountant):
     """
 
     name = "pld"
-    title = "Privacy loss distribution (tight)"
+    title = "loss distribution, tight"
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
         if mechanism.noise_multiplier == 0 or _resolves(mechanism, delta):

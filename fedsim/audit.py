@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logit
 
 from adversaries import estimators, membership
 from fedsim import identifiability, privacy
@@ -138,7 +139,9 @@ def _empirical(
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     norms, noise = transcript["sensitivities"], transcript["noise_stds"]
     advantage = estimators.advantage(worlds, final, confidence)
-    exceeded = estimators.delta_prime(worlds, final, epsilon, confidence)
+    # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
+    loss = final - logit(config.audit.prior)
+    exceeded = estimators.delta_prime(worlds, loss, epsilon, confidence)
     return {
         "advantage": advantage.point,
         "advantage_interval": [advantage.interval.low, advantage.interval.high],
@@ -156,7 +159,7 @@ def _empirical(
             "sensitivity_exact": estimators.epsilon_from_sensitivities(
                 norms, noise, delta, gaussian_epsilon
             ),
-            "belief": estimators.epsilon_from_belief(worlds, final),
+            "belief": estimators.epsilon_from_belief(worlds, loss),
             "advantage": estimators.epsilon_from_advantage(advantage.point, delta),
         },
         "lower_bounds": {

@@ -1,13 +1,14 @@
 """The challenge: a pair of neighbouring datasets (D, D'), and the world each trial trains on."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.dataset_sensitivity import select
+from fedsim import federation
 from fedsim.config import Config
-from fedsim.data import Split
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring
 from fedsim.randomness import Role, generator
@@ -29,13 +30,16 @@ class Challenge:
     distance: float | None
 
 
-def choose(config: Config, split: Split, owner_of: npt.NDArray[np.int64]) -> Challenge:
+@lru_cache(maxsize=4)
+def choose(config: Config) -> Challenge:
     """Choose the pair by dissimilarity (Eq. 18 and Eq. 20) or as given, and seat the adversary.
 
     The adversary is the configured owner, or else the highest-numbered one that does not hold x^:
-    its own records are no secret to it. Raises InputError.
+    its own records are no secret to it. A pure function of the configuration, cached because a
+    search through a large pool takes its time. Raises InputError.
     """
-    given = config.challenge
+    known = federation.load(config)
+    split, given = known.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     record, measure = given.record, "given"
     replacement = given.replacement if replace else None
@@ -55,7 +59,7 @@ def choose(config: Config, split: Split, owner_of: npt.NDArray[np.int64]) -> Cha
             choice=given.choice,
         )[0]
         record, replacement, distance = pair.record, pair.replacement, pair.distance
-    owner = int(owner_of[record])
+    owner = int(known.owner_of[record])
     adversary = config.federation.adversary
     if adversary == owner:
         raise InputError(

@@ -1,10 +1,13 @@
-"""From a mechanism to identifiability: what an adversary may believe, and how often it is right."""
+"""What a privacy guarantee says about one identifiable person (Bernau et al., section 4).
+
+rho_beta bounds the adversary's posterior belief that the person's record was used; rho_alpha bounds
+its advantage over guessing. Both adversaries start from even odds and know everything but the bit.
+"""
 
 import math
 from dataclasses import dataclass
 
-from scipy.special import expit, logit, ndtr
-
+from fedsim import gaussian
 from fedsim.accounting import PLD, accountant
 from fedsim.errors import InputError
 from fedsim.mechanism import (
@@ -18,12 +21,16 @@ from fedsim.mechanism import (
 
 @dataclass(frozen=True)
 class Bounds:
-    """What theory says about the adversary in front of one mechanism.
+    """What theory allows an adversary against one mechanism at one delta.
 
-    epsilon is the named accountant's at `delta`, tight_epsilon that of the noise actually used;
-    rho_beta and tight_rho_beta are the beliefs that go with them. tail_probability is how often the
-    belief passes rho_beta when D was used (None where it is not known), and rho_alpha the most
-    that the advantage can be. theorem2_rho_alpha is no bound.
+    epsilon: certified by the named accountant; rho_beta, tail_probability, theorem2_rho_alpha and
+        yeom_bound follow from it
+    rho_beta: belief that is exceeded only with probability tail_probability
+    rho_alpha: advantage that no adversary exceeds under the noise actually used
+    tail_probability: Pr_D[privacy loss > epsilon], what delta' is compared with; None if unknown
+    theorem2_rho_alpha: the paper's printed value, which is not a bound
+    yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1
+    tight_epsilon, tight_rho_beta: the same from the privacy loss distribution
     """
 
     epsilon: float
@@ -40,7 +47,11 @@ class Bounds:
 
 @dataclass(frozen=True)
 class VantageBounds:
-    """The bounds of one vantage point; epsilon is tight, and infinite where nothing protects."""
+    """What theory allows an adversary at one vantage point.
+
+    noise_multiplier: effective, that is of the noise which this vantage point cannot remove
+    epsilon: tight, at the delta asked for; inf where there is no such noise
+    """
 
     vantage: Vantage
     noise_multiplier: float
@@ -51,53 +62,75 @@ class VantageBounds:
 
 
 def epsilon_of_rho_beta(rho_beta: float) -> float:
-    """Return ln(rho_beta / (1 - rho_beta)) (Bernau et al., Eq. 10).
+    """Return the epsilon that bounds the belief by rho_beta: ln(rho_beta / (1 - rho_beta)), Eq. 10.
 
-    Raises InputError unless 0.5 < rho_beta < 1: at 0.5 the adversary believes what a coin says.
+    Raises InputError unless 0.5 <= rho_beta < 1.
     """
-    if not 0.5 < rho_beta < 1:
+    if not 0.5 <= rho_beta < 1:
         raise InputError(
-            f"rho-beta is {rho_beta}; a bound on a belief lies above 0.5 (a coin) and below 1"
+            f"rho_beta is {rho_beta}, but a bound on belief lies between 0.5 (a coin) and 1 "
+            "(certainty); give for example 0.9"
         )
-    return float(logit(rho_beta))
+    return math.log(rho_beta) - math.log1p(-rho_beta)
 
 
 def rho_beta_of_epsilon(epsilon: float) -> float:
-    """Return 1 / (1 + e^-epsilon), the bound on the posterior belief (Bernau et al., Theorem 1)."""
-    return float(expit(epsilon))
+    """Return the bound 1 / (1 + e^-epsilon) on the belief; Theorem 1. Raises InputError below 0."""
+    if not epsilon >= 0:
+        raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
+    return 1 / (1 + math.exp(-epsilon))
 
 
 def rho_alpha(mechanism: Mechanism) -> float:
-    """Return the bound on the advantage: total variation of the two worlds, delta at epsilon 0."""
+    """Return the bound on the advantage: the total variation distance between the two worlds.
+
+    It is delta at epsilon = 0 of the noise actually used: 2 Phi(sqrt(k)/(2z)) - 1 where nothing is
+    subsampled, else from the privacy loss distribution.
+    """
     return PLD.delta(mechanism, 0.0)
 
 
 def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
-    """Return Pr_D[privacy loss > epsilon]: how often the belief passes its bound when D was used.
+    """Return Pr_D[privacy loss > epsilon]: how often the belief in D exceeds rho_beta(epsilon).
 
-    None where it is not known: no loss distribution can be computed, or epsilon is infinite.
+    The theoretical counterpart of delta', the rate of beta_k > rho_beta where D was used. It is
+    larger than delta(epsilon). None where the loss distribution cannot be computed. Raises
+    InputError below 0.
     """
-    return PLD.tail(mechanism, epsilon) if math.isfinite(epsilon) else None
+    if not epsilon >= 0:
+        raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
+    return 0.0 if math.isinf(epsilon) else PLD.tail(mechanism, epsilon)
 
 
 def theorem2_rho_alpha(epsilon: float, delta: float) -> float:
-    """Return 2 Phi(epsilon / (2 sqrt(2 ln(1.25/delta)))) - 1, as Bernau et al. print Theorem 2.
+    """Return 2 Phi(epsilon / (2 sqrt(2 ln(1.25/delta)))) - 1, Theorem 2 as printed. Not a bound.
 
-    Not a bound: it presumes sigma = sqrt(2 ln(1.25/delta)) Delta / epsilon, and noise that is
-    calibrated more tightly allows a larger advantage.
+    It presumes the classic sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon of a single step. Noise
+    that is calibrated tightly is smaller, and the true advantage then larger than this. Raises
+    InputError unless epsilon >= 0 and 0 < delta < 1.
     """
-    return float(2 * ndtr(epsilon / (2 * math.sqrt(2 * math.log(1.25 / delta)))) - 1)
+    if not epsilon >= 0:
+        raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; give a probability above 0 and below 1")
+    return gaussian.advantage(epsilon / math.sqrt(2 * math.log(1.25 / delta)))
 
 
 def yeom_bound(epsilon: float) -> float:
     """Return e^epsilon - 1, the bound on membership advantage of Yeom et al., 2018, Theorem 1."""
-    return math.expm1(epsilon) if epsilon < 700 else math.inf
+    try:
+        return math.expm1(epsilon)
+    except OverflowError:
+        return math.inf
 
 
 def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> Bounds:
-    """Return all bounds of a mechanism at delta. Raises InputError for what cannot be accounted."""
+    """Return what theory allows against the mechanism at this delta.
+
+    Raises InputError if there is no such accountant or it does not cover the mechanism.
+    """
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
-    tight = PLD.epsilon(mechanism, delta)
+    tight_epsilon = PLD.epsilon(mechanism, delta)
     return Bounds(
         epsilon=epsilon,
         delta=delta,
@@ -107,8 +140,8 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
         theorem2_rho_alpha=theorem2_rho_alpha(epsilon, delta),
         yeom_bound=yeom_bound(epsilon),
         accountant=accountant_name,
-        tight_epsilon=tight,
-        tight_rho_beta=rho_beta_of_epsilon(tight),
+        tight_epsilon=tight_epsilon,
+        tight_rho_beta=rho_beta_of_epsilon(tight_epsilon),
     )
 
 
@@ -121,7 +154,10 @@ def vantage_bounds(
     owners: int,
     delta: float,
 ) -> list[VantageBounds]:
-    """Return the bounds of every vantage point under one nominal noise multiplier."""
+    """Return what theory allows at every vantage point, for one nominal noise multiplier.
+
+    Raises InputError for values out of range, as `Mechanism` does.
+    """
     rows = []
     for vantage in Vantage:
         effective = effective_noise_multiplier(noise_multiplier, trust, vantage, owners)
@@ -129,26 +165,28 @@ def vantage_bounds(
         epsilon = PLD.epsilon(mechanism, delta)
         rows.append(
             VantageBounds(
-                vantage,
-                effective,
-                epsilon,
-                rho_beta_of_epsilon(epsilon),
-                rho_alpha(mechanism),
-                _note(trust, vantage),
+                vantage=vantage,
+                noise_multiplier=effective,
+                epsilon=epsilon,
+                rho_beta=rho_beta_of_epsilon(epsilon),
+                rho_alpha=rho_alpha(mechanism),
+                note=_vantage_note(trust, vantage),
             )
         )
     return rows
 
 
-def _note(trust: Trust, vantage: Vantage) -> str:
-    match vantage:
-        case Vantage.SERVER if trust is Trust.CENTRAL:
-            return "sees every owner's clean sum: no protection"
-        case Vantage.SERVER if trust is Trust.DISTRIBUTED:
-            return "holds as long as secure aggregation does"
-        case Vantage.SERVER:
-            return "sees every owner's noisy sum"
-        case Vantage.PARTICIPANT:
-            return "sees the aggregate, and knows its own part in it"
-        case Vantage.RELEASED_MODEL:
-            return "no closed form: the participant's bound, which is an upper bound"
+def _vantage_note(trust: Trust, vantage: Vantage) -> str:
+    match vantage, trust:
+        case Vantage.SERVER, Trust.CENTRAL:
+            return "sees clean sums: no protection"
+        case Vantage.SERVER, Trust.LOCAL:
+            return "sees every owner's sum under that owner's own noise"
+        case Vantage.SERVER, Trust.DISTRIBUTED:
+            return "sees the aggregate only, as long as secure aggregation holds"
+        case Vantage.PARTICIPANT, Trust.CENTRAL:
+            return "sees the aggregate of every round, and did not draw its noise"
+        case Vantage.PARTICIPANT, _:
+            return "sees the aggregate of every round, and removes its own noise from it"
+        case _:
+            return "upper bound: no closed form, sees less than a participant"

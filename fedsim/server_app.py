@@ -57,7 +57,7 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     known = federation.load(config)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
-    chosen = challenge.choose(config, known.split, known.owner_of)
+    chosen = challenge.choose(config)
     noise_multiplier = privacy.noise_multiplier(config)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     nodes = connect(grid, config.federation.owners, config.federation.timeout)

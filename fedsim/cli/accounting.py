@@ -1,19 +1,21 @@
-"""`fedsim calibrate` and `fedsim account`: what theory says, before there is a run."""
+"""`fedsim calibrate` and `fedsim account`: what theory promises, before there is a run."""
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from fedsim import identifiability
 from fedsim.accounting import ACCOUNTANTS
-from fedsim.calibration import noise_multiplier as least_noise
+from fedsim.accounting import accountant as find_accountant
+from fedsim.calibration import noise_multiplier as least_noise_multiplier
 from fedsim.errors import InputError
-from fedsim.identifiability import Bounds, epsilon_of_rho_beta
 from fedsim.mechanism import (
     Mechanism,
     Neighbouring,
@@ -23,22 +25,28 @@ from fedsim.mechanism import (
     nominal_noise_multiplier,
 )
 
-Delta = Annotated[float, typer.Option(help="Probability with which the bounds may fail.")]
-Steps = Annotated[int, typer.Option(help="Training steps that are released, k.")]
-SamplingRate = Annotated[
-    float, typer.Option(help="Probability with which a record joins a step (1: full batch).")
-]
-NeighbouringOption = Annotated[
-    Neighbouring, typer.Option(help="How D and D' differ: one record more, or one replaced.")
-]
-TrustOption = Annotated[Trust, typer.Option(help="Who adds the noise.")]
-Clients = Annotated[int, typer.Option(help="Data owners in the federation, m.")]
-VantageOption = Annotated[Vantage, typer.Option(help="What the adversary sees.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Row = dict[str, Any]
 
-EXPLANATION = (
-    "The noise multiplier is the standard deviation of the noise in units of the most that one "
-    "record can change a released sum."
+Delta = Annotated[
+    float, typer.Option(help="Probability with which the guarantee may fail, e.g. 1/records.")
+]
+Steps = Annotated[int, typer.Option(help="Number of noisy training steps (rounds), k.")]
+SamplingRate = Annotated[
+    float, typer.Option(help="Probability that a record joins a step; 1 means full batches.")
+]
+NeighbouringChoice = Annotated[
+    Neighbouring, typer.Option(help="The two worlds differ by a missing or by a replaced record.")
+]
+TrustChoice = Annotated[
+    Trust, typer.Option(help="Who adds noise: the server, every owner its own, or owners a share.")
+]
+Clients = Annotated[int, typer.Option(help="Number of data owners, m.")]
+VantageChoice = Annotated[Vantage, typer.Option(help="Where the adversary sits.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
+
+NOISE_MULTIPLIER_EXPLAINED = (
+    "The noise multiplier is how much noise is added to each sum: its standard deviation, in units "
+    "of the most that one person's record can change that sum."
 )
 
 
@@ -46,162 +54,229 @@ def calibrate(
     delta: Delta,
     steps: Steps,
     rho_beta: Annotated[
-        float | None, typer.Option(help="Bound on the adversary's belief, e.g. 0.9.")
+        float | None,
+        typer.Option(help="How sure the adversary may become of one person: 0.5 to 1."),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Or the privacy budget itself.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The same bound as epsilon, instead of --rho-beta.")
+    ] = None,
     sampling_rate: SamplingRate = 1.0,
-    neighbouring: NeighbouringOption = Neighbouring.ADD_REMOVE,
-    trust: TrustOption = Trust.CENTRAL,
+    neighbouring: NeighbouringChoice = Neighbouring.ADD_REMOVE,
+    trust: TrustChoice = Trust.CENTRAL,
     clients: Clients = 2,
-    vantage: VantageOption = Vantage.PARTICIPANT,
+    vantage: VantageChoice = Vantage.PARTICIPANT,
     accountant: Annotated[
-        str, typer.Option(help=f"Which mathematics decides: {', '.join(ACCOUNTANTS)}.")
+        str, typer.Option(help=f"Method of accounting: {', '.join(ACCOUNTANTS)}.")
     ] = "pld",
-    json_: Json = False,
+    json_: AsJson = False,
 ) -> None:
-    """Find the least noise that keeps an adversary's belief below a bound.
+    """Find the least noise that keeps an adversary unsure enough of any one person.
 
-    Example: fedsim calibrate --rho-beta 0.9 --delta 0.01 --steps 30
+    Example, 30 rounds after which nobody is more than 90 % sure of anyone:
+
+    fedsim calibrate --rho-beta 0.9 --delta 0.01 --steps 30
     """
-    if (rho_beta is None) == (epsilon is None):
-        raise InputError("give exactly one of --rho-beta and --epsilon")
-    if rho_beta is not None:
-        target = epsilon_of_rho_beta(rho_beta)
-    else:
-        assert epsilon is not None
-        target = epsilon
+    target = _target_epsilon(rho_beta, epsilon)
 
-    def calibrated(name: str) -> dict[str, Any]:
-        effective = least_noise(target, delta, steps, sampling_rate, neighbouring, name)
-        nominal = nominal_noise_multiplier(effective, trust, vantage, clients)
+    def calibrated(name: str) -> Row:
+        effective = least_noise_multiplier(target, delta, steps, sampling_rate, neighbouring, name)
         mechanism = Mechanism(effective, steps, sampling_rate, neighbouring)
         return {
-            "noise_multiplier": nominal,
+            "noise_multiplier": nominal_noise_multiplier(effective, trust, vantage, clients),
             "effective_noise_multiplier": effective,
             "rho_alpha": identifiability.rho_alpha(mechanism),
+            "note": ACCOUNTANTS[name].note(mechanism, delta),
         }
 
-    chosen = calibrated(accountant)
-    mechanism = Mechanism(chosen["effective_noise_multiplier"], steps, sampling_rate, neighbouring)
+    chosen = calibrated(find_accountant(accountant).name)
+    rows = {
+        name: chosen if name == accountant else _or_reason(calibrated, name) for name in ACCOUNTANTS
+    }
+    effective = chosen["effective_noise_multiplier"]
+    bounds = identifiability.bounds(
+        Mechanism(effective, steps, sampling_rate, neighbouring), delta, accountant
+    )
     document = {
-        **_request(mechanism, trust, clients, vantage),
-        **chosen,
-        **asdict(identifiability.bounds(mechanism, delta, accountant)),
-        # What was asked for, rather than what rounding makes of it.
-        "epsilon": target,
+        "noise_multiplier": chosen["noise_multiplier"],
+        "effective_noise_multiplier": effective,
+        **asdict(bounds),
+        "epsilon": target,  # as asked; bounds.epsilon differs in the last digits
         "rho_beta": identifiability.rho_beta_of_epsilon(target),
-        "accountants": {name: _or_reason(calibrated, name) for name in ACCOUNTANTS},
+        **_request(steps, sampling_rate, neighbouring, trust, vantage, clients),
+        "note": chosen["note"],
+        "accountants": rows,
     }
     if json_:
         _print_json(document)
         return
-    console = Console()
+    console = Console(highlight=False)
     console.print(
-        f"Noise multiplier [bold]{document['noise_multiplier']:.6g}[/bold] "
-        f"({ACCOUNTANTS[accountant].title}) keeps the belief of an adversary with vantage "
-        f"{vantage.value} below {document['rho_beta']:.4g} (epsilon {target:.4g} at delta "
-        f"{delta:g}, {steps} steps), and its advantage over a coin below "
-        f"{document['rho_alpha']:.4g}."
+        f"Noise multiplier [bold]{chosen['noise_multiplier']:.6g}[/bold] "
+        f"({_effective(effective, trust, vantage, clients)})."
     )
-    console.print(EXPLANATION, style="dim")
-    table = Table("accountant", "noise multiplier", "effective", "advantage at most")
-    for name, row in document["accountants"].items():
-        _add_row(table, name, row, "noise_multiplier", "effective_noise_multiplier", "rho_alpha")
-    console.print(table)
+    console.print(
+        f"An adversary there becomes at most {document['rho_beta']:.2%} sure that a given person's "
+        f"record was used (rho_beta; epsilon {target:.6g} at delta {delta:g})"
+        f"{_except(bounds.tail_probability)}, and tells the two worlds apart with an advantage "
+        f"over guessing of at most {bounds.rho_alpha:.4f} (rho_alpha)."
+    )
+    console.print(NOISE_MULTIPLIER_EXPLAINED)
+    _print_table(
+        "The same request by every accountant",
+        rows,
+        {
+            "noise_multiplier": "noise multiplier",
+            "effective_noise_multiplier": "effective",
+            "rho_alpha": "rho_alpha",
+        },
+        console,
+    )
 
 
 def account(
-    noise_multiplier: Annotated[float, typer.Option(help="Noise over sensitivity, z.")],
+    noise_multiplier: Annotated[
+        float, typer.Option(help="Noise standard deviation over the sensitivity of a sum, z.")
+    ],
     steps: Steps,
     delta: Delta,
     sampling_rate: SamplingRate = 1.0,
-    neighbouring: NeighbouringOption = Neighbouring.ADD_REMOVE,
-    trust: TrustOption = Trust.CENTRAL,
+    neighbouring: NeighbouringChoice = Neighbouring.ADD_REMOVE,
+    trust: TrustChoice = Trust.CENTRAL,
     clients: Clients = 2,
-    vantage: VantageOption = Vantage.PARTICIPANT,
-    json_: Json = False,
+    vantage: VantageChoice = Vantage.PARTICIPANT,
+    json_: AsJson = False,
 ) -> None:
-    """Say what a noise multiplier guarantees, by every accountant.
+    """Say what a given amount of noise guarantees any one person, by every accountant.
 
-    Example: fedsim account --noise-multiplier 8.38 --steps 30 --delta 0.01
+    Example, 30 rounds with noise of 8.38 times the clipping norm:
+
+    fedsim account --noise-multiplier 8.38 --steps 30 --delta 0.01
     """
     effective = effective_noise_multiplier(noise_multiplier, trust, vantage, clients)
     mechanism = Mechanism(effective, steps, sampling_rate, neighbouring)
-    headline = identifiability.bounds(mechanism, delta)
+    bounds = identifiability.bounds(mechanism, delta)
 
-    def accounted(name: str) -> dict[str, Any]:
-        bound: Bounds = identifiability.bounds(mechanism, delta, name)
-        note = ACCOUNTANTS[name].note(mechanism, delta)
-        return {"epsilon": bound.epsilon, "rho_beta": bound.rho_beta} | (
-            {"note": note} if note else {}
-        )
+    def accounted(name: str) -> Row:
+        bound = identifiability.bounds(mechanism, delta, name)
+        return {
+            "epsilon": bound.epsilon,
+            "rho_beta": bound.rho_beta,
+            "tail_probability": bound.tail_probability,
+            "theorem2_rho_alpha": bound.theorem2_rho_alpha,
+            "note": ACCOUNTANTS[name].note(mechanism, delta),
+        }
 
+    rows = {name: _or_reason(accounted, name) for name in ACCOUNTANTS}
     document = {
-        **_request(mechanism, trust, clients, vantage),
         "noise_multiplier": noise_multiplier,
         "effective_noise_multiplier": effective,
-        **asdict(headline),
-        "accountants": {name: _or_reason(accounted, name) for name in ACCOUNTANTS},
+        **asdict(bounds),
+        **_request(steps, sampling_rate, neighbouring, trust, vantage, clients),
+        "note": rows[bounds.accountant]["note"],
+        "accountants": rows,
     }
     if json_:
         _print_json(document)
         return
-    console = Console()
+    console = Console(highlight=False)
     console.print(
-        f"An adversary with vantage {vantage.value} (noise multiplier {effective:.6g} towards it) "
-        f"has an advantage over a coin of at most [bold]{headline.rho_alpha:.4g}[/bold] after "
-        f"{steps} steps; its belief stays below {headline.rho_beta:.4g}"
-        + (
-            f" except with probability {headline.tail_probability:.2g}."
-            if headline.tail_probability is not None
-            else "."
-        )
+        f"Noise multiplier [bold]{noise_multiplier:.6g}[/bold] "
+        f"({_effective(effective, trust, vantage, clients)})."
     )
-    console.print(EXPLANATION, style="dim")
-    table = Table("accountant", f"epsilon at delta {delta:g}", "belief at most")
-    for name, row in document["accountants"].items():
-        _add_row(table, name, row, "epsilon", "rho_beta")
-    console.print(table)
+    if math.isinf(bounds.epsilon):
+        console.print("[bold]No protection[/bold]: nothing hides a record from an adversary there.")
+        console.print(NOISE_MULTIPLIER_EXPLAINED)
+        return
     console.print(
-        f"Advantage by the paper (Theorem 2), not a bound: {headline.theorem2_rho_alpha:.4g}. "
-        f"Membership inference (Yeom et al.): e^epsilon - 1 = {headline.yeom_bound:.4g}."
+        f"An adversary there becomes at most {bounds.rho_beta:.2%} sure that a given person's "
+        f"record was used (rho_beta){_except(bounds.tail_probability)}, and tells the two worlds "
+        f"apart with an advantage over guessing of at most {bounds.rho_alpha:.4f} (rho_alpha)."
+    )
+    console.print(NOISE_MULTIPLIER_EXPLAINED)
+    columns = {
+        "epsilon": "epsilon",
+        "rho_beta": "rho_beta",
+        "tail_probability": "exceeded with",
+    }
+    _print_table(f"Bounds at delta {delta:g}", rows, columns, console)
+    console.print(
+        f"Advantage by the paper (Theorem 2), not a bound: {bounds.theorem2_rho_alpha:.4f}; "
+        f"the bound is rho_alpha = {bounds.rho_alpha:.4f}."
     )
 
 
-def _request(mechanism: Mechanism, trust: Trust, clients: int, vantage: Vantage) -> dict[str, Any]:
+def _target_epsilon(rho_beta: float | None, epsilon: float | None) -> float:
+    if rho_beta is not None and epsilon is None:
+        return identifiability.epsilon_of_rho_beta(rho_beta)
+    if epsilon is not None and rho_beta is None:
+        return epsilon
+    raise InputError("give exactly one of --rho-beta and --epsilon, for example --rho-beta 0.9")
+
+
+def _request(
+    steps: int,
+    sampling_rate: float,
+    neighbouring: Neighbouring,
+    trust: Trust,
+    vantage: Vantage,
+    clients: int,
+) -> Row:
     return {
-        "steps": mechanism.steps,
-        "sampling_rate": mechanism.sampling_rate,
-        "neighbouring": mechanism.neighbouring.value,
+        "steps": steps,
+        "sampling_rate": sampling_rate,
+        "neighbouring": neighbouring.value,
         "trust": trust.value,
-        "clients": clients,
         "vantage": vantage.value,
+        "clients": clients,
     }
 
 
-def _or_reason(answer: Any, name: str) -> dict[str, Any]:
-    """Return an accountant's answer, or why it has none."""
+def _or_reason(answer: Callable[[str], Row], name: str) -> Row:
+    """Return an accountant's row, or a row with only its reason for refusing."""
     try:
-        result: dict[str, Any] = answer(name)
-    except InputError as error:
-        return {"note": str(error)}
-    return result
+        return answer(name)
+    except InputError as reason:
+        return {"refusal": str(reason)}
 
 
-def _add_row(table: Table, name: str, row: dict[str, Any], *columns: str) -> None:
-    title = f"{name}: {ACCOUNTANTS[name].title}"
-    cells = [f"{row[column]:.6g}" if column in row else "–" for column in columns]
-    table.add_row(f"{title}\n[dim]{row['note']}[/dim]" if "note" in row else title, *cells)
+def _effective(effective: float, trust: Trust, vantage: Vantage, clients: int) -> str:
+    return (
+        f"{effective:.6g} towards the vantage {vantage.value}, with {trust.value} trust and "
+        f"{clients} clients"
+    )
 
 
-def _print_json(document: dict[str, Any]) -> None:
-    def finite(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: finite(item) for key, item in value.items()}
-        if isinstance(value, float) and not math.isfinite(value):
-            return None
-        return value
+def _except(tail_probability: float | None) -> str:
+    return "" if tail_probability is None else f", except with probability {tail_probability:.3g}"
 
-    if not math.isfinite(document["epsilon"]):
-        document = {**document, "note": "no noise, no guarantee: epsilon is infinite"}
-    typer.echo(json.dumps(finite(document), indent=2, allow_nan=False))
+
+def _print_table(
+    title: str, rows: Mapping[str, Row], columns: Mapping[str, str], console: Console
+) -> None:
+    table = Table(title=title, title_justify="left")
+    table.add_column("accountant")
+    for heading in columns.values():
+        table.add_column(heading, justify="right")
+    for name, row in rows.items():
+        cells = (row.get(key) for key in columns)
+        table.add_row(
+            Text(f"{name}: {ACCOUNTANTS[name].title}"),
+            *("–" if cell is None else f"{cell:.6g}" for cell in cells),
+        )
+    console.print(table)
+    for name, row in rows.items():
+        if "refusal" in row:
+            console.print(Text(row["refusal"]))
+        elif row["note"]:
+            console.print(Text(f"{name}: {row['note']}"))
+
+
+def _print_json(document: Row) -> None:
+    typer.echo(json.dumps(_without_infinities(document), indent=2, allow_nan=False))
+
+
+def _without_infinities(value: Any) -> Any:
+    """Return JSON values with null for infinity, which strict JSON lacks; a note says why."""
+    if isinstance(value, dict):
+        return {key: _without_infinities(item) for key, item in value.items()}
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -108,7 +108,8 @@ def run(
             # One core for each client is Ray's unit of parallelism.
             overrides.setdefault("run.threads", 1)
         config = _with_absolute_paths(configuration.load(config_file, overrides))
-        directory = _prepare(config)
+        with console.status("preparing"):
+            directory = _prepare(config)
     if directory.has("report.json"):
         raise InputError(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
@@ -146,11 +147,9 @@ def _with_absolute_paths(config: Config) -> Config:
 
 def _prepare(config: Config) -> RunDirectory:
     """Find out what is wrong before a directory is made or a runtime started."""
-    from fedsim import challenge, federation, privacy  # noqa: PLC0415
+    from fedsim import challenge, privacy  # noqa: PLC0415
 
-    known = federation.load(config)
-    if config.challenge.record >= 0:
-        challenge.choose(config, known.split, known.owner_of)
+    challenge.choose(config)
     privacy.noise_multiplier(config)
     return RunDirectory.create(Path(config.run.out), config)
 
@@ -192,7 +191,8 @@ def _progress(directory: RunDirectory, config: Config, console: Console) -> Iter
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=console.quiet) as progress:
+    hidden = console.quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         cohorts = -(-config.trials.count // config.trials.cohort)
         task = progress.add_task("starting", total=cohorts * (config.training.rounds + 1))
 

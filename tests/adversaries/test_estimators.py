@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -186,6 +186,7 @@ def summary(found: Advantage) -> tuple[float, ...]:
     return (found.point, found.standard_error, found.interval.low, found.interval.high)
 
 
+@settings(deadline=None)
 @given(games, confidences)
 def test_advantage_lies_in_its_interval_and_that_between_minus_one_and_one(
     game: list[tuple[bool, float]], confidence: float
@@ -197,6 +198,7 @@ def test_advantage_lies_in_its_interval_and_that_between_minus_one_and_one(
     assert found.wins + found.losses + found.ties == len(game)
 
 
+@settings(deadline=None)
 @given(games, confidences)
 def test_advantage_does_not_know_which_world_is_called_d(
     game: list[tuple[bool, float]], confidence: float
@@ -207,6 +209,7 @@ def test_advantage_does_not_know_which_world_is_called_d(
     assert (one.wins, one.losses) == (other.wins, other.losses)
 
 
+@settings(deadline=None)
 @given(games)
 def test_exchanging_the_worlds_alone_negates_the_advantage(game: list[tuple[bool, float]]) -> None:
     worlds, log_odds = played(game)
@@ -215,6 +218,7 @@ def test_exchanging_the_worlds_alone_negates_the_advantage(game: list[tuple[bool
     assert summary(other) == pytest.approx(expected, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60), st.floats(0.01, 0.9999))
 def test_clopper_pearson_is_scipys_exact_interval(
     successes: int, failures: int, confidence: float
@@ -427,6 +431,7 @@ def test_with_many_trials_the_gaussian_bound_nearly_reaches_epsilon() -> None:
     assert 0.96 < bound.epsilon / gaussian.epsilon(mu, DELTA) <= 1
 
 
+@settings(deadline=None)
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100))
 def test_the_gaussian_bound_does_not_trust_the_claimed_noise(scale: float, shift: float) -> None:
     """A wrong claim for sigma scales Lambda, a prior shifts it; neither moves the bound."""

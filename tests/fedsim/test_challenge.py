@@ -6,21 +6,16 @@ import numpy as np
 import pytest
 
 from adversaries.dissimilarity import euclidean
-from fedsim import challenge, federation
-from fedsim.challenge import worlds
+from fedsim import federation
+from fedsim.challenge import choose, worlds
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError
-
-
-def _choose(config: Config) -> challenge.Challenge:
-    known = federation.load(config)
-    return challenge.choose(config, known.split, known.owner_of)
 
 
 def test_add_remove_takes_the_record_farthest_from_all_others(small: Callable[..., Config]) -> None:
     config = small()
     features = federation.load(config).split.members_records.features
-    chosen = _choose(config)
+    chosen = choose(config)
     assert chosen.record == euclidean(features, features).sum(1).argmax()
     assert chosen.replacement is None
 
@@ -29,14 +24,14 @@ def test_replace_takes_the_farthest_pair(small: Callable[..., Config]) -> None:
     config = small({"privacy.neighbouring": "replace"})
     split = federation.load(config).split
     distances = euclidean(split.members_records.features, split.pool_records.features)
-    chosen = _choose(config)
+    chosen = choose(config)
     best = np.unravel_index(distances.argmax(), distances.shape)
     assert (chosen.record, chosen.replacement) == best
     assert chosen.distance == pytest.approx(distances.max())
 
 
 def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
-    chosen = _choose(
+    chosen = choose(
         small(
             {"privacy.neighbouring": "replace", "challenge.record": 5, "challenge.replacement": 7}
         )
@@ -48,7 +43,7 @@ def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
 def test_the_adversary_never_holds_the_challenge_record(
     record: int, small: Callable[..., Config]
 ) -> None:
-    chosen = _choose(small({"challenge.record": record}))
+    chosen = choose(small({"challenge.record": record}))
     assert chosen.adversary != chosen.owner
 
 
@@ -70,15 +65,15 @@ def test_a_pair_that_does_not_exist_is_refused(
     changes: dict[str, Scalar], complaint: str, small: Callable[..., Config]
 ) -> None:
     with pytest.raises(InputError, match=complaint):
-        _choose(small(changes))
+        choose(small(changes))
 
 
 def test_an_adversary_who_owns_the_challenge_record_is_refused(
     small: Callable[..., Config],
 ) -> None:
-    owner = _choose(small()).owner
+    owner = choose(small()).owner
     with pytest.raises(InputError, match="owner of the challenge record"):
-        _choose(small({"federation.adversary": owner}))
+        choose(small({"federation.adversary": owner}))
 
 
 @pytest.mark.parametrize("trials", [2, 10, 1000])
