@@ -80,6 +80,7 @@ def run(
 
     Example: fedsim run configs/digits.toml --trials 400 --set privacy.rho-beta=0.75
     """
+    start = time.time()
     console = Console(stderr=True, quiet=quiet)
     if resume is not None:
         options = [config_file, trials, rounds, seed, out, device, set_]
@@ -115,7 +116,6 @@ def run(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
             "or name a new directory with --out"
         )
-    start = time.time()
     try:
         with _progress(directory, config, console):
             if runtime is Runtime.SIMULATION:

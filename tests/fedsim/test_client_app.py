@@ -1,0 +1,73 @@
+"""What a node answers, and what it refuses."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from flwr.app import Context, Message, RecordDict
+
+from fedsim import client_app, messages
+from fedsim.config import Config, to_run_config
+from fedsim.messages import Request, Role
+from fedsim.runtimes.flower_private import become_task
+
+PARAMETERS = 650
+
+
+@pytest.fixture
+def context(small: Callable[..., Config]) -> Context:
+    become_task(1, 1)
+    return Context(
+        run_id=1,
+        node_id=7,
+        node_config={"partition-id": 1},
+        state=RecordDict(),
+        run_config=to_run_config(small()),
+    )
+
+
+def _train(round: int, role: Role, **arrays: np.ndarray) -> Message:
+    request = Request(round, 0, 2, 5.0, role, record=0)
+    content = RecordDict({messages.REQUEST: request.to_record()})
+    model = np.zeros((2, PARAMETERS), dtype=np.float32)
+    content[messages.MODEL] = messages.array_record(parameters=model)
+    for name, array in arrays.items():
+        content[name] = messages.array_record(array=array)
+    return Message(content, 7, "train")
+
+
+def test_a_node_says_which_partition_it_holds(context: Context) -> None:
+    reply = client_app.app(Message(RecordDict(), 7, "query.identify"), context)
+    assert messages.metric(reply, "partition") == 1
+
+
+def test_an_ordinary_owner_keeps_nothing(context: Context) -> None:
+    reply = client_app.app(_train(1, Role.OWNER), context)
+    assert messages.only(reply.content.array_records[messages.REPLY]).shape == (2, PARAMETERS)
+    assert len(context.state) == 0
+
+
+def test_the_adversary_answers_as_an_ordinary_owner_does(context: Context) -> None:
+    replies = [
+        messages.only(client_app.app(_train(1, role), context).content[messages.REPLY])
+        for role in (Role.OWNER, Role.ADVERSARY)
+    ]
+    np.testing.assert_array_equal(*replies)
+
+
+def test_the_adversary_notices_that_its_state_was_lost(context: Context) -> None:
+    aggregate = np.zeros((2, PARAMETERS), dtype=np.float32)
+    with pytest.raises(RuntimeError, match="its Flower state was lost between rounds"):
+        client_app.app(_train(2, Role.ADVERSARY, aggregate=aggregate), context)
+    client_app.app(_train(1, Role.ADVERSARY), context)
+    with pytest.raises(RuntimeError, match="state is of round 1, but the message is of round 3"):
+        client_app.app(_train(3, Role.ADVERSARY, aggregate=aggregate), context)
+
+
+def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
+    aggregate = np.ones((2, PARAMETERS), dtype=np.float32)
+    for round in (1, 2):
+        client_app.app(_train(round, Role.ADVERSARY, aggregate=aggregate), context)
+    client_app.app(_train(1, Role.ADVERSARY), context)
+    memory = messages.arrays_of(context.state.array_records[client_app.MEMORY])
+    assert memory["ratios"].shape == (2, 0)

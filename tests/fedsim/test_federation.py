@@ -1,0 +1,45 @@
+"""A federation is its configuration's: the run's seed, cohorts and noise do not change the data."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fedsim import federation
+from fedsim.config import Config
+
+Make = Callable[..., Config]
+
+
+@pytest.mark.parametrize(
+    "change", [{"run.seed": 9}, {"trials.cohort": 2}, {"privacy.rho-beta": 0.6}]
+)
+def test_the_same_records_belong_to_the_same_owners(change: dict[str, float], small: Make) -> None:
+    one, other = federation.load(small()), federation.load(small(change))
+    np.testing.assert_array_equal(one.split.members, other.split.members)
+    np.testing.assert_array_equal(one.owner_of, other.owner_of)
+
+
+def test_another_data_seed_is_another_federation(small: Make) -> None:
+    one, other = federation.load(small()), federation.load(small({"data.seed": 1}))
+    assert not np.array_equal(one.split.members, other.split.members)
+
+
+def test_every_record_has_one_owner(small: Make) -> None:
+    known = federation.load(small())
+    owned = np.concatenate([known.owned_by(owner) for owner in range(3)])
+    assert sorted(owned.tolist()) == list(range(24))
+
+
+def test_nobody_trains_on_held_out_records_or_the_pool(small: Make) -> None:
+    split = federation.load(small()).split
+    parts = [set(part.tolist()) for part in (split.members, split.held_out, split.pool)]
+    assert sum(map(len, parts)) == len(set.union(*parts))
+
+
+def test_records_come_as_tensors_of_the_dataset(small: Make) -> None:
+    known = federation.load(small())
+    features, labels = known.members(np.array([3, 1]))
+    expected = known.split.dataset.train.take(known.split.members[[3, 1]])
+    np.testing.assert_array_equal(features.numpy(), expected.features)
+    np.testing.assert_array_equal(labels.numpy(), expected.labels)
