@@ -5,7 +5,6 @@ they are: `pld` and `gdp` are exact up to rounding, `rdp` and `rdp-classic` are 
 accountant is a subclass of `Accountant` and one entry in `ACCOUNTANTS`.
 """
 
-import difflib
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -29,6 +28,7 @@ from scipy.special import log_ndtr, ndtr
 from fedsim import gaussian
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.registry import lookup
 
 Array = npt.NDArray[np.float64]
 Deltas = Callable[[Mechanism, Array], Array]
@@ -179,7 +179,8 @@ class PrivacyLossAccountant(Accountant):
         """Return Pr_D[privacy loss > epsilon] of the composed mechanism, for finite epsilon >= 0.
 
         From Pr[loss > epsilon] = delta(epsilon) - d delta/d epsilon, with the derivative taken over
-        one interval of the discretisation either way. None where the noise is too small for that.
+        one interval of the discretisation either way. Under the resolution of the distribution, the
+        resolution instead: an upper bound. None where the noise is too small for any answer.
         """
         if mechanism.sampling_rate == 1 or mechanism.noise_multiplier == 0:
             return gaussian.tail(mechanism.mu, epsilon)
@@ -189,7 +190,8 @@ class PrivacyLossAccountant(Accountant):
         before, here, after = (
             losses.get_delta_for_epsilon(epsilon + shift) for shift in (-width, 0.0, width)
         )
-        return min(1.0, max(0.0, float(here - (after - before) / (2 * width))))
+        probability = float(here - (after - before) / (2 * width))
+        return min(1.0, max(_resolution(mechanism), probability))
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         if mechanism.sampling_rate == 1:
@@ -230,13 +232,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 def accountant(name: str) -> Accountant:
     """Return the accountant of this name. Raises InputError that offers the nearest valid name."""
-    if name not in ACCOUNTANTS:
-        nearest = difflib.get_close_matches(name, ACCOUNTANTS, n=1, cutoff=0.0)[0]
-        raise InputError(
-            f"there is no accountant {name!r}; did you mean {nearest!r}? "
-            f"Choose one of {', '.join(ACCOUNTANTS)}"
-        )
-    return ACCOUNTANTS[name]
+    return lookup(ACCOUNTANTS, name, "the accountant")
 
 
 def _resolves(mechanism: Mechanism, delta: float) -> bool:

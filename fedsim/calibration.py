@@ -42,7 +42,8 @@ def noise_multiplier(
     while excess(high) > 0:
         low, high = high, high + math.log(2)
         if high > math.log(unsampled) + 40:
-            least = judge.epsilon(Mechanism(math.exp(high), steps, sampling_rate), delta)
+            silenced = Mechanism(math.exp(high), steps, sampling_rate, neighbouring)
+            least = judge.epsilon(silenced, delta)
             raise InputError(
                 f"no noise brings {judge.name} to epsilon {target_epsilon:.4g} at delta {delta:g}: "
                 f"it certifies {least:.4g} at best; choose a larger epsilon or the accountant pld"

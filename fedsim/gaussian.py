@@ -15,9 +15,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import erfc, erfcx, erfinv, ndtr
+from scipy.special import erf, erfcx, erfinv, ndtr
 
 from fedsim.errors import InputError
+
+ROOT2 = math.sqrt(2)
 
 
 def delta(mu: float, epsilon: float) -> float:
@@ -83,9 +85,11 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return float(_log_delta(math.exp(log_mu), epsilon)) - target
 
-    # Where Chernoff's bound on the tail equals delta, the smaller true delta is private enough.
+    # Private enough is the mu whose advantage is delta, and the one where Chernoff's bound on the
+    # tail, which exceeds delta, equals it. Less by a hair, in case rounding says otherwise.
     reach = math.sqrt(-2 * target)
-    low = math.log(2 * epsilon) - math.log(reach + math.sqrt(reach**2 + 2 * epsilon))
+    low = max(mu_of_advantage(delta), 2 * epsilon / (reach + math.sqrt(reach**2 + 2 * epsilon)))
+    low = math.log(low) - 1e-9
     high = low + 1
     while excess(high) < 0:
         high += 1
@@ -99,7 +103,7 @@ def advantage(mu: float) -> float:
     al., "Quantifying identifiability", Eq. 14. Raises InputError unless mu >= 0.
     """
     _check_mu(mu)
-    return math.erf(mu / (2 * math.sqrt(2)))
+    return math.erf(mu / (2 * ROOT2))
 
 
 def mu_of_advantage(advantage: float) -> float:
@@ -109,7 +113,7 @@ def mu_of_advantage(advantage: float) -> float:
     """
     if not 0 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from 0 to 1")
-    return 2 * math.sqrt(2) * float(erfinv(advantage))
+    return 2 * ROOT2 * float(erfinv(advantage))
 
 
 def tail(mu: float, epsilon: float) -> float:
@@ -134,16 +138,23 @@ def _log_delta(mu: float, epsilon: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return log delta where epsilon lies `deviation` standard deviations above the mean loss.
 
-    With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). So both terms of delta share the
-    factor phi(x), which is taken out: what is left neither overflows nor cancels.
+    With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). Above the mean both terms of
+    delta share the factor phi(x), which is taken out: what is left does not underflow. Below, they
+    are written as small numbers that add up, because 1 - Phi is near 1/2 for both if mu is small.
     """
     x = np.asarray(deviation, dtype=np.float64)
-    above, below = np.maximum(x, 0.0), np.minimum(x, 0.0)
-    root2 = math.sqrt(2)
-    upper = np.where(x > 0, erfcx(above / root2), erfc(below / root2))
-    lower = np.exp(-(below**2) / 2) * erfcx((x + mu) / root2)
+    above, below = np.maximum(x, 0.0) / ROOT2, np.minimum(x, 0.0) / ROOT2
+    step = mu / ROOT2
+    if mu < 1e-5:  # the difference of two values so close is the slope between them
+        middle = above + step / 2
+        drop = step * (2 / math.sqrt(math.pi) - 2 * middle * erfcx(middle))
+    else:
+        drop = erfcx(above) - erfcx(above + step)
+    epsilon = mu * (ROOT2 * below + mu / 2)
+    rise = erf(below + step) - erf(below)
+    rise += np.expm1(-epsilon) * np.exp(-(below**2)) * erfcx(below + step)
     with np.errstate(divide="ignore", over="ignore"):  # log 0: a delta too small for float64
-        logarithm: npt.NDArray[np.float64] = np.log(upper - lower) - above**2 / 2 - math.log(2)
+        logarithm: npt.NDArray[np.float64] = np.log(np.where(x > 0, drop, rise) / 2) - above**2
     return logarithm
 
 

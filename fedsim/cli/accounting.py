@@ -16,6 +16,7 @@ from fedsim.accounting import ACCOUNTANTS
 from fedsim.accounting import accountant as find_accountant
 from fedsim.calibration import noise_multiplier as least_noise_multiplier
 from fedsim.errors import InputError
+from fedsim.identifiability import Bounds
 from fedsim.mechanism import (
     Mechanism,
     Neighbouring,
@@ -114,12 +115,7 @@ def calibrate(
         f"Noise multiplier [bold]{chosen['noise_multiplier']:.6g}[/bold] "
         f"({_effective(effective, trust, vantage, clients)})."
     )
-    console.print(
-        f"An adversary there becomes at most {document['rho_beta']:.2%} sure that a given person's "
-        f"record was used (rho_beta; epsilon {target:.6g} at delta {delta:g})"
-        f"{_except(bounds.tail_probability)}, and tells the two worlds apart with an advantage "
-        f"over guessing of at most {bounds.rho_alpha:.4f} (rho_alpha)."
-    )
+    console.print(_verdict(target, bounds))
     console.print(NOISE_MULTIPLIER_EXPLAINED)
     _print_table(
         "The same request by every accountant",
@@ -187,11 +183,7 @@ def account(
         console.print("[bold]No protection[/bold]: nothing hides a record from an adversary there.")
         console.print(NOISE_MULTIPLIER_EXPLAINED)
         return
-    console.print(
-        f"An adversary there becomes at most {bounds.rho_beta:.2%} sure that a given person's "
-        f"record was used (rho_beta){_except(bounds.tail_probability)}, and tells the two worlds "
-        f"apart with an advantage over guessing of at most {bounds.rho_alpha:.4f} (rho_alpha)."
-    )
+    console.print(_verdict(bounds.epsilon, bounds))
     console.print(NOISE_MULTIPLIER_EXPLAINED)
     columns = {
         "epsilon": "epsilon",
@@ -246,8 +238,15 @@ def _effective(effective: float, trust: Trust, vantage: Vantage, clients: int) -
     )
 
 
-def _except(tail_probability: float | None) -> str:
-    return "" if tail_probability is None else f", except with probability {tail_probability:.3g}"
+def _verdict(epsilon: float, bounds: Bounds) -> str:
+    rho_beta, tail = identifiability.rho_beta_of_epsilon(epsilon), bounds.tail_probability
+    return (
+        f"An adversary there becomes at most {100 * rho_beta:.6g} % sure that a given person's "
+        f"record was used (rho_beta; epsilon {epsilon:.6g} at delta {bounds.delta:g})"
+        f"{'' if tail is None else f', except with probability {tail:.3g}'}, and tells the two "
+        "worlds apart with an advantage over guessing of at most "
+        f"{bounds.rho_alpha:.4f} (rho_alpha)."
+    )
 
 
 def _print_table(

@@ -1,0 +1,161 @@
+"""`fedsim calibrate` and `fedsim account`, from the command line to the printed numbers."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedsim.accounting import ACCOUNTANTS
+from fedsim.cli.accounting import account, calibrate
+from fedsim.errors import InputError
+
+app = typer.Typer()
+app.command()(calibrate)
+app.command()(account)
+
+CALIBRATE = "calibrate --rho-beta 0.9 --delta 0.01 --steps 30"
+ACCOUNT = "account --noise-multiplier 8.38022703488798 --steps 30 --delta 0.01"
+KEYS = {
+    *("noise_multiplier", "effective_noise_multiplier", "epsilon", "delta", "rho_beta"),
+    *("rho_alpha", "steps", "sampling_rate", "neighbouring", "trust", "vantage", "clients"),
+    *("accountant", "accountants"),
+}
+
+
+def text(arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
+
+
+def document(arguments: str) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not strict JSON")
+
+    result = CliRunner().invoke(app, f"{arguments} --json")
+    assert result.exit_code == 0, result.output
+    parsed: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
+    return parsed
+
+
+def refusal(arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, InputError), result.output
+    assert result.stdout == ""
+    return str(result.exception)
+
+
+def test_calibrate_answers_the_request_by_every_accountant() -> None:
+    answer = document(CALIBRATE)
+    assert answer.keys() >= KEYS
+    assert answer["accountants"].keys() == ACCOUNTANTS.keys()
+    assert answer["accountant"] == "pld"
+    assert answer["noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
+    assert answer["noise_multiplier"] == answer["accountants"]["pld"]["noise_multiplier"]
+    assert answer["epsilon"] == pytest.approx(math.log(9), rel=1e-12)
+    assert answer["rho_beta"] == pytest.approx(0.9, rel=1e-12)
+    assert answer["rho_alpha"] == pytest.approx(0.369, abs=5e-4)
+    assert (answer["steps"], answer["delta"], answer["sampling_rate"]) == (30, 0.01, 1.0)
+    assert (answer["trust"], answer["vantage"], answer["clients"]) == ("central", "participant", 2)
+
+
+def test_calibrate_reproduces_the_papers_noise_with_the_papers_accountant() -> None:
+    answer = document(f"{CALIBRATE} --accountant rdp-classic")
+    assert answer["noise_multiplier"] == pytest.approx(8.38022703488798, rel=1e-6)
+    assert answer["rho_alpha"] == pytest.approx(0.2561767421042713, rel=1e-6)
+
+
+def test_an_epsilon_may_be_given_instead_of_a_belief() -> None:
+    by_epsilon = f"calibrate --epsilon {math.log(9)!r} --delta 0.01 --steps 30"
+    assert document(by_epsilon)["noise_multiplier"] == document(CALIBRATE)["noise_multiplier"]
+
+
+def test_the_noise_of_other_owners_lowers_the_nominal_multiplier() -> None:
+    answer = document(f"{CALIBRATE} --trust local --clients 5")
+    assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
+    assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
+    again = document(
+        f"account --noise-multiplier {answer['noise_multiplier']!r} --steps 30 --delta 0.01 "
+        "--trust local --clients 5"
+    )
+    assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
+
+
+def test_account_gives_every_accountants_epsilon() -> None:
+    answer = document(ACCOUNT)
+    assert answer.keys() >= KEYS
+    assert answer["epsilon"] == pytest.approx(1.3134725502396565, rel=1e-6)
+    assert answer["tail_probability"] > 0.01
+    assert answer["theorem2_rho_alpha"] < answer["rho_alpha"]
+    rows = answer["accountants"]
+    assert rows["rdp-classic"]["epsilon"] == pytest.approx(math.log(9), rel=1e-6)
+    assert rows["rdp-classic"]["rho_beta"] == pytest.approx(0.9, rel=1e-6)
+    assert rows["pld"]["epsilon"] == pytest.approx(rows["gdp"]["epsilon"], rel=1e-12)
+
+
+@pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
+def test_an_accountant_that_does_not_apply_is_listed_with_its_reason(command: str) -> None:
+    rows = document(f"{command} --sampling-rate 0.5 --neighbouring replace")["accountants"]
+    assert rows["pld"].keys() > {"note"}
+    assert rows["gdp"].keys() == {"refusal"}
+    assert "add-remove" in rows["rdp"]["refusal"]
+    assert "add-remove" in text(f"{command} --sampling-rate 0.5 --neighbouring replace")
+
+
+def test_towards_a_server_with_clean_sums_epsilon_is_null_and_the_note_says_why() -> None:
+    answer = document(f"{ACCOUNT} --vantage server")
+    assert answer["effective_noise_multiplier"] == 0
+    assert answer["epsilon"] is None
+    assert "infinite" in answer["note"]
+    assert (answer["rho_beta"], answer["rho_alpha"]) == (1.0, 1.0)
+    assert "No protection" in text(f"{ACCOUNT} --vantage server")
+
+
+def test_a_fallback_for_a_minute_delta_is_stated() -> None:
+    command = "account --noise-multiplier 2 --steps 10 --delta 1e-15 --sampling-rate 0.01"
+    assert "bounded by rdp" in document(command)["note"]
+    assert "pld: delta is too small" in text(command)
+
+
+def test_the_printed_answer_explains_itself() -> None:
+    calibrated, accounted = text(CALIBRATE), text(ACCOUNT)
+    assert "Noise multiplier 5.69955" in calibrated
+    assert "at most 90 % sure" in calibrated
+    assert "in units of the most that one person's record can change" in calibrated
+    assert "in units of the most that one person's record can change" in accounted
+    assert "paper (Theorem 2), not a bound: 0.1674" in accounted
+    for name in ACCOUNTANTS:
+        assert f"{name}: " in calibrated
+        assert f"{name}: " in accounted
+
+
+@pytest.mark.parametrize("command", ["calibrate", "account"])
+def test_help_teaches_with_an_example(command: str) -> None:
+    assert f"fedsim {command} --" in text(f"{command} --help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("calibrate --delta 0.01 --steps 30", "exactly one of --rho-beta and --epsilon"),
+        (f"{CALIBRATE} --epsilon 1", "exactly one of --rho-beta and --epsilon"),
+        ("calibrate --rho-beta 1.2 --delta 0.01 --steps 30", "rho_beta is 1.2"),
+        ("calibrate --epsilon -1 --delta 0.01 --steps 30", "epsilon is -1"),
+        ("calibrate --rho-beta 0.9 --delta 1 --steps 30", "delta is 1"),
+        ("calibrate --rho-beta 0.9 --delta 0.01 --steps 0", "steps is 0"),
+        (f"{CALIBRATE} --sampling-rate 2", "sampling rate is 2"),
+        (f"{CALIBRATE} --clients 1", "1 owners"),
+        (f"{CALIBRATE} --vantage server", "no noise helps"),
+        (f"{CALIBRATE} --accountant pdl", "did you mean 'pld'"),
+        ("account --noise-multiplier -1 --steps 30 --delta 0.01", "noise multiplier is -1"),
+        ("account --noise-multiplier 1 --steps 0 --delta 0.01", "steps is 0"),
+        ("account --noise-multiplier 1 --steps 30 --delta 1.5", "delta is 1.5"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments: str, complaint: str) -> None:
+    message = refusal(arguments)
+    assert complaint in message
+    assert "\n" not in message

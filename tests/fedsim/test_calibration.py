@@ -1,0 +1,123 @@
+"""The least noise for a target, against recorded noise scales and a library."""
+
+import math
+
+import dp_accounting
+import pytest
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsim import gaussian
+from fedsim.accounting import ACCOUNTANTS, accountant
+from fedsim.calibration import noise_multiplier
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism, Neighbouring
+
+EPSILON = math.log(9)  # rho_beta = 0.9
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "classic", "improved"),
+    [
+        (1.0986122886681098, 0.01, 15.984860642181161, 11.190349628153513),
+        (2.1972245773362196, 0.01, 8.38022703488798, 6.518779145720487),
+        (2.1972245773362196, 0.001, 9.951726965394187, 8.138283262023947),
+    ],
+)
+def test_the_papers_noise_scales_are_reproduced(
+    epsilon: float, delta: float, classic: float, improved: float
+) -> None:
+    found = noise_multiplier(epsilon, delta, 30, accountant_name="rdp-classic")
+    assert found == pytest.approx(classic, rel=1e-8)
+    found = noise_multiplier(epsilon, delta, 30, accountant_name="rdp")
+    assert found == pytest.approx(improved, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["pld", "gdp"])
+def test_without_sampling_tight_noise_is_the_closed_form(name: str) -> None:
+    closed_form = math.sqrt(30) / gaussian.mu_of_epsilon(EPSILON, 0.01)
+    found = noise_multiplier(EPSILON, 0.01, 30, accountant_name=name)
+    assert found == pytest.approx(closed_form, rel=1e-9)
+
+
+def test_with_sampling_moments_agree_with_dp_accountings_own_calibration() -> None:
+    library = dp_accounting.calibrate_dp_mechanism(
+        RdpAccountant,
+        lambda z: dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(0.05, dp_accounting.GaussianDpEvent(z)), 200
+        ),
+        2.0,
+        1e-5,
+    )
+    found = noise_multiplier(2.0, 1e-5, 200, 0.05, accountant_name="rdp")
+    assert found == pytest.approx(library, rel=1e-6)
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.05), (1.0, 1e-5)])
+def test_with_sampling_the_noise_is_enough_and_a_millionth_less_is_not(
+    neighbouring: Neighbouring, epsilon: float, delta: float
+) -> None:
+    z = noise_multiplier(epsilon, delta, 100, 0.1, neighbouring)
+    judge = accountant("pld")
+    assert judge.delta(Mechanism(z, 100, 0.1, neighbouring), epsilon) <= delta
+    assert judge.delta(Mechanism(z * (1 - 1e-6), 100, 0.1, neighbouring), epsilon) > delta
+
+
+@given(
+    st.floats(0.3, 20), st.floats(1e-9, 0.1), st.integers(1, 5000), st.sampled_from(Neighbouring)
+)
+@settings(deadline=None, max_examples=40)
+def test_every_accountant_certifies_what_it_was_calibrated_for(
+    epsilon: float, delta: float, steps: int, neighbouring: Neighbouring
+) -> None:
+    for name, judge in ACCOUNTANTS.items():
+        try:
+            z = noise_multiplier(epsilon, delta, steps, 1.0, neighbouring, name)
+        except InputError:
+            # Only the classic conversion has a least epsilon: at its largest order, 63.
+            assert name == "rdp-classic"
+            assert epsilon < -math.log(delta) / 62 * (1 + 1e-6)
+            continue
+        assert judge.epsilon(Mechanism(z, steps, 1.0, neighbouring), delta) == pytest.approx(
+            epsilon, rel=1e-6
+        )
+
+
+@given(st.floats(1e-6, 0.9))
+@settings(deadline=None)
+def test_even_epsilon_zero_is_reached_where_delta_is_the_advantage(delta: float) -> None:
+    z = noise_multiplier(0.0, delta, 30)
+    assert gaussian.advantage(math.sqrt(30) / z) == pytest.approx(delta, rel=1e-8)
+
+
+def test_a_target_that_no_noise_reaches_is_refused_with_the_best_one() -> None:
+    with pytest.raises(InputError, match=r"no noise brings rdp-classic.* 0\.1857 at best"):
+        noise_multiplier(0.1, 1e-5, 30, accountant_name="rdp-classic")
+
+
+def test_a_target_that_needs_no_noise_is_refused() -> None:
+    # In 10 steps a record takes part with probability 0.096 at all, fewer than delta.
+    with pytest.raises(InputError, match="no noise is needed"):
+        noise_multiplier(1.0, 0.1, 10, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ((-1.0, 0.01, 30), "epsilon"),
+        ((math.inf, 0.01, 30), "epsilon"),
+        ((math.nan, 0.01, 30), "epsilon"),
+        ((1.0, 0.0, 30), "delta"),
+        ((1.0, 1.0, 30), "delta"),
+        ((1.0, 0.01, 0), "steps"),
+        ((1.0, 0.01, 30, 1.5), "sampling rate"),
+        ((1.0, 0.01, 30, 0.5, Neighbouring.REPLACE, "rdp"), "add-remove"),
+        ((1.0, 0.01, 30, 0.5, Neighbouring.ADD_REMOVE, "gdp"), "closed form"),
+        ((1.0, 0.01, 30, 1.0, Neighbouring.ADD_REMOVE, "rpd"), "did you mean"),
+    ],
+)
+def test_impossible_requests_are_refused(values: tuple[float, float, int], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        noise_multiplier(*values)

@@ -1,0 +1,173 @@
+"""What theory says about one person, against the paper's numbers and simulated adversaries."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim import identifiability as ident
+from fedsim.calibration import noise_multiplier
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage
+
+CLASSIC = Mechanism(8.38022703488798, 30)  # the paper's noise at rho_beta = 0.9, delta = 0.01
+
+
+@pytest.mark.parametrize(
+    ("rho_beta", "epsilon"),
+    [(0.5, 0.0), (0.75, 1.0986122886681098), (0.9, 2.1972245773362196), (0.99, 4.59511985013459)],
+)
+def test_belief_and_epsilon_convert_as_in_the_paper(rho_beta: float, epsilon: float) -> None:
+    assert ident.epsilon_of_rho_beta(rho_beta) == pytest.approx(epsilon, rel=1e-12)
+    assert ident.rho_beta_of_epsilon(epsilon) == pytest.approx(rho_beta, rel=1e-12)
+
+
+@given(st.floats(0.5, 1 - 1e-9))
+def test_belief_and_epsilon_are_inverse(rho_beta: float) -> None:
+    epsilon = ident.epsilon_of_rho_beta(rho_beta)
+    assert ident.rho_beta_of_epsilon(epsilon) == pytest.approx(rho_beta, rel=1e-14)
+
+
+@pytest.mark.parametrize("rho_beta", [0.49, 1.0, 1.2, -1.0, math.nan])
+def test_a_bound_on_belief_lies_between_a_coin_and_certainty(rho_beta: float) -> None:
+    with pytest.raises(InputError, match="rho_beta"):
+        ident.epsilon_of_rho_beta(rho_beta)
+
+
+@pytest.mark.parametrize(
+    ("z", "delta", "advantage"),
+    [
+        (15.984860642181161, 0.01, 0.13603209767419933),
+        (8.38022703488798, 0.01, 0.2561767421042713),
+        (9.951726965394187, 0.001, 0.2168295024673812),
+    ],
+)
+def test_rho_alpha_is_the_recorded_advantage_under_the_papers_noise(
+    z: float, delta: float, advantage: float
+) -> None:
+    assert ident.rho_alpha(Mechanism(z, 30)) == pytest.approx(advantage, rel=1e-9)
+
+
+def test_rho_alpha_is_what_the_papers_adversary_reaches_in_thirty_steps() -> None:
+    trials = 100_000
+    random, worlds = np.random.default_rng(5), np.arange(trials) % 2
+    log_odds, z = np.zeros(trials), CLASSIC.noise_multiplier
+    for _ in range(CLASSIC.steps):
+        released = worlds + z * random.standard_normal(trials)
+        log_odds += (released - 0.5) / z**2
+    advantage = np.mean(log_odds[worlds == 1] > 0) - np.mean(log_odds[worlds == 0] > 0)
+    assert advantage == pytest.approx(ident.rho_alpha(CLASSIC), abs=0.015)
+    exceeded = np.mean(log_odds[worlds == 1] > 1.0)
+    assert exceeded == pytest.approx(ident.tail_probability(CLASSIC, 1.0), abs=0.01)
+
+
+def test_under_sampling_rho_alpha_is_the_advantage_of_the_mixture_test() -> None:
+    # Design example: the mixture's log-ratio wins .32 at q = .1, z = 1 and 50 steps.
+    assert ident.rho_alpha(Mechanism(1.0, 50, 0.1)) == pytest.approx(0.32, abs=0.005)
+
+
+def test_the_tail_is_larger_than_delta() -> None:
+    tight = Mechanism(noise_multiplier(2.1972245773362196, 0.01, 30), 30)
+    tail = ident.tail_probability(tight, 2.1972245773362196)
+    assert tail is not None
+    assert 3 * 0.01 < tail < 4 * 0.01
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "printed"),
+    [
+        (1.0986122886681098, 0.01, 0.1403087573671038),
+        (2.1972245773362196, 0.01, 0.276312177349733),
+        (2.1972245773362196, 0.001, 0.22887916402156994),
+    ],
+)
+def test_theorem_2_gives_the_printed_numbers(epsilon: float, delta: float, printed: float) -> None:
+    assert ident.theorem2_rho_alpha(epsilon, delta) == pytest.approx(printed, rel=1e-9)
+
+
+def test_theorem_2_is_not_a_bound_under_tight_noise() -> None:
+    tight = Mechanism(noise_multiplier(2.1972245773362196, 0.01, 30), 30)
+    assert ident.rho_alpha(tight) == pytest.approx(0.369, abs=5e-4)
+    assert ident.theorem2_rho_alpha(2.1972245773362196, 0.01) < 0.28
+
+
+def test_yeoms_bound_grows_without_overflowing() -> None:
+    assert ident.yeom_bound(math.log(2)) == pytest.approx(1.0)
+    assert ident.yeom_bound(1e4) == math.inf
+    assert ident.yeom_bound(math.inf) == math.inf
+
+
+def test_bounds_put_the_named_accountant_beside_the_tight_one() -> None:
+    bounds = ident.bounds(CLASSIC, 0.01, "rdp-classic")
+    assert bounds.accountant == "rdp-classic"
+    assert bounds.epsilon == pytest.approx(2.1972245773362196, rel=1e-6)
+    assert bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert bounds.rho_alpha == pytest.approx(0.2561767421042713, rel=1e-6)
+    assert bounds.tail_probability == pytest.approx(0.0012027268180968128, rel=1e-5)
+    assert bounds.theorem2_rho_alpha == pytest.approx(0.276312177349733, rel=1e-6)
+    assert bounds.yeom_bound == pytest.approx(8.0, rel=1e-5)
+    assert bounds.tight_epsilon == pytest.approx(1.3134725502396565, rel=1e-6)
+    assert bounds.tight_rho_beta == pytest.approx(1 / (1 + math.exp(-1.3134725502396565)))
+
+
+def test_bounds_are_tight_unless_another_accountant_is_named() -> None:
+    bounds = ident.bounds(CLASSIC, 0.01)
+    assert bounds.accountant == "pld"
+    assert bounds.epsilon == bounds.tight_epsilon
+
+
+def test_without_noise_the_bounds_say_that_everything_is_known() -> None:
+    bounds = ident.bounds(Mechanism(0.0, 5), 0.01, "gdp")
+    assert (bounds.epsilon, bounds.rho_beta, bounds.rho_alpha) == (math.inf, 1.0, 1.0)
+    assert bounds.tail_probability == 0.0  # a belief cannot exceed 1
+    assert ident.tail_probability(Mechanism(0.0, 5), 3.0) == 1.0
+
+
+def test_an_accountant_that_does_not_apply_is_refused() -> None:
+    with pytest.raises(InputError, match="closed form"):
+        ident.bounds(Mechanism(1.0, 5, 0.1), 0.01, "gdp")
+
+
+def test_every_vantage_point_has_its_own_bounds() -> None:
+    arguments = (2.0, 30, 1.0, Neighbouring.ADD_REMOVE)
+    rows = {
+        (trust, row.vantage): row
+        for trust in Trust
+        for row in ident.vantage_bounds(*arguments, trust, 5, 0.01)
+    }
+    assert len(rows) == 9
+    clean = rows[Trust.CENTRAL, Vantage.SERVER]
+    assert (clean.noise_multiplier, clean.epsilon) == (0.0, math.inf)
+    assert (clean.rho_beta, clean.rho_alpha) == (1.0, 1.0)
+    assert "no protection" in clean.note
+
+    participant = rows[Trust.LOCAL, Vantage.PARTICIPANT]
+    assert participant.noise_multiplier == pytest.approx(4.0)
+    assert participant.epsilon == ident.bounds(Mechanism(4.0, 30), 0.01).epsilon
+    assert participant.rho_beta == ident.rho_beta_of_epsilon(participant.epsilon)
+    assert participant.rho_alpha == ident.rho_alpha(Mechanism(4.0, 30))
+
+    for trust in Trust:
+        released = rows[trust, Vantage.RELEASED_MODEL]
+        assert released.epsilon == rows[trust, Vantage.PARTICIPANT].epsilon
+        assert "upper bound" in released.note
+    assert rows[Trust.LOCAL, Vantage.SERVER].epsilon > participant.epsilon
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan])
+def test_bounds_need_an_epsilon_of_at_least_zero(epsilon: float) -> None:
+    for function in (
+        ident.rho_beta_of_epsilon,
+        lambda e: ident.tail_probability(CLASSIC, e),
+        lambda e: ident.theorem2_rho_alpha(e, 0.01),
+    ):
+        with pytest.raises(InputError, match="epsilon"):
+            function(epsilon)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, 2.0])
+def test_theorem_2_needs_a_delta_between_zero_and_one(delta: float) -> None:
+    with pytest.raises(InputError, match="delta"):
+        ident.theorem2_rho_alpha(1.0, delta)

@@ -1,0 +1,102 @@
+"""The mechanism, and how much of its noise each vantage point faces."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim.errors import InputError
+from fedsim.mechanism import (
+    Mechanism,
+    Neighbouring,
+    Trust,
+    Vantage,
+    effective_noise_multiplier,
+    nominal_noise_multiplier,
+    sensitivity,
+)
+
+
+def test_a_missing_record_moves_a_sum_by_the_clipping_norm_and_a_replaced_one_by_twice() -> None:
+    assert sensitivity(Neighbouring.ADD_REMOVE, 3.0) == 3.0
+    assert sensitivity(Neighbouring.REPLACE, 3.0) == 6.0
+
+
+# Noise of standard deviation 2 in all, five owners; what is left of it after the adversary has
+# subtracted what it knows. Local: the other four's sqrt(4) * 2. Distributed: sqrt(4/5) * 2.
+@pytest.mark.parametrize(
+    ("trust", "vantage", "effective"),
+    [
+        (Trust.CENTRAL, Vantage.SERVER, 0.0),
+        (Trust.CENTRAL, Vantage.PARTICIPANT, 2.0),
+        (Trust.CENTRAL, Vantage.RELEASED_MODEL, 2.0),
+        (Trust.LOCAL, Vantage.SERVER, 2.0),
+        (Trust.LOCAL, Vantage.PARTICIPANT, 4.0),
+        (Trust.LOCAL, Vantage.RELEASED_MODEL, 4.0),
+        (Trust.DISTRIBUTED, Vantage.SERVER, 2.0),
+        (Trust.DISTRIBUTED, Vantage.PARTICIPANT, 2.0 * math.sqrt(4 / 5)),
+        (Trust.DISTRIBUTED, Vantage.RELEASED_MODEL, 2.0 * math.sqrt(4 / 5)),
+    ],
+)
+def test_each_vantage_faces_the_noise_that_it_cannot_subtract(
+    trust: Trust, vantage: Vantage, effective: float
+) -> None:
+    assert effective_noise_multiplier(2.0, trust, vantage, 5) == pytest.approx(effective)
+
+
+@given(
+    st.floats(1e-6, 1e6),
+    st.sampled_from(Trust),
+    st.sampled_from([Vantage.PARTICIPANT, Vantage.RELEASED_MODEL]),
+    st.integers(2, 10_000),
+)
+def test_nominal_and_effective_multipliers_are_inverse(
+    multiplier: float, trust: Trust, vantage: Vantage, owners: int
+) -> None:
+    nominal = nominal_noise_multiplier(multiplier, trust, vantage, owners)
+    assert effective_noise_multiplier(nominal, trust, vantage, owners) == pytest.approx(multiplier)
+
+
+def test_no_noise_helps_against_a_server_that_sees_clean_sums() -> None:
+    with pytest.raises(InputError, match="no noise helps"):
+        nominal_noise_multiplier(1.0, Trust.CENTRAL, Vantage.SERVER, 5)
+
+
+@pytest.mark.parametrize("owners", [-1, 0, 1])
+def test_a_federation_has_at_least_two_owners(owners: int) -> None:
+    with pytest.raises(InputError, match="at least 2"):
+        effective_noise_multiplier(1.0, Trust.LOCAL, Vantage.PARTICIPANT, owners)
+
+
+def test_signal_to_noise_grows_with_the_root_of_the_steps() -> None:
+    assert Mechanism(2.0, 36).mu == 3.0
+    assert Mechanism(0.0, 36).mu == math.inf
+
+
+def test_a_sampled_record_takes_part_in_some_step_with_one_minus_the_chance_of_none() -> None:
+    assert Mechanism(1.0, 3, 0.5).participation == pytest.approx(1 - 0.5**3)
+    assert Mechanism(1.0, 3).participation == 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ((-1.0, 1), "noise multiplier"),
+        ((math.nan, 1), "noise multiplier"),
+        ((math.inf, 1), "noise multiplier"),
+        ((1.0, 0), "steps"),
+        ((1.0, 1, 0.0), "sampling rate"),
+        ((1.0, 1, 1.1), "sampling rate"),
+        ((1.0, 1, math.nan), "sampling rate"),
+    ],
+)
+def test_a_mechanism_refuses_values_out_of_range(values: tuple[float, int], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        Mechanism(*values)
+
+
+@pytest.mark.parametrize("clipping_norm", [0.0, -1.0, math.inf, math.nan])
+def test_a_clipping_norm_is_positive(clipping_norm: float) -> None:
+    with pytest.raises(InputError, match="clipping norm"):
+        sensitivity(Neighbouring.ADD_REMOVE, clipping_norm)
