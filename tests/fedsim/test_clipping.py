@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from fedsim import clipping
 from fedsim.clipping import Clipper, clipping_factors
+from fedsim.layers import Dense, Fit
 from fedsim.models import build, initial_parameters
 
 TRIALS, RECORDS = 4, 6
@@ -33,7 +34,24 @@ def _gradient(model: nn.Module, flat: Tensor, feature: Tensor, label: Tensor) ->
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
 
 
+def _loop(
+    model: nn.Module,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    bound: float,
+) -> Tensor:
+    total = torch.zeros(parameters.shape, dtype=torch.float64)
+    for trial in range(len(parameters)):
+        for record in range(len(labels)):
+            g = _gradient(model, parameters[trial], features[record], labels[record])
+            total[trial] += weights[trial, record] * g * min(1.0, bound / float(g.norm()))
+    return total
+
+
 GAMES = [("linear", (5,)), ("mlp", (1, 4, 4)), ("mnist-cnn", (1, 12, 12))]
+WEIGHTS = torch.tensor([[1.0, 0, 1, 1, 1, 0]] * 2 + [[1.0] * 6] * 2)
 
 
 @pytest.mark.parametrize(("name", "shape"), GAMES)
@@ -41,18 +59,168 @@ GAMES = [("linear", (5,)), ("mlp", (1, 4, 4)), ("mnist-cnn", (1, 12, 12))]
 def test_the_sum_equals_a_loop_over_trials_and_records(
     name: str, shape: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(clipping.BLOCK_GRADIENTS, "cpu", block)
+    monkeypatch.setitem(clipping.BLOCK_SCALARS, "cpu", block)
     model, parameters, features, labels = _game(name, shape)
-    weights = torch.tensor([[1.0, 0, 1, 1, 1, 0]] * 2 + [[1.0] * 6] * 2)
-    bound = 0.7
-    expected = torch.zeros(parameters.shape, dtype=torch.float64)
-    for trial in range(TRIALS):
-        for record in range(RECORDS):
-            g = _gradient(model, parameters[trial], features[record], labels[record])
-            expected[trial] += weights[trial, record] * g * min(1.0, bound / float(g.norm()))
-    actual = Clipper(model, bound).clipped_sum(parameters, features, labels, weights)
+    clipper = Clipper(model, 0.7)
+    assert clipper.fallback_reason(features[0]) is None
+    expected = _loop(model, parameters, features, labels, WEIGHTS, 0.7)
+    actual = clipper.clipped_sum(parameters, features, labels, WEIGHTS)
     # Gradients are float32 (6e-8 relative); a network's depth costs a factor of ten.
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(x)))
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+class SkipFromTheInput(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tanh(self.layer(x))
+
+
+class OverwritesItsInput(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x).detach()
+        output = self.second(hidden)
+        return output + hidden.relu_()[:, :3]
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.head, self.relu = nn.Linear(4, 3), nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.relu(self.first(x))
+        x = self.relu(x + self.second(x))
+        return self.head(x.mean((-2, -1)))
+
+
+def _conv(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(3))
+
+
+NETWORKS = {
+    "stride, padding and dilation": (
+        lambda: _conv(
+            nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 2)),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(3, 4, 3, stride=2, padding=1, dilation=(1, 2), bias=False),
+            nn.AvgPool2d(2),
+        ),
+        (2, 9, 8),
+        None,
+    ),
+    "linear without bias": (
+        lambda: nn.Sequential(nn.Linear(5, 4, bias=False), nn.Tanh(), nn.Linear(4, 3)),
+        (5,),
+        None,
+    ),
+    "linear on a sequence": (
+        lambda: nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2), nn.Flatten()),
+        (3, 5),
+        None,
+    ),
+    "residual": (Residual, (2, 6, 5), None),
+    "tied": (Tied, (5,), "parameter 'second.weight' is shared"),
+    "called twice": (Twice, (5,), "layer 'layer' is called 2 times"),
+    "skip from the input": (SkipFromTheInput, (5,), "size of tensor"),
+    "group norm": (
+        lambda: _conv(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4)),
+        (2, 6, 5),
+        "layer '1' is GroupNorm, which has no rule",
+    ),
+    "grouped convolution": (
+        lambda: _conv(nn.Conv2d(2, 4, 3, groups=2)),
+        (2, 6, 5),
+        "layer '0' is Conv2d with groups=2",
+    ),
+    "circular padding": (
+        lambda: _conv(nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular")),
+        (2, 6, 5),
+        "layer '0' is Conv2d with padding_mode='circular'",
+    ),
+}
+
+
+@pytest.mark.parametrize("trials", [1, TRIALS])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_layer_by_layer_and_torch_func_both_equal_the_loop(
+    network: str, trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder, shape, reason = NETWORKS[network]
+    torch.manual_seed(1)
+    model = builder()
+    features, labels = torch.randn(RECORDS, *shape), torch.arange(RECORDS) % 3
+    model(features)
+    size = sum(p.numel() for p in model.parameters())
+    parameters, weights = 0.5 * torch.randn(trials, size), WEIGHTS[:trials]
+    clipper = Clipper(model, 0.7)
+    found = clipper.fallback_reason(features[0])
+    assert found is None if reason is None else found is not None and reason in found
+    expected = _loop(model, parameters, features, labels, weights, 0.7)
+    actual = clipper.clipped_sum(parameters, features, labels, weights)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(clipping, "fit", lambda model, record: Fit("compare"))
+    by_func = Clipper(model, 0.7).clipped_sum(parameters, features, labels, weights)
+    torch.testing.assert_close(actual, by_func, rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_input_overwritten_later_falls_back() -> None:
+    clipper = Clipper(OverwritesItsInput(), 0.7)
+    assert "overwritten" in str(clipper.fallback_reason(torch.zeros(5)))
+
+
+def test_dropout_falls_back_in_training_only() -> None:
+    model = nn.Sequential(nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 3))
+    assert "Dropout" in str(Clipper(model, 0.7).fallback_reason(torch.zeros(5)))
+    assert Clipper(model.eval(), 0.7).fallback_reason(torch.zeros(5)) is None
+
+
+@pytest.mark.parametrize(("name", "shape"), GAMES)
+def test_a_weight_of_zero_removes_a_record_exactly(name: str, shape: tuple[int, ...]) -> None:
+    model, parameters, features, labels = _game(name, shape)
+    weights = torch.ones(TRIALS, RECORDS)
+    weights[:, 2] = 0
+    clipper = Clipper(model, 0.7)
+    one = clipper.clipped_sum(parameters, features, labels, weights)
+    features[2], labels[2] = 1 - features[2], 2
+    assert torch.equal(clipper.clipped_sum(parameters, features, labels, weights), one)
+
+
+def test_no_records_sum_to_zero() -> None:
+    model, parameters, features, labels = _game("mlp", (1, 4, 4))
+    assert not Clipper(model, 0.7).clipped_sum(parameters, features[:0], labels[:0]).any()
+
+
+def test_a_model_that_diverged_is_an_error_and_not_clipped_away() -> None:
+    model, parameters, features, labels = _game("mlp", (1, 4, 4))
+    with pytest.raises(FloatingPointError, match="diverged"):
+        Clipper(model, 0.7).clipped_sum(parameters * float("inf"), features, labels)
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -86,7 +254,7 @@ def test_single_records_add_up_to_the_sum() -> None:
 
 def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     # Blocks of one trial, many of them, so that the threads really run at the same time.
-    monkeypatch.setitem(clipping.BLOCK_GRADIENTS, "cpu", 1000)
+    monkeypatch.setitem(clipping.BLOCK_SCALARS, "cpu", 500)
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     parameters = parameters.repeat(25, 1)
     expected = Clipper(model, 0.7).clipped_sum(parameters, features, labels)
@@ -112,16 +280,19 @@ def test_no_clipped_gradient_is_longer_than_the_clipping_norm(scale: float, boun
 
 def test_the_norm_runs_over_all_parameters_together() -> None:
     # Gradients (3,4), (0,1), (6,8) clip at C = 3 to (1.8,2.4), (0,1), (1.8,2.4).
-    gradients = [torch.tensor([[[3.0], [0.0], [6.0]]]), torch.tensor([[[4.0], [1.0], [8.0]]])]
+    gradients = [
+        Dense(torch.tensor([[[3.0], [0.0], [6.0]]])),
+        Dense(torch.tensor([[[4.0], [1.0], [8.0]]])),
+    ]
     factors = clipping_factors(gradients, 3.0)
     torch.testing.assert_close(factors, torch.tensor([[0.6, 1.0, 0.3]]))
 
 
 def test_a_zero_gradient_stays_zero() -> None:
-    assert clipping_factors([torch.zeros(1, 1, 2)], 3.0).item() == 1.0
+    assert clipping_factors([Dense(torch.zeros(1, 1, 2))], 3.0).item() == 1.0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_is_an_error_and_not_clipped_away(bad: float) -> None:
     with pytest.raises(FloatingPointError, match="diverged"):
-        clipping_factors([torch.tensor([[[bad]]])], 3.0)
+        clipping_factors([Dense(torch.tensor([[[bad]]]))], 3.0)
