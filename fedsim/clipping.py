@@ -62,7 +62,8 @@ class Clipper:
         layerwise = self._fit(features[0])
         if layerwise.refusal is None:
             examples = max(1, BLOCK_SCALARS[parameters.device.type] // layerwise.scalars)
-            records_at_once = max(1, min(len(labels), examples // BLOCK_TRIALS))
+            together = min(len(parameters), BLOCK_TRIALS)
+            records_at_once = max(1, min(len(labels), examples // together))
             trials_at_once = max(1, examples // records_at_once)
         else:
             records_at_once, trials_at_once = self._block(parameters, len(labels))

@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="two trials, few records, one round")
     smoke = parser.parse_args().smoke
     warnings.filterwarnings("ignore", message="Full backward hook is firing")
-    records, rounds = (8, 1) if smoke else (100, 7)
+    records, rounds = (8, 1) if smoke else (100, 3)
     table = Table(title=f"{records} records, {torch.get_num_threads()} threads")
     for column in ("model", "T", "contestant", "examples/s", "fedsim is faster by"):
         table.add_column(column, justify="left" if column in ("model", "contestant") else "right")
