@@ -18,7 +18,7 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import betainccinv, betaincinv, erf, logit, ndtri
+from scipy.special import betainccinv, betaincinv, logit, ndtr, ndtri
 from scipy.stats import kstest, nct
 
 from fedsim.errors import InputError
@@ -308,18 +308,22 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     return mu
 
 
-def predict(sensitivities: Floats, noise_std: Floats) -> Prediction:
-    """Return what the realised LS_i/sigma_i [T, k] predict: mu, and the mean of 2 Phi(mu_t/2) - 1.
+def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Prediction:
+    """Return what the realised LS_i/sigma_i [T, k] predict: mu, and the mean advantage over trials.
 
+    At even odds the advantage of a trial is 2 Phi(mu_t/2) - 1; from another prior the adversary
+    decides D iff its ratio passes -logit(prior), and TPR - FPR is smaller.
     Exact where LS_i/sigma_i is deterministic, as under noise scaled to LS. Otherwise the
     sensitivities depend on the noise drawn before them and the prediction is approximate;
     `deterministic` says which. Raises InputError as `trial_mu` does.
     """
     mu = trial_mu(sensitivities, noise_std)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lead = np.where(mu > 0, logit(prior) / mu, 0.0)
     return Prediction(
         trial_mu=mu,
         mu=math.sqrt(np.square(mu).mean()),
-        advantage=float(erf(mu / (2 * math.sqrt(2))).mean()),
+        advantage=float((ndtr(lead + mu / 2) - ndtr(lead - mu / 2)).mean()),
         deterministic=bool(np.allclose(mu, mu[0], rtol=1e-6, atol=0)),
     )
 

@@ -18,6 +18,9 @@ from fedsim.gaussian import epsilon as gaussian_epsilon
 from fedsim.mechanism import Mechanism, Trust, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 
+ALARM_CONFIDENCE = 0.999
+"""How sure a contradiction of theory must be before the report calls it one."""
+
 
 def write_report(
     directory: RunDirectory, confidence: float | None = None, delta: float | None = None
@@ -112,13 +115,16 @@ def assemble(
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }
-    report["warnings"] = _warnings(config, report)
+    report["alarms"] = _alarms(config, transcript, report)
+    report["warnings"] = [*report["alarms"].values(), *_cautions(config)]
     finite: dict[str, Any] = _json(report)
     return finite
 
 
 def _prediction(config: Config, transcript: Arrays) -> dict[str, Any]:
-    predicted = estimators.predict(transcript["sensitivities"], transcript["noise_stds"])
+    predicted = estimators.predict(
+        transcript["sensitivities"], transcript["noise_stds"], config.audit.prior
+    )
     fit = estimators.log_odds_fit(
         transcript["worlds"],
         transcript["log_odds"][:, -1],
@@ -144,7 +150,8 @@ def _empirical(
     exceeded = estimators.delta_prime(worlds, loss, epsilon, confidence)
     return {
         "advantage": advantage.point,
-        "advantage_interval": [advantage.interval.low, advantage.interval.high],
+        # Trials on D alone measure 2 TPR - 1, which is no advantage and has no bound.
+        "advantage_interval": _interval(advantage.interval if _two_sided(transcript) else None),
         "standard_error": advantage.standard_error,
         "confidence": confidence,
         "wins": advantage.wins,
@@ -196,9 +203,14 @@ def _membership(transcript: Arrays, confidence: float) -> dict[str, Any]:
         },
         "yeom_challenge": {
             "advantage": challenge.point,
-            "advantage_interval": _interval(challenge.interval),
+            "advantage_interval": _interval(challenge.interval if _two_sided(transcript) else None),
         },
     }
+
+
+def _two_sided(transcript: Arrays) -> bool:
+    """Whether there are trials of both worlds."""
+    return len(np.unique(transcript["worlds"])) == 2
 
 
 def _interval(interval: estimators.Interval | None) -> list[float] | None:
@@ -233,43 +245,70 @@ def _dp_note(config: Config) -> str:
             'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
         )
     return " ".join(notes) or (
-        "Noise came from the operating system and was scaled to the global sensitivity."
+        "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
+        "and owner) and scaled to the global sensitivity."
     )
 
 
-def _warnings(config: Config, report: Mapping[str, Any]) -> list[str]:
-    warnings = []
-    empirical, bounds = report["empirical"], report["bounds"]
-    low = empirical["advantage_interval"][0]
-    if low > bounds["rho_alpha"]:
-        warnings.append(
-            f"The advantage is above its bound: at least {low:.3f} with confidence "
-            f"{empirical['confidence']:g}, but rho_alpha is {bounds['rho_alpha']:.3f}. The noise "
-            "is not what was accounted for, or a clipped gradient exceeds the sensitivity."
+def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> dict[str, str]:
+    """Return what contradicts theory beyond chance, by the name of the measure.
+
+    At a confidence of its own: at the report's 95 % an honest mechanism would raise an alarm in one
+    report of twenty.
+    """
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    bounds, sure = report["bounds"], f"with confidence {ALARM_CONFIDENCE:g}"
+    alarms = {}
+    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE).interval.low
+    if _two_sided(transcript) and low > bounds["rho_alpha"]:
+        alarms["advantage"] = (
+            f"The advantage is above its bound: at least {low:.3f} {sure}, but rho_alpha is "
+            f"{bounds['rho_alpha']:.3f}. The noise is not what was accounted for, or a clipped "
+            "gradient exceeds the sensitivity."
         )
-    for name, bound in empirical["lower_bounds"].items():
-        if bound["epsilon"] > bounds["tight_epsilon"]:
-            warnings.append(
-                f"The lower bound '{name}' ({bound['epsilon']:.3f}) is above the epsilon that the "
-                f"noise guarantees ({bounds['tight_epsilon']:.3f} at delta {bounds['delta']:g})."
+    loss = final - logit(config.audit.prior)
+    low = estimators.delta_prime(worlds, loss, bounds["epsilon"], ALARM_CONFIDENCE).interval.low
+    if bounds["tail_probability"] is not None and low > bounds["tail_probability"]:
+        alarms["delta_prime"] = (
+            f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
+            f"{sure}, but the tail of the privacy loss is {bounds['tail_probability']:.2g}."
+        )
+    for name, bound in estimators.LOWER_BOUNDS.items():
+        epsilon = bound(worlds, final, bounds["delta"], ALARM_CONFIDENCE).epsilon
+        if epsilon > bounds["tight_epsilon"]:
+            alarms[name] = (
+                f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
+                f"{epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
+                f"{bounds['delta']:g} by theory."
             )
     for world, fit in report["prediction"]["fit"].items():
-        if report["prediction"]["deterministic"] and fit and fit["p_value"] < 1e-3:
-            warnings.append(
+        exact = report["prediction"]["deterministic"]
+        if exact and fit and fit["p_value"] < 1 - ALARM_CONFIDENCE:
+            alarms[world] = (
                 f"The log-odds in {world} do not follow N(+-mu^2/2, mu^2) "
                 f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
             )
+    return alarms
+
+
+def _cautions(config: Config) -> list[str]:
+    cautions = []
     if config.federation.trust is Trust.CENTRAL:
-        warnings.append(
+        cautions.append(
             "Under central trust the server sees every owner's clean sum: towards the server there "
             "is no protection at all."
         )
     if config.trials.worlds == "d-only":
-        warnings.append(
-            "All trials train on D, as in the paper's own code; lower bounds on epsilon need both "
-            'worlds (trials.worlds = "both").'
+        cautions.append(
+            "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
+            'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
         )
-    return warnings
+    if config.audit.prior != 0.5:
+        cautions.append(
+            f"The adversary decides from a prior of {config.audit.prior:g}; rho_beta, beliefs and "
+            "delta' are stated from even odds, which is what epsilon bounds."
+        )
+    return cautions
 
 
 def _json(value: Any) -> Any:

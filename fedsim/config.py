@@ -21,6 +21,7 @@ from fedsim.mechanism import Neighbouring, Trust, Vantage
 Scalar = bool | int | float | str
 
 PositiveInt = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -31,6 +32,7 @@ class Table(BaseModel):
         extra="forbid",
         frozen=True,
         strict=True,
+        allow_inf_nan=False,
         alias_generator=lambda name: name.replace("_", "-"),
         populate_by_name=True,
     )
@@ -44,7 +46,7 @@ class DataConfig(Table):
     records: PositiveInt = 200
     held_out: PositiveInt = 400
     pool: Annotated[int, Field(ge=0)] = 0
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
 
 
 class FederationConfig(Table):
@@ -164,7 +166,7 @@ class RunConfig(Table):
     """How the run is carried out; nothing here changes a result but the seed."""
 
     name: str = "digits"
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=0)] = 0
     out: str = ""
@@ -212,6 +214,10 @@ class Config(Table):
                 f"{self.data.records - 1}"
             )
         return self
+
+    def placed_at(self, out: str) -> "Config":
+        """Return the same experiment with another run directory."""
+        return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
 
     @property
     def noise_seed(self) -> int | None:

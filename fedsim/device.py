@@ -20,6 +20,8 @@ def resolve(name: str) -> torch.device:
 
 def threads(requested: int) -> int:
     """Return the number of threads that share the trials of a cohort; 0 asks for one per core."""
+    if hasattr(os, "sched_getaffinity"):  # what this process may use, where the system says so
+        return requested or len(os.sched_getaffinity(0))
     return requested or os.cpu_count() or 1
 
 

@@ -1,4 +1,8 @@
-"""The error that a user can mend."""
+"""The errors that a user sees as one line."""
+
+
+class InterruptedRunError(Exception):
+    """The user stopped a run; one line that says what is kept and how to go on; exit status 130."""
 
 
 class InputError(ValueError):

@@ -140,9 +140,9 @@ def log_odds_histogram(
                 )
         axes.axvline(0, color=MUTED, linewidth=1)
         _note(axes, 0, "decides D′ ◂ ▸ decides D", "center")
-        if epsilon is not None and epsilon < grid[-1]:
-            axes.axvline(epsilon, color=INK, linewidth=1.2, linestyle="--")
-            _note(axes, epsilon, f" ε = {epsilon:.4g}", "left")
+        if epsilon is not None and (limit := epsilon + logit(prior)) < grid[-1]:
+            axes.axvline(limit, color=INK, linewidth=1.2, linestyle="--")
+            _note(axes, limit, f" ε = {epsilon:.4g}", "left")
         axes.set_xlim(grid[0], grid[-1])
         axes.set_xlabel("final log-odds Λ for D")
         axes.set_ylabel("density")

@@ -40,8 +40,9 @@ class Vantage(StrEnum):
 class Mechanism:
     """k Gaussian steps, each on a Poisson sample of the records if the sampling rate is below 1.
 
-    noise_multiplier: noise standard deviation over the sensitivity, 0 for no noise
-    steps: number k of noisy sums that are released
+    noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else between
+        1e-6 and 1e100, outside of which double precision has no answer
+    steps: number k of noisy sums that are released, at most 1e9
     sampling_rate: probability that a record takes part in a step, in (0, 1]
     neighbouring: the relation between the two worlds
 
@@ -55,8 +56,13 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         _check_noise_multiplier(self.noise_multiplier)
-        if self.steps < 1:
-            raise InputError(f"the number of steps is {self.steps}; give at least 1")
+        if self.noise_multiplier and not 1e-6 <= self.noise_multiplier <= 1e100:
+            raise InputError(
+                f"the noise multiplier is {self.noise_multiplier:g}; give 0 for no noise, or a "
+                "number between 1e-6 and 1e100"
+            )
+        if not 1 <= self.steps <= 10**9:
+            raise InputError(f"the number of steps is {self.steps}; give 1 to 1000000000")
         if not 0 < self.sampling_rate <= 1:
             raise InputError(
                 f"the sampling rate is {self.sampling_rate}; give the share of records in a step, "

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from adversaries.estimators import trial_mu
 from fedsim import figures
@@ -151,7 +151,12 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         scope=_scope(report),
         verdict=_verdict(report),
         standing=_standing(report),
-        mark=_against(_interval(report, "empirical.advantage_interval"), _rho_alpha(report)),
+        mark=_against(
+            report,
+            "advantage",
+            _interval(report, "empirical.advantage_interval"),
+            _rho_alpha(report),
+        ),
         alarm=_alarm(report),
         labels=_labels(report),
         questions=_questions(report),
@@ -193,7 +198,14 @@ def write_figures(report: Report, transcript: Mapping[str, Any], directory: Path
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows at the end of a run: every measure beside its limit."""
-    table = Table(title=Text(_plain(_at(report, "name"))), title_justify="left")
+    level = _at(report, "empirical.confidence")
+    table = Table(
+        title=Text(_plain(_at(report, "name"))),
+        title_justify="left",
+        caption=None
+        if level is None
+        else f"intervals and bounds (“at least”) at {_percent(level)}",
+    )
     for heading in ("", "measured", "interval", "theory"):
         table.add_column(heading, justify="right" if heading == "measured" else "left")
     for name, path, theory in (
@@ -270,16 +282,15 @@ def _labels(report: Report) -> list[Label]:
             f"It comes from seed {_plain(_at(report, 'seed'))}, and whoever knows the seed can "
             "take it away again: fit for measuring, not for protecting people."
         )
-        labels.append(Label("Experiment: noise is reproducible.", text))
+        labels.append(Label("Experiment: noise is reproducible, not a DP guarantee.", text))
     if _at(report, "mechanism.dp_guarantee") is False and not (local or seeded):
         labels.append(Label("Not a DP guarantee.", _at(report, "mechanism.dp_note") or ""))
     return labels
 
 
 def _alarm(report: Report) -> bool:
-    """Whether a measurement contradicts theory."""
-    rows = [*_questions(report), *_lower_bounds(report)]
-    return any(row.mark is not None and row.mark.kind == "alarm" for row in rows)
+    """Whether a measurement contradicts theory beyond chance, which the audit decides."""
+    return bool(_at(report, "alarms"))
 
 
 def _questions(report: Report) -> list[Row]:
@@ -298,7 +309,7 @@ def _questions(report: Report) -> list[Row]:
             "A coin is right in 50%."
             + ("" if predicted is None else f" Predicted: {_percent((1 + predicted) / 2)}."),
             f"{_confidence(report)}interval {_between(success, _percent)}" if success else "",
-            _against(advantage, rho_alpha),
+            _against(report, "advantage", advantage, rho_alpha),
         ),
         Row(
             "How sure did it become at most?",
@@ -314,7 +325,7 @@ def _questions(report: Report) -> list[Row]:
             "Of the trials with the record (δ′). The limit is the tail of the privacy loss, which "
             "is not δ.",
             f"{_confidence(report)}interval {_between(surer, _percent)}" if surer else "",
-            _against(surer, tail),
+            _against(report, "delta_prime", surer, tail),
         ),
     ]
     if proven := _proven(report):
@@ -442,8 +453,12 @@ def _lower_bounds(report: Report) -> list[Row]:
         value, trusts = _at(report, f"{bound}.epsilon"), _at(report, f"{bound}.trusts_noise")
         mark = None
         if value is not None and limit is not None:
-            above = value > limit
-            mark = Mark("alarm", "Above theory") if above else Mark("good", "Consistent")
+            if name in (_at(report, "alarms") or {}):
+                mark = Mark("alarm", "Above theory")
+            elif value > limit:
+                mark = Mark("caution", "Above theory, within chance")
+            else:
+                mark = Mark("good", "Consistent")
         method, assumes, reason = (
             _at(report, f"{bound}.{entry}") for entry in ("method", "assumes", "reason")
         )
@@ -585,7 +600,7 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
     rho_beta = _rho_beta(report)
     # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
     subsampled = (_at(report, "mechanism.sampling_rate") or 1) < 1
-    mu = _at(report, "prediction.mu")
+    mu, prior = _at(report, "prediction.mu"), _at(report, "prior") or 0.5
     per_trial = trial_mu(seen.sensitivities, seen.noise_stds)
     if _at(report, "prediction.deterministic") and mu is not None:
         per_trial = np.full(len(seen.worlds), float(mu))
@@ -593,10 +608,10 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
     bound = _at(report, "empirical.sensitivity_bound")
     drawn = {
         "belief": (
-            figures.belief_trajectories(seen.worlds, seen.log_odds, rho_beta),
+            figures.belief_trajectories(seen.worlds, seen.log_odds - logit(prior), rho_beta),
             "Belief, round by round.",
-            "The adversary's posterior belief that D was used: single trials, their median, and "
-            f"the band of 90% of them. Theory's limit ρβ is {_number(rho_beta)}.",
+            "The adversary's posterior belief, from even odds, that D was used: single trials, "
+            f"their median, and the band of 90% of them. Theory's limit ρβ is {_number(rho_beta)}.",
         ),
         "log-odds": (
             figures.log_odds_histogram(
@@ -604,7 +619,7 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
                 seen.log_odds[:, -1],
                 None if subsampled else per_trial,
                 _at(report, "bounds.epsilon"),
-                prior=_at(report, "prior") or 0.5,
+                prior=prior,
             ),
             "Final log-odds.",
             "How far the two worlds lie apart after the last round. "
@@ -623,7 +638,7 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
             ),
             "Advantage of every attack.",
             f"Against the bound ρα = {_number(_rho_alpha(report))}; bars are measured, whiskers "
-            "their confidence intervals.",
+            f"their {_confidence(report)}intervals.",
         ),
         "sensitivity": (
             figures.sensitivities(seen.sensitivities, bound),
@@ -638,7 +653,7 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
         drawn["utility"] = (
             figures.utility(utility["rounds"], utility["accuracy"], utility["loss"]),
             "Utility of the global model.",
-            f"Mean and spread of {_plain(utility.get('trials'))} trials on "
+            f"Mean and 5–95% band of {_plain(utility.get('trials'))} trials on "
             f"{_plain(utility.get('records'))} records: accuracy {accuracy}, loss "
             f"{_first_to_last(report, 'loss', _number)}.",
         )
@@ -732,13 +747,17 @@ def _success(report: Report) -> float | None:
     return wins / trials if wins is not None and trials else None
 
 
-def _against(interval: Interval | None, limit: float | None) -> Mark | None:
+def _against(
+    report: Report, name: str, interval: Interval | None, limit: float | None
+) -> Mark | None:
     if interval is None or limit is None:
         return None
     if limit >= 1:
         return Mark("caution", "No protection")
-    if interval[0] > limit:
+    if name in (_at(report, "alarms") or {}):
         return Mark("alarm", "Above the limit")
+    if interval[0] > limit:
+        return Mark("caution", "Above the limit, within chance")
     if interval[1] < limit:
         return Mark("good", "Below the limit")
     return Mark("good", "Compatible with the limit")

@@ -8,9 +8,11 @@ transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and
 report.json, report.html, figures/
 """
 
+import io
 import json
-import tempfile
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +45,7 @@ class RunDirectory:
         existing = directory.path / "config.toml"
         try:
             if existing.exists():
-                if configuration.load(existing) != config:
+                if configuration.load(existing) != config.placed_at(""):
                     raise InputError(
                         f"'{path}' holds a run with another configuration; "
                         "name a new directory with --out"
@@ -54,7 +56,7 @@ class RunDirectory:
                     f"'{path}' exists and holds no fedsim run; name a new directory with --out"
                 )
             (directory.path / "cohorts").mkdir(parents=True)
-            directory.write_text("config.toml", configuration.dump(config))
+            directory.write_text("config.toml", configuration.dump(config.placed_at("")))
         except OSError as error:
             raise InputError(
                 f"cannot write to '{path}': {error.strerror}; name another directory with --out"
@@ -70,8 +72,8 @@ class RunDirectory:
 
     @property
     def config(self) -> Config:
-        """The resolved configuration of the run."""
-        return configuration.load(self.path / "config.toml")
+        """The resolved configuration of the run, with its directory where it is now."""
+        return configuration.load(self.path / "config.toml").placed_at(str(self.path))
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file atomically."""
@@ -96,24 +98,32 @@ class RunDirectory:
         return value
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write named arrays atomically, as compressed .npz without pickle."""
-        with tempfile.TemporaryFile() as buffer:
-            np.savez_compressed(buffer, allow_pickle=False, **arrays)
-            buffer.seek(0)
-            self._write(name, buffer.read())
+        """Write named arrays atomically, as compressed .npz. Raises ValueError for objects."""
+        for key, array in arrays.items():
+            if array.dtype.hasobject:
+                raise ValueError(f"array '{key}' holds Python objects, which would be pickled")
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
+        self._write(name, buffer.getvalue())
 
     def read_arrays(self, name: str) -> Arrays:
         """Read named arrays. Raises InputError if the file is missing or damaged."""
         try:
-            with np.load(self.path / name, allow_pickle=False) as archive:
+            with (
+                (self.path / name).open("rb") as file,
+                np.load(file, allow_pickle=False) as archive,
+            ):
                 return {key: archive[key] for key in archive.files}
         except FileNotFoundError:
             raise InputError(
                 f"'{self.path}' has no {name}: the run is not finished; "
                 f"continue it with fedsim run --resume {self.path}"
             ) from None
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"cannot read {name} in '{self.path}': {error}") from None
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+            raise InputError(
+                f"{name} in '{self.path}' is damaged; delete it (and report.json, if there is one) "
+                f"and continue with fedsim run --resume {self.path}"
+            ) from None
 
     def cohort_file(self, first_trial: int) -> str:
         """Return the name of the findings of the cohort that begins with a trial."""

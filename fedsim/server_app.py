@@ -1,5 +1,6 @@
 """The Flower ServerApp: runs every cohort of trials, then audits what the adversary found."""
 
+import hashlib
 import platform
 import time
 from dataclasses import asdict
@@ -23,16 +24,13 @@ from fedsim.errors import InputError
 from fedsim.evaluation import evaluate
 from fedsim.federation import Federation
 from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.flower_private import RUNTIMES
 from fedsim.strategy import DPSGD
 
 app = ServerApp()
 
-RUNTIMES = {
-    "InProcessGrid": "in process",
-    "InMemoryGrid": "Flower simulation",
-    "HttpGrid": "Flower deployment",
-}
-"""What the report calls the runtime behind each of Flower's grids."""
+CONNECT_TIMEOUT = 120.0
+"""Seconds in which every owner's node must have connected."""
 
 
 @app.main()
@@ -60,19 +58,21 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     chosen = challenge.choose(config)
     noise_multiplier = privacy.noise_multiplier(config)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes = connect(grid, config.federation.owners, config.federation.timeout)
+    nodes = connect(grid, config.federation.owners, CONNECT_TIMEOUT)
     bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
     directory.log_event(phase="training", seconds=time.perf_counter() - start)
     for first in range(0, config.trials.count, config.trials.cohort):
         trials = range(first, min(first + config.trials.cohort, config.trials.count))
-        if not directory.has(directory.cohort_file(first)):
+        if directory.has(directory.cohort_file(first)):
+            directory.read_arrays(directory.cohort_file(first))  # a damaged one shows now
+        else:
             strategy = DPSGD(
                 config, chosen, noise_multiplier, nodes, trials, bits[trials.start : trials.stop]
             )
             findings = _run_cohort(grid, strategy, known, directory)
             directory.write_arrays(directory.cohort_file(first), findings)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
-    transcript = _transcript(config, directory, bits)
+    transcript = _transcript(config, directory)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(config, known, chosen, noise_multiplier, grid, transcript)
     facts["timing"]["total"] = time.perf_counter() - start
@@ -99,7 +99,14 @@ def connect(grid: Grid, owners: int, timeout: float) -> dict[int, int]:
             if reply.has_error():
                 raise RuntimeError(f"a node failed to identify itself: {reply.error.reason}")
             partition = int(messages.metric(reply, "partition"))
-            nodes.setdefault(partition, reply.metadata.src_node_id)
+            node = reply.metadata.src_node_id
+            if nodes.setdefault(partition, node) != node:
+                raise InputError(f"two nodes claim partition {partition}; give each its own")
+            if not 0 <= partition < owners:
+                raise InputError(
+                    f"a node holds partition {partition}, but federation.owners is {owners}; start "
+                    "as many nodes as owners"
+                )
         if set(range(owners)) <= set(nodes):
             return {partition: nodes[partition] for partition in range(owners)}
         if time.monotonic() > deadline:
@@ -144,17 +151,25 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
         *result.train_metrics_clientapp.values(),
         *result.evaluate_metrics_clientapp.values(),
     ]
-    computing = sum(messages.scalar(metrics, "seconds-together") for metrics in rounds)
+    computing = sum(messages.scalar(metrics, "seconds") for metrics in rounds)
     utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
         **utility,
+        "worlds": strategy.worlds,
+        "final_models": _digests(messages.only(result.arrays)),
         "cohort_seconds": np.asarray([time.perf_counter() - start]),
         "owners_seconds": np.asarray([computing]),
     }
 
 
-def _transcript(config: Config, directory: RunDirectory, worlds: npt.NDArray[np.bool_]) -> Arrays:
+def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """Return the SHA-256 of each trial's final model, [T, 32]: what two runs can be compared by."""
+    rows = (hashlib.sha256(row.tobytes()).digest() for row in parameters)
+    return np.stack([np.frombuffer(row, dtype=np.uint8) for row in rows])
+
+
+def _transcript(config: Config, directory: RunDirectory) -> Arrays:
     """Join the cohorts' findings into arrays over all trials."""
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     for first in range(0, config.trials.count, config.trials.cohort):
@@ -166,7 +181,6 @@ def _transcript(config: Config, directory: RunDirectory, worlds: npt.NDArray[np.
         for name, arrays in parts.items()
     }
     return {
-        "worlds": worlds,
         "log_odds": log_odds(config.audit.prior, joined.pop("ratios")),
         **joined,
     }

@@ -14,6 +14,7 @@ CORE = [
     "fedsim.clipping",
     "fedsim.evaluation",
     "fedsim.gaussian",
+    "fedsim.layers",
     "fedsim.mechanism",
     "fedsim.models",
     "fedsim.partition",
@@ -21,7 +22,8 @@ CORE = [
 ]
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
 WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "fedsim.owner"]
-WITHOUT_FLOWER += ["fedsim.identifiability", "fedsim.report", "fedsim.run_directory"]
+WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
+WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory"]
 BEYOND_TORCH_NUMPY_SCIPY = ["pydantic", "dp_accounting", "sklearn", "skimage", "matplotlib", "rich"]
 
 

@@ -1,16 +1,18 @@
 """The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."""
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import click
 import typer
 
 import fedsim
 from fedsim.cli.accounting import account, calibrate
+from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
 from fedsim.cli.run import run
-from fedsim.errors import InputError
+from fedsim.errors import InputError, InterruptedRunError
 
 app = typer.Typer(
     name="fedsim",
@@ -34,23 +36,31 @@ def _version(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit; every error is one line on standard error."""
+    """Run the command line and exit; every error is one line on standard error.
+
+    With FEDSIM_TRACEBACK in the environment, an unexpected error shows where it came from.
+    """
     try:
         status = app(args=arguments, standalone_mode=False)
     except InputError as error:
         _exit(2, str(error))
-    except click.exceptions.Abort:
-        _exit(130, "interrupted")
-    except KeyboardInterrupt:
-        _exit(130, "interrupted")
+    except InterruptedRunError as error:
+        _exit(INTERRUPTED, str(error))
+    except click.exceptions.NoArgsIsHelpError:
+        sys.exit(2)  # the help is on the screen already
     except click.exceptions.ClickException as error:
         _exit(2, error.format_message())
     except Exception as error:
-        _exit(1, f"{error or type(error).__name__}")
+        if "FEDSIM_TRACEBACK" in os.environ:
+            raise
+        expected = isinstance(error, RuntimeError | FloatingPointError)
+        _exit(1, str(error) if expected else f"{type(error).__name__}: {error}")
+    if status == INTERRUPTED:  # typer caught a Ctrl-C
+        _exit(INTERRUPTED, "interrupted")
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _exit(status: int, message: str) -> None:
+def _exit(status: int, message: str) -> NoReturn:
     one_line = " ".join(message.split())
     print(f"fedsim: {one_line}", file=sys.stderr)
     sys.exit(status)

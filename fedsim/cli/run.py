@@ -23,7 +23,7 @@ from rich.progress import (
 
 from fedsim import config as configuration
 from fedsim.config import Config, Scalar
-from fedsim.errors import InputError
+from fedsim.errors import InputError, InterruptedRunError
 from fedsim.run_directory import RunDirectory
 
 
@@ -123,11 +123,9 @@ def run(
             else:
                 _run_in_process(config, directory)
     except KeyboardInterrupt:
-        console.print(
-            f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}",
-            soft_wrap=True,
-        )
-        raise typer.Exit(130) from None
+        raise InterruptedRunError(
+            f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
+        ) from None
     _conclude(directory, start, console)
 
 
@@ -135,22 +133,20 @@ def _with_absolute_paths(config: Config) -> Config:
     """Resolve paths here: Flower's processes have other working directories."""
     from fedsim.server_app import default_directory  # noqa: PLC0415  (Flower takes a second)
 
-    root = str(Path(config.data.root).absolute()) if config.data.root else ""
-    out = str(default_directory(config).absolute())
-    return config.model_copy(
-        update={
-            "data": config.data.model_copy(update={"root": root}),
-            "run": config.run.model_copy(update={"out": out}),
-        }
-    )
+    root = str(Path(config.data.root).expanduser().absolute()) if config.data.root else ""
+    out = default_directory(config).expanduser().absolute()
+    data = config.data.model_copy(update={"root": root})
+    return config.model_copy(update={"data": data}).placed_at(str(out))
 
 
 def _prepare(config: Config) -> RunDirectory:
     """Find out what is wrong before a directory is made or a runtime started."""
-    from fedsim import challenge, privacy  # noqa: PLC0415
+    from fedsim import challenge, identifiability, privacy  # noqa: PLC0415
 
     challenge.choose(config)
-    privacy.noise_multiplier(config)
+    # What the report will need, before the work rather than after it.
+    mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+    identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
     return RunDirectory.create(Path(config.run.out), config)
 
 
@@ -173,7 +169,7 @@ def _simulate(config: Config) -> None:
 
     with simulation(config) as submitted:
         while not (status := submitted.status())[0].startswith("finished"):
-            time.sleep(0.5)
+            time.sleep(2)  # asking starts a process, on the machine that computes
         if status[0] != "finished:completed":
             reason = status[1].removeprefix("Simulation failed with exception: ")
             raise SimulationFailedError(reason or f"the run ended as {status[0]}")

@@ -10,7 +10,14 @@ from flwr.app import Message
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-__all__ = ["Run", "assign_message_id", "become_task", "empty_run"]
+__all__ = ["RUNTIMES", "Run", "assign_message_id", "become_task", "empty_run"]
+
+RUNTIMES = {
+    "InProcessGrid": "in process",
+    "InMemoryGrid": "Flower simulation",
+    "HttpGrid": "Flower deployment",
+}
+"""What a report calls the runtime behind each grid, by the name of its class."""
 
 
 def empty_run(run_id: int) -> Run:

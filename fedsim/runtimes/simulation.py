@@ -87,19 +87,6 @@ class Simulation:
         run = _flwr(self.home, *command)["runs"][0]
         return run["status"], run.get("status-details", "")
 
-    def log(self) -> str:
-        """Return what the apps printed."""
-        command = [_executable("flwr"), "log", self.run_id, CONNECTION, "--show"]
-        result = subprocess.run(
-            command,
-            env=_environment(self.home),
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return result.stdout
-
 
 @contextmanager
 def simulation(config: Config) -> Iterator[Simulation]:

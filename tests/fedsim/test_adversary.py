@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
+from scipy import stats
 
 from adversaries.posterior import log_odds
-from fedsim import adversary, client_app, federation, messages, server_app
+from fedsim import adversary, client_app, federation, messages, owner, server_app
 from fedsim.config import Config, from_run_config, to_run_config
 from fedsim.mechanism import Neighbouring
 from fedsim.randomness import SERVER, gaussian_noise
@@ -52,21 +53,23 @@ def _record(config: Config, directory: RunDirectory) -> tuple[RecordingGrid, Arr
 
 @pytest.mark.parametrize("mode", MODES, ids=_name)
 def test_the_posterior_is_a_function_of_the_messages(
-    mode: dict[str, str], small: Callable[..., Config], tmp_path
+    mode: dict[str, str],
+    small: Callable[..., Config],
+    tmp_path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Replayed into a node with another seed, the recorded messages give the same belief.
 
-    Every other source of randomness (the world bits, the server's noise, the other owners' noise)
-    hangs on the seed, so a back channel to any of them would show. Under local trust the adversary
-    needs its own noise, which hangs on the seed too: there its own replies keep the seed, and the
-    test replays with other world bits instead, which the seed of the campaign draws.
+    Every source of randomness (the world bits, the server's noise, the other owners' noise) hangs
+    on the seed, so a back channel to any of them would show. The one thing that the node is given
+    back is its own noise under local trust, which it drew itself and sent.
     """
     config = small(mode)
     grid, transcript, partition = _record(config, RunDirectory.create(tmp_path / "run", config))
-    changes = {"trials.worlds": "d-only"}
-    if mode["federation.trust"] == "central":
-        changes["run.seed"] = 12345
-    other = from_run_config(to_run_config(config) | changes)
+    other = from_run_config(to_run_config(config) | {"run.seed": 12345})
+    monkeypatch.setattr(
+        client_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest)
+    )
     context = Context(
         run_id=1,
         node_id=FIRST_NODE + partition,
@@ -144,34 +147,65 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     )
 
 
-def test_the_aggregate_is_the_sum_of_the_world_plus_the_servers_noise(
-    small: Callable[..., Config], tmp_path
+@pytest.mark.parametrize("mode", MODES, ids=_name)
+def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
+    mode: dict[str, str], small: Callable[..., Config], tmp_path
 ) -> None:
-    config = small({"training.rounds": 1})
+    """The mechanism itself, not what the adversary believes of it: every share, rebuilt."""
+    config = small(mode | {"training.rounds": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     facts = directory.read_json("facts.json")
+    chosen, z = facts["challenge"], facts["noise_multiplier"]
     known = federation.load(config)
     received = grid.recorded[partition]
     first = next(c for kind, c in received if kind == "train")
     final = next(c for kind, c in received if kind == "evaluate")
     theta = torch.tensor(messages.only(first.array_records[messages.MODEL]))
+    worlds = torch.tensor(transcript["worlds"]).double()[:, None]
     weights = torch.ones(len(theta), config.data.records)
-    weights[:, facts["challenge"]["record"]] = torch.tensor(transcript["worlds"]).float()
-    clean = known.clipper.clipped_sum(
-        theta, *known.members(np.arange(config.data.records)), weights
+    weights[:, chosen["record"]] = 0
+    rest = known.clipper.clipped_sum(theta, *known.members(np.arange(24)), weights)
+    present, absent = owner.challenge_gradients(
+        known, theta, chosen["record"], chosen["replacement"]
     )
-    standard = gaussian_noise(config.run.seed, range(len(theta)), 1, SERVER, clean.shape[1])
-    noise = facts["noise_multiplier"] * config.training.clipping_norm * standard
-    expected = (clean.numpy() + noise).astype(np.float32)
+    expected = rest + worlds * present + (1 - worlds) * absent
+    scale = torch.full((len(theta),), config.training.clipping_norm, dtype=torch.float64)
+    if mode["privacy.neighbouring"] == "replace":
+        scale *= 2
+    if mode["privacy.sensitivity"] == "local":
+        scale = (present - absent).norm(dim=1)
+    sources = [SERVER] if mode["federation.trust"] == "central" else [0, 1, 2]
+    for source in sources:
+        standard = gaussian_noise(config.run.seed, range(len(theta)), 1, source, rest.shape[1])
+        expected += z * scale[:, None] * torch.from_numpy(standard)
     aggregate = messages.only(final.array_records[messages.AGGREGATE])
-    np.testing.assert_allclose(aggregate, expected, rtol=1e-5, atol=1e-5)
-    stepped = (
-        theta.double()
-        - config.training.learning_rate / config.data.records * torch.tensor(aggregate).double()
-    )
+    np.testing.assert_allclose(aggregate, expected.float().numpy(), rtol=1e-5, atol=2e-5)
+    step = config.training.learning_rate / config.data.records
+    stepped = theta.double() - step * torch.tensor(aggregate).double()
     model = messages.only(final.array_records[messages.MODEL])
     np.testing.assert_array_equal(model, stepped.float().numpy())
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_a_whole_federation_plays_the_game_that_theory_predicts(
+    trust: str, neighbouring: str, small: Callable[..., Config], run: Callable[[Config], Arrays]
+) -> None:
+    config = small(
+        {"federation.trust": trust, "privacy.neighbouring": neighbouring}
+        | {"privacy.sensitivity": "local", "privacy.rho-beta": 0.0, "training.rounds": 4}
+        | {"privacy.noise-multiplier": 2.0, "trials.count": 600, "trials.cohort": 300}
+        | {"federation.partition": "dirichlet", "run.seed": 5}
+    )
+    transcript = run(config)
+    effective = 2.0 * (np.sqrt(2) if trust == "local" else 1.0)
+    mu = np.sqrt(4) / effective
+    final, worlds = transcript["log_odds"][:, -1], transcript["worlds"]
+    assert stats.kstest(final[worlds], "norm", args=(mu**2 / 2, mu)).pvalue > 1e-3
+    assert stats.kstest(final[~worlds], "norm", args=(-(mu**2) / 2, mu)).pvalue > 1e-3
+    wins = int(((final > 0) == worlds).sum())
+    assert stats.binomtest(wins, 600, stats.norm.cdf(mu / 2)).pvalue > 1e-3
 
 
 def test_a_lost_state_is_an_error_and_not_a_wrong_belief() -> None:

@@ -21,6 +21,8 @@ def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[st
     nominal = privacy.noise_multiplier(config)
     effective = privacy.mechanism(config, nominal).noise_multiplier
     worlds = np.arange(TRIALS) % 2 == 0
+    if config.trials.worlds == "d-only":
+        worlds[:] = True
     step = strength / effective
     signs = np.where(worlds, 1, -1)[:, None]
     ratios = signs * step**2 / 2 + step * generator.standard_normal((TRIALS, ROUNDS))
@@ -89,14 +91,42 @@ def test_an_honest_mechanism_raises_no_alarm(config: Config) -> None:
     report = _report(config)
     low, high = report["empirical"]["advantage_interval"]
     assert low < report["bounds"]["rho_alpha"] < high
-    assert [line for line in report["warnings"] if "central trust" not in line] == []
+    assert report["alarms"] == {}
 
 
 def test_a_mechanism_with_half_the_noise_is_convicted(config: Config) -> None:
-    warnings = " ".join(_report(config, strength=2.0)["warnings"])
-    assert "The advantage is above its bound" in warnings
-    assert "lower bound 'gaussian'" in warnings
-    assert "do not follow" in warnings
+    report = _report(config, strength=2.0)
+    assert {"advantage", "delta_prime", "gaussian", "world_d"} <= set(report["alarms"])
+    assert set(report["alarms"].values()) <= set(report["warnings"])
+
+
+def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
+    """Noise scaled to what the challenge uses leaves no slack, so chance alone decides."""
+    raised = 0
+    for seed in range(40):
+        facts, transcript = _game(config, seed=seed)
+        raised += bool(audit.assemble(config, facts, transcript, 0.95, 0.01)["alarms"])
+    # Seven looks at 0.001 each: one in forty reports is already unlucky.
+    assert raised <= 1
+
+
+@pytest.mark.parametrize("prior", [0.3, 0.9])
+def test_another_prior_moves_the_decision_and_not_the_bounds(prior: float, small: Make) -> None:
+    keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+    even, other = small(keys), small(keys | {"audit.prior": prior})
+    facts, transcript = _game(even)
+    shifted = transcript | {"log_odds": transcript["log_odds"] + np.log(prior / (1 - prior))}
+    expected = audit.assemble(even, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(other, facts, shifted, 0.95, 0.01)
+    assert report["alarms"] == {}
+    assert report["bounds"] == expected["bounds"]
+    assert report["empirical"]["delta_prime"] == expected["empirical"]["delta_prime"]
+    assert report["empirical"]["epsilon"]["belief"] == pytest.approx(
+        expected["empirical"]["epsilon"]["belief"]
+    )
+    off = abs(report["empirical"]["advantage"] - report["prediction"]["advantage"])
+    assert off < 4 * report["empirical"]["standard_error"]
+    assert report["prediction"]["advantage"] < expected["prediction"]["advantage"]
 
 
 def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensitivity(
@@ -139,10 +169,11 @@ def test_the_papers_one_sided_campaign_is_reported_without_bounds_it_cannot_give
 ) -> None:
     config = small({"training.rounds": ROUNDS, "trials.count": TRIALS, "trials.worlds": "d-only"})
     facts, transcript = _game(config)
-    transcript["worlds"] = np.ones(TRIALS, dtype=bool)
     report = audit.assemble(config, facts, transcript, 0.95, 0.01)
     json.dumps(report, allow_nan=False)
-    assert any("lower bounds on epsilon need both worlds" in line for line in report["warnings"])
+    assert report["empirical"]["advantage_interval"] is None
+    assert report["alarms"] == {}
+    assert any("need both worlds" in line for line in report["warnings"])
 
 
 def test_every_number_is_strict_json(config: Config) -> None:

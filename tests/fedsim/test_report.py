@@ -470,7 +470,7 @@ def test_noise_scaled_to_local_sensitivity_is_labelled_no_guarantee(report, tran
 
 @pytest.mark.usefixtures("wording_only")
 def test_seeded_noise_is_labelled_reproducible(report, transcript):
-    label = "Experiment: noise is reproducible."
+    label = "Experiment: noise is reproducible, not a DP guarantee."
     assert label not in render_html(report, transcript)
     seeded = report | {"noise_source": "seed"}
     assert f"{label} It comes from seed 4711" in visible(render_html(seeded, transcript))
@@ -498,7 +498,7 @@ def test_the_audited_vantage_is_marked_and_the_server_is_told_to_see_everything(
     [
         ([0.20, 0.31], "Compatible with the limit.", False),
         ([0.05, 0.16], "Below the limit.", False),
-        ([0.26, 0.37], "Above the limit.", True),
+        ([0.26, 0.37], "Above the limit, within chance.", False),
     ],
 )
 def test_the_interval_is_read_against_the_bound(report, transcript, interval, words, alarm):
@@ -511,7 +511,8 @@ def test_the_interval_is_read_against_the_bound(report, transcript, interval, wo
 def test_a_lower_bound_above_theory_is_an_alarm(report, transcript):
     assert 'class="verdict alarm"' not in render_html(report, transcript)
     report = changed(report, "empirical.lower_bounds.clopper_pearson.epsilon", 1.32)
-    html = render_html(report, transcript)
+    assert "Above theory, within chance" in visible(render_html(report, transcript))
+    html = render_html(report | {"alarms": {"clopper_pearson": "too much"}}, transcript)
     assert 'class="verdict alarm"' in html
     assert "ε ≥ 1.320 ε ≤ 1.313 Above theory." in visible(html)
 

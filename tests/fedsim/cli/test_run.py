@@ -99,6 +99,16 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "data.records=100000"], "1797"),
         (["--set", "challenge.dissimilarity=euclid"], "did you mean 'euclidean'?"),
         (["--set", "privacy.accountant=pdl"], "did you mean 'pld'?"),
+        (
+            [
+                *("--set", "privacy.accountant=pdl", "--set", "privacy.rho-beta=0"),
+                *("--set", "privacy.noise-multiplier=5"),
+            ],
+            "did you mean 'pld'?",
+        ),
+        (["--set", "training.clipping-norm=inf"], "training.clipping-norm is inf"),
+        (["--seed", "99999999999999999999999"], "run.seed is 99999999999999999999999"),
+        (["--set", "challenge.dissimilarity=hamming"], "binary"),
         (["--set", "nonsense"], "KEY=VALUE"),
         (["--trials", "many"], "'many' is not a valid int"),
         (["--no-such-option"], "No such option"),
@@ -166,6 +176,79 @@ def test_report_of_something_else_is_refused(fedsim: Command, tmp_path: Path) ->
     status, _, err = fedsim("report", tmp_path)
     assert status == 2
     assert "is not a run directory" in err
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"PK\x03\x04 truncated", b"not an archive"], ids=["empty", "truncated", "other"]
+)
+def test_a_damaged_transcript_is_named_with_its_remedy(
+    damage: bytes, fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
+    (tmp_path / "run" / "transcript.npz").write_bytes(damage)
+    (tmp_path / "run" / "report.json").unlink()
+    status, _, err = fedsim("report", tmp_path / "run")
+    assert status == 2
+    assert "transcript.npz" in err
+    assert "fedsim run --resume" in err
+    assert "pickle" not in err
+    status, _, _ = fedsim("run", "--resume", tmp_path / "run", "--quiet")
+    assert status == 0
+
+
+def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
+    fedsim: Command, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path / "moved")
+    assert fedsim("run", "config.toml", "--quiet")[0] == 0
+    assert len(list((tmp_path / "moved" / "fedsim-runs").glob("*/report.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["--set", "data.name=breast-cancer", "--set", "privacy.neighbouring=replace"],
+        ["--set", "federation.partition=dirichlet", "--set", "federation.owners=2"],
+        ["--set", "trials.worlds=d-only", "--trials", "5"],
+        ["--set", "audit.prior=0.9"],
+        ["--set", "privacy.rho-beta=0", "--set", "privacy.noise-multiplier=5"],
+        ["--set", "model.name=mlp", "--set", "challenge.dissimilarity=ssim"],
+        ["--set", "trials.cohort=3", "--set", "audit.evaluated-trials=5"],
+    ],
+    ids=lambda changes: " ".join(changes[1::2]),
+)
+def test_every_kind_of_experiment_ends_in_a_report(
+    changes: list[str], fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    status, _, err = fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
+    assert (status, err) == (0, "")
+    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
+
+
+def test_without_arguments_the_help_is_shown(fedsim: Command) -> None:
+    status, out, err = fedsim()
+    assert status == 2
+    assert "calibrate" in out
+    assert err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.15, 1.0, 2.5])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_early_stop_is_one_line(
+    delay: float, number: signal.Signals, experiment: Path, tmp_path: Path
+) -> None:
+    command = [str(Path(sys.executable).parent / "fedsim"), "run", str(experiment)]
+    arguments = ["--trials", "4000", "--out", str(tmp_path / "run"), "--quiet"]
+    with subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(delay)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.startswith("fedsim: interrupted")
+    assert len(err.strip().splitlines()) == 1
 
 
 def test_help_teaches(fedsim: Command) -> None:

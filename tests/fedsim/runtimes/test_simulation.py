@@ -66,7 +66,7 @@ def test_both_runtimes_give_the_same_bits(
     )
     assert result.returncode == 0, result.stderr
     simulated = RunDirectory.open(out).read_arrays("transcript.npz")
-    for name in ("worlds", "log_odds", "sensitivities", "losses", "true_positive_rate"):
+    for name in ("worlds", "log_odds", "sensitivities", "final_models"):
         np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
     assert RunDirectory.open(out).read_json("report.json")["runtime"] == "Flower simulation"
     assert _flower_processes() <= before
@@ -93,7 +93,9 @@ def test_a_failing_owner_fails_the_command(small: Callable[..., Config], tmp_pat
 
 
 @pytest.mark.slow
-def test_flwr_run_works_on_the_repository(small: Callable[..., Config], tmp_path: Path) -> None:
+def test_flwr_run_works_on_the_repository(
+    small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
+) -> None:
     """`flwr run . --run-config FILE` with Flower's own local SuperLink, as a Flower user would."""
     config = small({"federation.owners": 2, "run.out": str(tmp_path / "run")})
     (tmp_path / "small.toml").write_text(dump(config))
@@ -123,6 +125,10 @@ def test_flwr_run_works_on_the_repository(small: Callable[..., Config], tmp_path
         directory = RunDirectory.open(tmp_path / "run")
         assert directory.has("report.json"), result.stdout + result.stderr
         assert directory.config == config
+        simulated = directory.read_arrays("transcript.npz")
+        expected = run(config.placed_at(""))
+        for name in ("worlds", "log_odds", "final_models"):
+            np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
     finally:
         for pid in _flower_processes() - before:
             psutil.Process(pid).kill()

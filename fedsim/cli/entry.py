@@ -1,0 +1,26 @@
+"""Where the `fedsim` command begins: ready for Ctrl-C before the slow imports, and for SIGTERM."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+INTERRUPTED = 130
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    # As Ctrl-C, so that a simulation's SuperLink is stopped on the way out.
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        from fedsim.cli.main import main as command  # noqa: PLC0415
+
+        command()
+    except KeyboardInterrupt:
+        print("fedsim: interrupted", file=sys.stderr, flush=True)
+        # Half-imported modules may fail on the way out, and say so.
+        os._exit(INTERRUPTED)
