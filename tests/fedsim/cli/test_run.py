@@ -235,7 +235,7 @@ def test_without_arguments_the_help_is_shown(fedsim: Command) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [0.15, 1.0, 2.5])
+@pytest.mark.parametrize("delay", [1.0, 2.5])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_early_stop_is_one_line(
     delay: float, number: signal.Signals, experiment: Path, tmp_path: Path

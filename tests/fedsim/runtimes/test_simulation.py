@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,29 @@ def test_a_failing_owner_fails_the_command(small: Callable[..., Config], tmp_pat
     assert "the model diverged" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "failed" / "report.json").exists()
+
+
+@pytest.mark.slow
+def test_a_stopped_command_leaves_no_process_behind(
+    small: Callable[..., Config], tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(dump(small({"trials.count": 40_000})))
+    before = _flower_processes()
+    command = [str(Path(sys.executable).parent / "fedsim"), "run", str(tmp_path / "small.toml")]
+    out = tmp_path / "run"
+    with subprocess.Popen(
+        [*command, "--runtime", "simulation", "--out", str(out)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not list(out.glob("cohorts/*.npz")):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.5)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "fedsim run --resume" in err
+    assert _flower_processes() <= before
 
 
 @pytest.mark.slow
