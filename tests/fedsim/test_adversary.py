@@ -51,6 +51,23 @@ def _record(config: Config, directory: RunDirectory) -> tuple[RecordingGrid, Arr
     return grid, directory.read_arrays("transcript.npz"), chosen["adversary"]
 
 
+def _only_round(
+    grid: RecordingGrid, partition: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return theta_0, the aggregate (float64) and theta_1 as a node of a one-round run saw them."""
+    first = next(c for kind, c in grid.recorded[partition] if kind == "train")
+    final = next(c for kind, c in grid.recorded[partition] if kind == "evaluate")
+    theta, aggregate, model = (
+        torch.tensor(messages.only(content.array_records[name]))
+        for content, name in (
+            (first, messages.MODEL),
+            (final, messages.AGGREGATE),
+            (final, messages.MODEL),
+        )
+    )
+    return theta, aggregate.double(), model
+
+
 @pytest.mark.parametrize("mode", MODES, ids=_name)
 def test_the_posterior_is_a_function_of_the_messages(
     mode: dict[str, str],
@@ -113,10 +130,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     facts = directory.read_json("facts.json")
     chosen, z = facts["challenge"], facts["noise_multiplier"]
     known = federation.load(config)
-    final = next(c for kind, c in grid.recorded[partition] if kind == "evaluate")
-    first = next(c for kind, c in grid.recorded[partition] if kind == "train")
-    theta = torch.tensor(messages.only(first.array_records[messages.MODEL]))
-    aggregate = torch.tensor(messages.only(final.array_records[messages.AGGREGATE])).double()
+    theta, aggregate, _ = _only_round(grid, partition)
 
     def total(world: bool) -> torch.Tensor:
         positions = np.arange(config.data.records)
@@ -158,10 +172,7 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
     facts = directory.read_json("facts.json")
     chosen, z = facts["challenge"], facts["noise_multiplier"]
     known = federation.load(config)
-    received = grid.recorded[partition]
-    first = next(c for kind, c in received if kind == "train")
-    final = next(c for kind, c in received if kind == "evaluate")
-    theta = torch.tensor(messages.only(first.array_records[messages.MODEL]))
+    theta, aggregate, model = _only_round(grid, partition)
     worlds = torch.tensor(transcript["worlds"]).double()[:, None]
     weights = torch.ones(len(theta), config.data.records)
     weights[:, chosen["record"]] = 0
@@ -179,11 +190,9 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
     for source in sources:
         standard = gaussian_noise(config.run.seed, range(len(theta)), 1, source, rest.shape[1])
         expected += z * scale[:, None] * torch.from_numpy(standard)
-    aggregate = messages.only(final.array_records[messages.AGGREGATE])
     np.testing.assert_allclose(aggregate, expected.float().numpy(), rtol=1e-5, atol=2e-5)
     step = config.training.learning_rate / config.data.records
-    stepped = theta.double() - step * torch.tensor(aggregate).double()
-    model = messages.only(final.array_records[messages.MODEL])
+    stepped = theta.double() - step * aggregate
     np.testing.assert_array_equal(model, stepped.float().numpy())
 
 
