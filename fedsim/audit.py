@@ -1,6 +1,5 @@
 """From a transcript to a report: what the adversary achieved, beside what theory allows."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +16,7 @@ from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon
 from fedsim.mechanism import Mechanism, Trust, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.strict_json import strict_json
 
 ALARM_CONFIDENCE = 0.999
 """How sure a contradiction of theory must be before the report calls it one."""
@@ -117,7 +117,7 @@ def assemble(
     }
     report["alarms"] = _alarms(config, transcript, report)
     report["warnings"] = [*report["alarms"].values(), *_cautions(config)]
-    finite: dict[str, Any] = _json(report)
+    finite: dict[str, Any] = strict_json(report)
     return finite
 
 
@@ -309,18 +309,3 @@ def _cautions(config: Config) -> list[str]:
             "delta' are stated from even odds, which is what epsilon bounds."
         )
     return cautions
-
-
-def _json(value: Any) -> Any:
-    """Return nested data as strict JSON values: infinity is None, a NumPy scalar a plain one."""
-    if isinstance(value, Mapping):
-        return {str(key): _json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        if math.isnan(value):
-            raise ArithmeticError("a number of the report is not a number")
-        return None if math.isinf(value) else value
-    return value

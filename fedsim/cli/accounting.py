@@ -25,6 +25,7 @@ from fedsim.mechanism import (
     effective_noise_multiplier,
     nominal_noise_multiplier,
 )
+from fedsim.strict_json import strict_json
 
 Row = dict[str, Any]
 
@@ -271,11 +272,4 @@ def _print_table(
 
 
 def _print_json(document: Row) -> None:
-    typer.echo(json.dumps(_without_infinities(document), indent=2, allow_nan=False))
-
-
-def _without_infinities(value: Any) -> Any:
-    """Return JSON values with null for infinity, which strict JSON lacks; a note says why."""
-    if isinstance(value, dict):
-        return {key: _without_infinities(item) for key, item in value.items()}
-    return None if isinstance(value, float) and math.isinf(value) else value
+    typer.echo(json.dumps(strict_json(document), indent=2, allow_nan=False))
