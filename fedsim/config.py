@@ -85,18 +85,42 @@ class FederationConfig(Table):
 
 
 class ModelConfig(Table):
-    """The network that the federation trains."""
+    """The network that the federation trains.
+
+    batch_norm: what takes the place of layers that mix the records of a batch; frozen: names of
+    layers or parameters that are not trained, with commas between them.
+    """
 
     name: str = "mlp"
     hidden: PositiveInt = 32
+    batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
+    frozen: str = ""
 
 
 class TrainingConfig(Table):
-    """Full-batch DP-SGD: one step of the server per round."""
+    """DP-SGD: in every round each owner sums clipped gradients and the server takes one step.
+
+    sampling_rate: the probability that a record takes part in a round (1: full batch);
+    local_steps: noisy steps that an owner takes on its own model within a round;
+    local_learning_rate: their learning rate, 0 for that of the server; warmup_rounds: over which
+    the learning rate grows to its full value; decay_every, decay_factor: of the schedule "step".
+    """
 
     rounds: PositiveInt = 30
     learning_rate: Annotated[float, Field(gt=0)] = 0.5
     clipping_norm: Annotated[float, Field(gt=0)] = 1.0
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    local_steps: PositiveInt = 1
+    local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
+    optimizer: str = "sgd"
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    adam_epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    schedule: str = "constant"
+    warmup_rounds: Annotated[int, Field(ge=0)] = 0
+    decay_every: PositiveInt = 10
+    decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
 
 
 class PrivacyConfig(Table):
@@ -155,20 +179,34 @@ class TrialsConfig(Table):
 
 
 class AuditConfig(Table):
-    """The adversary's prior, the confidence of every statement, and what utility is measured on."""
+    """The adversary's prior, the confidence of every statement, and what utility is measured on.
 
+    mode: "participant" computes the belief as the adversary must, from what it receives and knows;
+    "instrumented" computes the same belief from the noise, which the auditor of a campaign reads.
+    """
+
+    mode: Literal["participant", "instrumented"] = "participant"
     prior: Fraction = 0.5
     confidence: Fraction = 0.95
     evaluated_trials: PositiveInt = 20
 
 
 class RunConfig(Table):
-    """How the run is carried out; nothing here changes a result but the seed."""
+    """How the run is carried out; only the seed and the precision change a result.
+
+    threads: 0 for one per core; max_memory: such as "4GiB", "" for what the device has to spare;
+    precision: of the forward and backward passes, never of norms, sums and beliefs; client_cpus,
+    client_gpus: what Flower's simulation gives each owner (0 GPUs: an equal share of one).
+    """
 
     name: str = "digits"
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=0)] = 0
+    max_memory: str = ""
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    client_cpus: PositiveInt = 1
+    client_gpus: Annotated[float, Field(ge=0)] = 0.0
     out: str = ""
 
 
@@ -192,6 +230,7 @@ class Config(Table):
                 f"trials.count is {self.trials.count}, but half of the trials train on D and half "
                 'on D\'; give an even number, or trials.worlds = "d-only"'
             )
+        self._check_steps()
         if self.data.records < self.federation.owners:
             raise ValueError(
                 f"data.records is {self.data.records}, fewer than the "
@@ -214,6 +253,50 @@ class Config(Table):
                 f"{self.data.records - 1}"
             )
         return self
+
+    def _check_steps(self) -> None:
+        """Raise ValueError for steps whose privacy or whose adversary nobody has worked out."""
+        training, privacy = self.training, self.privacy
+        if training.momentum and training.optimizer != "sgd":
+            raise ValueError(
+                f"training.momentum is {training.momentum:g}, but training.optimizer is "
+                f"'{training.optimizer}', which has none; use training.beta1 or optimizer 'sgd'"
+            )
+        if training.local_learning_rate and training.local_steps == 1:
+            raise ValueError(
+                "training.local-learning-rate is given, but training.local-steps is 1 and no owner "
+                "steps on its own; drop it, or take several local steps"
+            )
+        sampled_pair = privacy.neighbouring is Neighbouring.REPLACE and training.sampling_rate < 1
+        if sampled_pair and privacy.sensitivity == "local":
+            raise ValueError(
+                "privacy.sensitivity is 'local' with sampled steps and replace neighbours, where "
+                "no one distance describes the pair; choose sensitivity 'global' or neighbouring "
+                "'add-remove'"
+            )
+        if training.local_steps == 1:
+            return
+        steps = f"training.local-steps is {training.local_steps}"
+        if self.federation.trust is not Trust.LOCAL:
+            raise ValueError(
+                f"{steps}, whose noise each owner must add itself before its next step; set "
+                'federation.trust = "local"'
+            )
+        if training.sampling_rate < 1:
+            raise ValueError(
+                f"{steps} and training.sampling-rate is {training.sampling_rate:g}: no adversary "
+                "for sampled local steps is known; use one of the two"
+            )
+        if privacy.sensitivity == "local":
+            raise ValueError(
+                f"{steps}, but privacy.sensitivity is 'local', which is measured at the model of "
+                'the round and not within it; choose sensitivity = "global"'
+            )
+        if self.audit.mode == "instrumented":
+            raise ValueError(
+                f"{steps}, after which the noise alone does not tell the belief; choose "
+                'audit.mode = "participant"'
+            )
 
     def placed_at(self, out: str) -> "Config":
         """Return the same experiment with another run directory."""
