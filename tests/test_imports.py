@@ -15,6 +15,7 @@ CORE = [
     "fedsim.evaluation",
     "fedsim.gaussian",
     "fedsim.layers",
+    "fedsim.losses",
     "fedsim.mechanism",
     "fedsim.models",
     "fedsim.partition",

@@ -1,0 +1,31 @@
+"""The loss of each example: what a gradient, a belief and an evaluation are about."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def per_example(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy [...] of each example, in nats; at least float32.
+
+    logits [..., c] float, labels [...] integers below c. A network with one logit (c = 1) gives the
+    log-odds of class 1, and the loss is the binary cross-entropy of labels 0 and 1.
+    """
+    # Eight bits of a bfloat16 are too few for a log-sum-exp.
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if logits.shape[-1] == 1:
+        targets = labels.to(logits.dtype)
+        return functional.binary_cross_entropy_with_logits(
+            logits.squeeze(-1), targets, reduction="none"
+        )
+    rows = logits.reshape(-1, logits.shape[-1])
+    return functional.cross_entropy(rows, labels.reshape(-1), reduction="none").reshape(
+        labels.shape
+    )
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return whether the likeliest class is the label, bool [...]; shapes as in `per_example`."""
+    if logits.shape[-1] == 1:
+        return (logits.squeeze(-1) > 0) == labels.bool()
+    return logits.argmax(-1) == labels
