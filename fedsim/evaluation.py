@@ -3,12 +3,15 @@
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn import functional
 
+from fedsim.losses import correct, per_example
 from fedsim.models import parameter_shapes, unflatten
 
-BLOCK_RECORDS = 512
-"""Forward passes in one block: what bounds memory."""
+BLOCK_SCALARS = {"cpu": 2**23, "cuda": 2**28}
+"""Scalars of parameters, and about as many of layer outputs, in one block: 32 MiB and 1 GiB."""
+
+OUTPUT_PER_INPUT = 16
+"""Scalars of the largest layer output for one of the input, roughly: images grow so in a CNN."""
 
 
 @torch.no_grad()
@@ -25,12 +28,19 @@ def evaluate(
         output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
         return output
 
-    step = max(1, BLOCK_RECORDS // len(labels))
-    losses, correct = [], []
-    for trials in parameters.split(step):
-        outputs = vmap(logits, in_dims=(0, None))(trials, features)
-        flat_labels = labels.repeat(len(trials))
-        loss = functional.cross_entropy(outputs.flatten(0, 1), flat_labels, reduction="none")
-        losses.append(loss.double().unflatten(0, (len(trials), len(labels))))
-        correct.append(outputs.argmax(-1) == labels)
-    return torch.cat(losses), torch.cat(correct)
+    budget = BLOCK_SCALARS[parameters.device.type]
+    examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
+    records_at_once = max(1, min(len(labels), examples))
+    trials_at_once = max(1, min(examples // records_at_once, budget // parameters.shape[1]))
+    shape = (len(parameters), len(labels))
+    losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
+    is_correct = torch.empty(shape, dtype=torch.bool, device=parameters.device)
+    for first in range(0, len(parameters), trials_at_once):
+        trials = slice(first, first + trials_at_once)
+        for start in range(0, len(labels), records_at_once):
+            records = slice(start, start + records_at_once)
+            outputs = vmap(logits, in_dims=(0, None))(parameters[trials], features[records])
+            targets = labels[records].expand(outputs.shape[:2])
+            losses[trials, records] = per_example(outputs, targets).double()
+            is_correct[trials, records] = correct(outputs, targets)
+    return losses, is_correct

@@ -5,7 +5,7 @@ takes only its own records out of it, and the adversary those that its backgroun
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +51,11 @@ class Federation:
 
 
 def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
-    """Return the configured network for the records of a dataset."""
-    shape = dataset.train.features.shape[1:]
-    return models.build(config.model.name, shape, dataset.classes, config.model.hidden)
+    """Return the configured network for the records of a dataset. Raises InputError."""
+    shape, model = dataset.train.features.shape[1:], config.model
+    return models.build(
+        model.name, shape, dataset.classes, model.hidden, model.batch_norm, model.frozen
+    )
 
 
 @lru_cache(maxsize=4)
@@ -74,7 +76,10 @@ def load(config: Config) -> Federation:
         config.data.seed,
     )
     where = device.resolve(config.run.device)
-    model = build_model(config, dataset).to(where)
+    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
+    shape = dataset.train.features.shape[1:]
+    models.check_input(model, config.model.name, shape, dataset.classes)
+    model = model.to(where)
     workers = device.threads(config.run.threads)
     clipper = Clipper(model, config.training.clipping_norm, workers)
     return Federation(split, owner_of, model, clipper, where)

@@ -1,15 +1,20 @@
 """Networks, and a model of T trials as one [T, P] array.
 
 A builder takes the shape of one record, the number of classes and the width of a hidden layer.
-Parameters are flattened in the order of `named_parameters`, so that clipping, noise and belief see
-one vector for each trial.
+The parameters that are trained are flattened in the order of `named_parameters`, so that clipping,
+noise and belief see one vector for each trial; frozen ones stay in the module, the same for all.
 """
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedsim.errors import InputError
 from fedsim.randomness import Role, key
@@ -25,8 +30,9 @@ class ChannelAffine(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map [N, channels, H, W] to the same shape."""
-        return x * self.weight[:, None, None] + self.bias[:, None, None]
+        """Map [N, channels, *spatial] to the same shape, for any number of spatial axes."""
+        spatial = [1] * (x.dim() - 2)
+        return x * self.weight.view(-1, *spatial) + self.bias.view(-1, *spatial)
 
 
 def _linear(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
@@ -39,6 +45,23 @@ def _mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
         nn.Linear(_size(shape), hidden),
         nn.ReLU(),
         nn.Linear(hidden, classes),
+    )
+
+
+def _adult_mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    """The Adult network of Bernau et al., section 6: 679 parameters on 104 features, one logit."""
+    if classes != 2:
+        raise InputError(
+            f"model.name is adult-mlp, whose one logit tells two classes apart, but the data have "
+            f'{classes}; try model.name = "mlp"'
+        )
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(_size(shape), 6),
+        nn.Sigmoid(),
+        nn.Linear(6, 6),
+        nn.Sigmoid(),
+        nn.Linear(6, 1),
     )
 
 
@@ -65,30 +88,207 @@ def _mnist_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
     )
 
 
+def _torchvision(name: str, shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+    """A classification network of torchvision's, untrained, and without its dropout."""
+    from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
+
+    # Two networks have a second output while they train, and announce another initialisation.
+    options = {"aux_logits": False, "init_weights": True}
+    only = options if name in ("googlenet", "inception_v3") else {}
+    model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **only)
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, _DropoutNd) or type(layer).__name__ == "StochasticDepth":
+            _put(model, path, nn.Identity())
+    return model
+
+
 Builder = Callable[[tuple[int, ...], int, int], nn.Module]
-MODELS: dict[str, Builder] = {"linear": _linear, "mlp": _mlp, "mnist-cnn": _mnist_cnn}
+MODELS: dict[str, Builder] = {
+    "linear": _linear,
+    "mlp": _mlp,
+    "mnist-cnn": _mnist_cnn,
+    "adult-mlp": _adult_mlp,
+}
+"""Builders by name. Networks of torchvision go by torchvision:NAME besides."""
+
+TORCHVISION = "torchvision:"
 
 
-def build(name: str, shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
-    """Return the named network for records of `shape`. Raises InputError."""
-    model = lookup(MODELS, name, "model.name")(shape, classes, hidden)
+def _builder(name: str) -> Builder:
+    if name in MODELS:
+        return MODELS[name]
+    from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
+
+    networks = {f"{TORCHVISION}{known}": known for known in models.list_models(module=models)}
+    if f"{TORCHVISION}{name}" in networks:
+        raise InputError(
+            f"model.name is '{name}', a network of torchvision; write '{TORCHVISION}{name}'"
+        )
+    if name.startswith(TORCHVISION):
+        return partial(_torchvision, lookup(networks, name, "model.name"))
+    return lookup(MODELS, name, "model.name")
+
+
+def build(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    hidden: int,
+    batch_norm: str = "refuse",
+    frozen: str = "",
+) -> nn.Module:
+    """Return the named network for records of `shape`.
+
+    batch_norm: "refuse", or a key of `BATCH_NORM`; frozen: names of layers or parameters that are
+    not trained, with commas between them. Raises InputError.
+    """
+    model = _builder(name)(shape, classes, hidden)
+    if batch_norm != "refuse":
+        model = replace_batch_norm(model, batch_norm)
     refuse_batch_statistics(model)
+    refuse_random_layers(model)
+    freeze(model, frozen)
+    return model
+
+
+def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Raise InputError unless the model maps a record of `shape` to logits of its classes.
+
+    That is one logit for each class, or a single one for two classes.
+    """
+    what = f"model.name is {name}"
+    try:
+        with torch.no_grad():
+            logits = model(torch.zeros(1, *shape))
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(
+            f"{what}, which does not take records of shape {shape} ({reason}); "
+            "choose a network for such records, or prepare the data for this one"
+        ) from None
+    allowed = [(1, classes), (1, 1)] if classes == 2 else [(1, classes)]
+    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if found not in allowed:
+        raise InputError(
+            f"{what}, whose output for one record of {classes} classes is {found}; "
+            f"give it an output of shape (1, {classes})"
+        )
+
+
+def _group_norm(layer: nn.Module) -> nn.Module:
+    """As many groups as divide the channels, at most 32, of at least two channels each.
+
+    Wu & He 2018 (arXiv:1803.08494) use 32 groups; a group of one channel is InstanceNorm.
+    """
+    assert isinstance(layer, _BatchNorm | _InstanceNorm)
+    channels = layer.num_features
+    most = max(1, min(32, channels // 2))
+    groups = next(count for count in range(most, 0, -1) if channels % count == 0)
+    return nn.GroupNorm(groups, channels, layer.eps, layer.affine)
+
+
+def _channel_affine(layer: nn.Module) -> nn.Module:
+    assert isinstance(layer, _BatchNorm | _InstanceNorm)
+    return ChannelAffine(layer.num_features) if layer.affine else nn.Identity()
+
+
+BATCH_NORM: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "group-norm": _group_norm,
+    "channel-affine": _channel_affine,
+}
+"""What can take the place of a layer that mixes the records of a batch."""
+
+
+def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
+    """Return the model with every layer that mixes records replaced, in place.
+
+    `kind` is a key of `BATCH_NORM`. Raises InputError for another.
+    """
+    replacement = lookup(BATCH_NORM, kind, "model.batch-norm")
+    # A layer that is used in two places stays one layer.
+    made: dict[nn.Module, nn.Module] = {}
+    for path, layer in list(model.named_modules(remove_duplicate=False)):
+        if _mixes_records(layer):
+            made.setdefault(layer, replacement(layer))
+            if layer is model:
+                return made[layer]
+            _put(model, path, made[layer])
     return model
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:
     """Raise InputError if a layer mixes the records of a batch: it has no per-example gradient."""
     for name, layer in model.named_modules():
-        if isinstance(layer, _BatchNorm):
+        if _mixes_records(layer):
             raise InputError(
-                f"layer '{name}' is {type(layer).__name__}, whose output depends on the whole "
-                "batch, so that no record has a gradient of its own; use nn.GroupNorm instead"
+                f"layer '{name}' is {type(layer).__name__}, whose output depends on other records, "
+                'so that none has a gradient of its own; set model.batch-norm = "group-norm" '
+                'or "channel-affine" to replace every such layer'
             )
 
 
+def refuse_random_layers(model: nn.Module) -> None:
+    """Raise InputError if a layer draws random numbers: owners and adversary would differ."""
+    for name, layer in model.named_modules():
+        if _draws(layer):
+            raise InputError(
+                f"layer '{name}' is {type(layer).__name__}, which draws random numbers, so that a "
+                "record has no one gradient; build the network without it, or with probability 0"
+            )
+
+
+def _mixes_records(layer: nn.Module) -> bool:
+    return isinstance(layer, _BatchNorm) or (
+        isinstance(layer, _InstanceNorm) and layer.track_running_stats
+    )
+
+
+def _draws(layer: nn.Module) -> bool:
+    if isinstance(layer, _DropoutNd):
+        return layer.p > 0
+    if isinstance(layer, nn.MultiheadAttention | nn.RNNBase):
+        return layer.dropout > 0
+    # torchvision's stochastic depth, recognised by its name because the import is slow.
+    return isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"
+
+
+def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, layer)
+
+
+def freeze(model: nn.Module, names: str) -> None:
+    """Take the named layers or parameters out of training, in place.
+
+    names: as in `named_parameters`, with commas between them; a layer's name stands for all its
+    parameters. Raises InputError for unknown names, and if nothing is left to train.
+    """
+    parameters = dict(model.named_parameters())
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        inside = [path for path in parameters if f"{path}.".startswith(f"{name}.")]
+        if not inside:
+            layers = {path.rpartition(".")[0] for path in parameters} - {""}
+            near = difflib.get_close_matches(name, [*parameters, *sorted(layers)], n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(parameters)}"
+            raise InputError(f"model.frozen names '{name}', which has no parameters; {hint}")
+        for path in inside:
+            parameters[path].requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in parameters.values()):
+        raise InputError(
+            "model.frozen leaves nothing to train; name fewer layers"
+            if parameters
+            else "the model has no parameters; choose one that can be trained"
+        )
+
+
+def frozen_parameters(model: nn.Module) -> int:
+    """Return the number of scalars that are not trained."""
+    return sum(p.numel() for p in model.parameters() if not p.requires_grad)
+
+
 def parameter_shapes(model: nn.Module) -> dict[str, torch.Size]:
-    """Return the shape of every parameter, in the order in which they are flattened."""
-    return {name: parameter.shape for name, parameter in model.named_parameters()}
+    """Return the shape of every trained parameter, in the order in which they are flattened."""
+    return {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
 
 
 def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
@@ -103,12 +303,29 @@ def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
 def initial_parameters(build_model: Callable[[], nn.Module], seed: int, trials: range) -> Tensor:
     """Return theta_0 [T, P] float32: every trial draws its own, by PyTorch's initialisers."""
     rows = []
-    with torch.random.fork_rng(devices=[]):
-        for trial in trials:
-            torch.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)
-            model = build_model()
-            rows.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    for trial in trials:
+        with _drawing(seed, trial):
+            trained = [p for p in build_model().parameters() if p.requires_grad]
+        rows.append(torch.cat([p.detach().flatten() for p in trained]))
     return torch.stack(rows)
+
+
+def structural_model(build_model: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Return the module that all trials share; its frozen values are a function of the seed."""
+    with _drawing(seed, STRUCTURE):
+        return build_model()
+
+
+STRUCTURE = -1
+"""The trial number that stands for the structural model in the seed tree."""
+
+
+@contextmanager
+def _drawing(seed: int, trial: int) -> Iterator[None]:
+    """Let PyTorch's initialisers draw from a leaf of the seed tree."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)
+        yield
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
 from fedsim import federation
 from fedsim.config import Config
+from fedsim.errors import InputError
 
 Make = Callable[..., Config]
 
@@ -43,3 +45,19 @@ def test_records_come_as_tensors_of_the_dataset(small: Make) -> None:
     expected = known.split.dataset.train.take(known.split.members[[3, 1]])
     np.testing.assert_array_equal(features.numpy(), expected.features)
     np.testing.assert_array_equal(labels.numpy(), expected.labels)
+
+
+def test_frozen_values_are_the_seeds_and_not_the_processs(small: Make) -> None:
+    config = small({"model.name": "mlp", "model.frozen": "1"})
+    federation.load.cache_clear()
+    one = federation.load(config).model.get_parameter("1.weight")
+    torch.rand(1)
+    federation.load.cache_clear()
+    assert torch.equal(one, federation.load(config).model.get_parameter("1.weight"))
+    assert federation.load(config).clipper.model.get_parameter("3.weight").requires_grad
+
+
+def test_a_network_for_other_records_is_refused_before_anything_is_sent(small: Make) -> None:
+    config = small({"model.name": "torchvision:squeezenet1_1"})
+    with pytest.raises(InputError, match=r"torchvision:squeezenet1_1, which does not take records"):
+        federation.load(config)
