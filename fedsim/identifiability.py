@@ -61,6 +61,17 @@ class VantageBounds:
     note: str
 
 
+LOCAL_STEPS_NOTE = (
+    "upper bound: sees {}, and is granted every local step of an owner under that owner's own "
+    "noise, because other owners' noise does not hide the model that it steps from"
+)
+_SEES = {
+    Vantage.SERVER: "every owner's message",
+    Vantage.PARTICIPANT: "the aggregate of every round",
+    Vantage.RELEASED_MODEL: "the last model",
+}
+
+
 def epsilon_of_rho_beta(rho_beta: float) -> float:
     """Return the epsilon that bounds the belief by rho_beta: ln(rho_beta / (1 - rho_beta)), Eq. 10.
 
@@ -147,21 +158,25 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 
 def vantage_bounds(
     noise_multiplier: float,
-    steps: int,
+    rounds: int,
     sampling_rate: float,
     neighbouring: Neighbouring,
     trust: Trust,
     owners: int,
     delta: float,
+    local_steps: int = 1,
 ) -> list[VantageBounds]:
     """Return what theory allows at every vantage point, for one nominal noise multiplier.
 
-    Raises InputError for values out of range, as `Mechanism` does.
+    rounds * local_steps noisy steps are composed. Raises InputError for values out of range, as
+    `Mechanism` and `effective_noise_multiplier` do.
     """
     rows = []
     for vantage in Vantage:
-        effective = effective_noise_multiplier(noise_multiplier, trust, vantage, owners)
-        mechanism = Mechanism(effective, steps, sampling_rate, neighbouring)
+        effective = effective_noise_multiplier(
+            noise_multiplier, trust, vantage, owners, local_steps
+        )
+        mechanism = Mechanism(effective, rounds * local_steps, sampling_rate, neighbouring)
         epsilon = PLD.epsilon(mechanism, delta)
         rows.append(
             VantageBounds(
@@ -170,7 +185,9 @@ def vantage_bounds(
                 epsilon=epsilon,
                 rho_beta=rho_beta_of_epsilon(epsilon),
                 rho_alpha=rho_alpha(mechanism),
-                note=_vantage_note(trust, vantage),
+                note=_vantage_note(trust, vantage)
+                if local_steps == 1
+                else LOCAL_STEPS_NOTE.format(_SEES[vantage]),
             )
         )
     return rows

@@ -95,31 +95,36 @@ def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
 
 
 def effective_noise_multiplier(
-    noise_multiplier: float, trust: Trust, vantage: Vantage, owners: int
+    noise_multiplier: float, trust: Trust, vantage: Vantage, owners: int, local_steps: int = 1
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
     noise_multiplier: nominal, that is of the server's noise (central), of one owner's own noise
         (local), or of all owners' shares together (distributed, which needs secure aggregation)
+    local_steps: noisy steps that an owner takes on its own model within a round
 
     A participant subtracts its own contribution and its own noise. The released model gets the
-    participant's multiplier, because less is seen: an upper bound on its risk. Raises InputError
-    for a negative multiplier or fewer than two owners.
+    participant's multiplier, because less is seen: an upper bound on its risk.
+
+    With several local steps every vantage point faces one owner's own noise and no more: an owner's
+    next step is taken at its own noisy iterate, which other owners' noise does not hide, so the
+    bound presumes that all iterates are released. Raises InputError for a negative multiplier,
+    fewer than two owners, fewer than one local step, or several without local trust.
     """
     _check_noise_multiplier(noise_multiplier)
-    return noise_multiplier * _share(trust, vantage, owners)
+    return noise_multiplier * _share(trust, vantage, owners, local_steps)
 
 
 def nominal_noise_multiplier(
-    noise_multiplier: float, trust: Trust, vantage: Vantage, owners: int
+    noise_multiplier: float, trust: Trust, vantage: Vantage, owners: int, local_steps: int = 1
 ) -> float:
     """Return the nominal multiplier under which this vantage point faces the given effective one.
 
-    The inverse of `effective_noise_multiplier`. Raises InputError where no noise helps: towards the
-    server under central trust.
+    The inverse of `effective_noise_multiplier`. Raises InputError as it does, and where no noise
+    helps: towards the server under central trust.
     """
     _check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, owners)
+    share = _share(trust, vantage, owners, local_steps)
     if share == 0:
         raise InputError(
             "no noise helps: under central trust the server sees every owner's sum before it adds "
@@ -136,9 +141,18 @@ def _check_noise_multiplier(noise_multiplier: float) -> None:
         )
 
 
-def _share(trust: Trust, vantage: Vantage, owners: int) -> float:
+def _share(trust: Trust, vantage: Vantage, owners: int, local_steps: int) -> float:
     if owners < 2:
         raise InputError(f"the federation has {owners} owners; give at least 2")
+    if local_steps < 1:
+        raise InputError(f"the number of local steps is {local_steps}; give at least 1")
+    if local_steps > 1:
+        if trust is not Trust.LOCAL:
+            raise InputError(
+                f"{local_steps} local steps under {trust.value} trust: each owner must add the "
+                "noise itself before its next step; choose trust local, or 1 local step"
+            )
+        return 1.0
     if vantage is Vantage.SERVER:
         return 0.0 if trust is Trust.CENTRAL else 1.0
     match trust:

@@ -14,23 +14,32 @@ def noise_multiplier(config: Config) -> float:
     privacy, federation = config.privacy, config.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
+    training = config.training
     effective = calibrate(
         privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta),
         privacy.delta,
-        config.training.rounds,
-        1.0,
+        training.rounds * training.local_steps,
+        training.sampling_rate,
         privacy.neighbouring,
         privacy.accountant,
     )
     return nominal_noise_multiplier(
-        effective, federation.trust, federation.vantage, federation.owners
+        effective, federation.trust, federation.vantage, federation.owners, training.local_steps
     )
 
 
 def mechanism(config: Config, nominal: float) -> Mechanism:
-    """Return the mechanism that stands between the configured vantage and the challenge record."""
-    federation = config.federation
+    """Return the mechanism that stands between the configured vantage and the challenge record.
+
+    Its steps are all noisy steps that an owner takes, also those within a round.
+    """
+    federation, training = config.federation, config.training
     effective = effective_noise_multiplier(
-        nominal, federation.trust, federation.vantage, federation.owners
+        nominal, federation.trust, federation.vantage, federation.owners, training.local_steps
     )
-    return Mechanism(effective, config.training.rounds, 1.0, config.privacy.neighbouring)
+    return Mechanism(
+        effective,
+        training.rounds * training.local_steps,
+        training.sampling_rate,
+        config.privacy.neighbouring,
+    )

@@ -32,7 +32,16 @@ Row = dict[str, Any]
 Delta = Annotated[
     float, typer.Option(help="Probability with which the guarantee may fail, e.g. 1/records.")
 ]
-Steps = Annotated[int, typer.Option(help="Number of noisy training steps (rounds), k.")]
+Steps = Annotated[
+    int, typer.Option(help="Number of rounds, k: noisy sums that leave an owner or the server.")
+]
+LocalSteps = Annotated[
+    int,
+    typer.Option(
+        help="Noisy steps that every owner takes on its own model in each round; steps x "
+        "local-steps are accounted. More than 1 needs --trust local."
+    ),
+]
 SamplingRate = Annotated[
     float, typer.Option(help="Probability that a record joins a step; 1 means full batches.")
 ]
@@ -62,6 +71,7 @@ def calibrate(
     epsilon: Annotated[
         float | None, typer.Option(help="The same bound as epsilon, instead of --rho-beta.")
     ] = None,
+    local_steps: LocalSteps = 1,
     sampling_rate: SamplingRate = 1.0,
     neighbouring: NeighbouringChoice = Neighbouring.ADD_REMOVE,
     trust: TrustChoice = Trust.CENTRAL,
@@ -79,12 +89,19 @@ def calibrate(
     fedsim calibrate --rho-beta 0.9 --delta 0.01 --steps 30
     """
     target = _target_epsilon(rho_beta, epsilon)
+    # Refuse what makes no sense before the search for the noise, whose answer it would not use.
+    nominal_noise_multiplier(1.0, trust, vantage, clients, local_steps)
+    composed = steps * local_steps
 
     def calibrated(name: str) -> Row:
-        effective = least_noise_multiplier(target, delta, steps, sampling_rate, neighbouring, name)
-        mechanism = Mechanism(effective, steps, sampling_rate, neighbouring)
+        effective = least_noise_multiplier(
+            target, delta, composed, sampling_rate, neighbouring, name
+        )
+        mechanism = Mechanism(effective, composed, sampling_rate, neighbouring)
         return {
-            "noise_multiplier": nominal_noise_multiplier(effective, trust, vantage, clients),
+            "noise_multiplier": nominal_noise_multiplier(
+                effective, trust, vantage, clients, local_steps
+            ),
             "effective_noise_multiplier": effective,
             "rho_alpha": identifiability.rho_alpha(mechanism),
             "note": ACCOUNTANTS[name].note(mechanism, delta),
@@ -96,7 +113,7 @@ def calibrate(
     }
     effective = chosen["effective_noise_multiplier"]
     bounds = identifiability.bounds(
-        Mechanism(effective, steps, sampling_rate, neighbouring), delta, accountant
+        Mechanism(effective, composed, sampling_rate, neighbouring), delta, accountant
     )
     document = {
         "noise_multiplier": chosen["noise_multiplier"],
@@ -104,7 +121,7 @@ def calibrate(
         **asdict(bounds),
         "epsilon": target,  # as asked; bounds.epsilon differs in the last digits
         "rho_beta": identifiability.rho_beta_of_epsilon(target),
-        **_request(steps, sampling_rate, neighbouring, trust, vantage, clients),
+        **_request(steps, local_steps, sampling_rate, neighbouring, trust, vantage, clients),
         "note": chosen["note"],
         "accountants": rows,
     }
@@ -116,6 +133,7 @@ def calibrate(
         f"Noise multiplier [bold]{chosen['noise_multiplier']:.6g}[/bold] "
         f"({_effective(effective, trust, vantage, clients)})."
     )
+    _print_local_steps(steps, local_steps, console)
     console.print(_verdict(target, bounds))
     console.print(NOISE_MULTIPLIER_EXPLAINED)
     _print_table(
@@ -136,6 +154,7 @@ def account(
     ],
     steps: Steps,
     delta: Delta,
+    local_steps: LocalSteps = 1,
     sampling_rate: SamplingRate = 1.0,
     neighbouring: NeighbouringChoice = Neighbouring.ADD_REMOVE,
     trust: TrustChoice = Trust.CENTRAL,
@@ -149,8 +168,8 @@ def account(
 
     fedsim account --noise-multiplier 8.38 --steps 30 --delta 0.01
     """
-    effective = effective_noise_multiplier(noise_multiplier, trust, vantage, clients)
-    mechanism = Mechanism(effective, steps, sampling_rate, neighbouring)
+    effective = effective_noise_multiplier(noise_multiplier, trust, vantage, clients, local_steps)
+    mechanism = Mechanism(effective, steps * local_steps, sampling_rate, neighbouring)
     bounds = identifiability.bounds(mechanism, delta)
 
     def accounted(name: str) -> Row:
@@ -168,7 +187,7 @@ def account(
         "noise_multiplier": noise_multiplier,
         "effective_noise_multiplier": effective,
         **asdict(bounds),
-        **_request(steps, sampling_rate, neighbouring, trust, vantage, clients),
+        **_request(steps, local_steps, sampling_rate, neighbouring, trust, vantage, clients),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
     }
@@ -184,6 +203,7 @@ def account(
         console.print("[bold]No protection[/bold]: nothing hides a record from an adversary there.")
         console.print(NOISE_MULTIPLIER_EXPLAINED)
         return
+    _print_local_steps(steps, local_steps, console)
     console.print(_verdict(bounds.epsilon, bounds))
     console.print(NOISE_MULTIPLIER_EXPLAINED)
     columns = {
@@ -208,6 +228,7 @@ def _target_epsilon(rho_beta: float | None, epsilon: float | None) -> float:
 
 def _request(
     steps: int,
+    local_steps: int,
     sampling_rate: float,
     neighbouring: Neighbouring,
     trust: Trust,
@@ -216,6 +237,7 @@ def _request(
 ) -> Row:
     return {
         "steps": steps,
+        "local_steps": local_steps,
         "sampling_rate": sampling_rate,
         "neighbouring": neighbouring.value,
         "trust": trust.value,
@@ -248,6 +270,14 @@ def _verdict(epsilon: float, bounds: Bounds) -> str:
         "worlds apart with an advantage over guessing of at most "
         f"{bounds.rho_alpha:.4f} (rho_alpha)."
     )
+
+
+def _print_local_steps(steps: int, local_steps: int, console: Console) -> None:
+    if local_steps > 1:
+        console.print(
+            f"{steps} rounds of {local_steps} local steps: {steps * local_steps} noisy steps are "
+            "accounted, as if every one were released under its owner's noise alone."
+        )
 
 
 def _print_table(

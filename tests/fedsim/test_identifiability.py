@@ -156,6 +156,24 @@ def test_every_vantage_point_has_its_own_bounds() -> None:
     assert rows[Trust.LOCAL, Vantage.SERVER].epsilon > participant.epsilon
 
 
+def test_local_steps_are_composed_under_the_owners_own_noise_at_every_vantage() -> None:
+    rows = ident.vantage_bounds(2.0, 10, 1.0, Neighbouring.ADD_REMOVE, Trust.LOCAL, 5, 0.01, 3)
+    expected = ident.bounds(Mechanism(2.0, 30), 0.01)
+    for row in rows:
+        assert row.noise_multiplier == 2.0
+        assert (row.epsilon, row.rho_alpha) == (expected.epsilon, expected.rho_alpha)
+        assert "every local step" in row.note
+
+
+def test_sampling_lowers_the_bounds_of_every_vantage() -> None:
+    def rows(rate: float) -> list[ident.VantageBounds]:
+        return ident.vantage_bounds(2.0, 10, rate, Neighbouring.ADD_REMOVE, Trust.LOCAL, 5, 0.01)
+
+    for sampled, full in zip(rows(0.1), rows(1.0), strict=True):
+        assert sampled.epsilon < full.epsilon
+        assert sampled.rho_alpha < full.rho_alpha
+
+
 @pytest.mark.parametrize("epsilon", [-1.0, math.nan])
 def test_bounds_need_an_epsilon_of_at_least_zero(epsilon: float) -> None:
     for function in (

@@ -69,6 +69,24 @@ def test_a_federation_has_at_least_two_owners(owners: int) -> None:
         effective_noise_multiplier(1.0, Trust.LOCAL, Vantage.PARTICIPANT, owners)
 
 
+@pytest.mark.parametrize("vantage", Vantage)
+def test_local_steps_are_hidden_by_the_owners_own_noise_alone(vantage: Vantage) -> None:
+    assert effective_noise_multiplier(2.0, Trust.LOCAL, vantage, 5, local_steps=3) == 2.0
+    assert nominal_noise_multiplier(2.0, Trust.LOCAL, vantage, 5, local_steps=3) == 2.0
+
+
+@pytest.mark.parametrize("trust", [Trust.CENTRAL, Trust.DISTRIBUTED])
+def test_local_steps_need_owners_that_add_their_own_noise(trust: Trust) -> None:
+    with pytest.raises(InputError, match=f"3 local steps under {trust} trust.*choose trust local"):
+        effective_noise_multiplier(2.0, trust, Vantage.PARTICIPANT, 5, local_steps=3)
+
+
+@pytest.mark.parametrize("local_steps", [0, -2])
+def test_an_owner_takes_at_least_one_step_in_a_round(local_steps: int) -> None:
+    with pytest.raises(InputError, match="number of local steps"):
+        nominal_noise_multiplier(2.0, Trust.LOCAL, Vantage.SERVER, 5, local_steps)
+
+
 def test_signal_to_noise_grows_with_the_root_of_the_steps() -> None:
     assert Mechanism(2.0, 36).mu == 3.0
     assert Mechanism(0.0, 36).mu == math.inf

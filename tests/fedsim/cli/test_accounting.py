@@ -84,6 +84,24 @@ def test_the_noise_of_other_owners_lowers_the_nominal_multiplier() -> None:
     assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
 
 
+def test_local_steps_count_as_steps_under_the_owners_own_noise() -> None:
+    arguments = "--delta 0.01 --trust local --clients 5"
+    local = document(f"account --noise-multiplier 4 --steps 10 --local-steps 3 {arguments}")
+    plain = document("account --noise-multiplier 4 --steps 30 --delta 0.01")
+    assert (local["steps"], local["local_steps"]) == (10, 3)
+    assert local["effective_noise_multiplier"] == 4
+    assert local["epsilon"] == plain["epsilon"]
+    target = f"calibrate --epsilon {local['epsilon']!r} --steps 10 --local-steps 3 {arguments}"
+    assert document(target)["noise_multiplier"] == pytest.approx(4, rel=1e-6)
+    assert "10 rounds of 3 local steps: 30 noisy steps are accounted" in text(target)
+
+
+@pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
+def test_local_steps_that_make_no_sense_are_refused(command: str) -> None:
+    assert "choose trust local" in refusal(f"{command} --local-steps 3")
+    assert "give at least 1" in refusal(f"{command} --local-steps 0 --trust local")
+
+
 def test_account_gives_every_accountants_epsilon() -> None:
     answer = document(ACCOUNT)
     assert answer.keys() >= KEYS
