@@ -1,12 +1,14 @@
 """The posterior belief of the differential-identifiability adversary.
 
-Bernau et al., Lemma 1 and Algorithm 1.
+Bernau et al., Lemma 1 and Algorithm 1, and its form for Poisson-sampled steps.
 
 In each step the adversary holds two hypotheses about a Gaussian observation r: its mean is f(D) or
-f(D'). Everything is kept as log-odds in float64: they never saturate, and the empirical epsilon of
-a belief is the log-odds themselves.
+f(D'); where the differing record takes part with probability q only, each hypothesis is a mixture
+of that Gaussian and one without the record. Everything is kept as log-odds in float64: they never
+saturate, and the empirical epsilon of a belief is the log-odds themselves.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,41 +21,97 @@ from torch import Tensor
 class Hypotheses:
     """What the adversary keeps between a step and the aggregate that the step releases.
 
-    direction [T, P]: Delta = f(D) - f(D'); offset [T]: <(f(D) + f(D'))/2, Delta>;
-    noise_std [T]: sigma of the noise that it does not know. All float64.
+    directions [H, T, P], offsets [H, T]: the scores s_h = (<r, direction> - offset)/sigma^2. Where
+        the record surely takes part, H = 1 and the direction is Delta = f(D) - f(D'). Else each
+        score compares one record with none: H = 1 for x^ (add-remove), 2 for x^ and x^' (replace).
+    noise_std [T]: sigma of the noise that the adversary does not know
+    sampling_rate: q, the probability that the differing record takes part
+    sensitivity, present_norm, absent_norm [T]: |g - g'|, |g| and |g'|, g the clipped gradient of
+        x^ and g' that of x^' (0 under add-remove)
+
+    All tensors are float64.
     """
 
-    direction: Tensor
-    offset: Tensor
+    directions: Tensor
+    offsets: Tensor
     noise_std: Tensor
+    sampling_rate: float
+    sensitivity: Tensor
+    present_norm: Tensor
+    absent_norm: Tensor
 
-    @property
-    def sensitivity(self) -> Tensor:
-        """The local sensitivity |Delta| of this step, [T]."""
-        return self.direction.norm(dim=-1)
 
-
-def hypotheses(known: Tensor, present: Tensor, absent: Tensor, noise_std: Tensor) -> Hypotheses:
+def hypotheses(
+    known: Tensor,
+    present: Tensor,
+    absent: Tensor | None,
+    noise_std: Tensor,
+    sampling_rate: float = 1.0,
+) -> Hypotheses:
     """Return both hypotheses about the aggregate.
 
-    known [T, P]: what the aggregate contains in both worlds, the adversary's own message included;
-    present [T, P]: the clipped gradient of the challenge record; absent [T, P]: that of its
-    replacement, or zeros; noise_std [T] or a scalar tensor. All float64.
+    known [T, P]: what the aggregate contains in both worlds, the adversary's own message included
+    and, of the other records, those that take part; present [T, P]: the clipped gradient of the
+    challenge record; absent [T, P]: that of its replacement, None if there is none; noise_std [T]
+    or a scalar tensor; sampling_rate: the challenge record's q. All tensors float64.
     """
-    direction = present - absent
-    middle = known + (present + absent) / 2
-    offset = torch.linalg.vecdot(middle, direction)
-    return Hypotheses(direction, offset, noise_std.expand(offset.shape))
+    difference = present if absent is None else present - absent
+    if sampling_rate == 1:
+        # The inner product with Delta has no cancellation; a difference of two scores would.
+        middle = known + (present if absent is None else present + absent) / 2
+        directions = difference[None]
+        offsets = torch.linalg.vecdot(middle, difference)[None]
+    else:
+        directions = present[None] if absent is None else torch.stack([present, absent])
+        offsets = torch.stack(
+            [torch.linalg.vecdot(known + direction / 2, direction) for direction in directions]
+        )
+    present_norm = present.norm(dim=-1)
+    return Hypotheses(
+        directions,
+        offsets,
+        noise_std.expand(present_norm.shape),
+        sampling_rate,
+        difference.norm(dim=-1),
+        present_norm,
+        torch.zeros_like(present_norm) if absent is None else absent.norm(dim=-1),
+    )
 
 
 def log_likelihood_ratio(hypotheses: Hypotheses, aggregate: Tensor) -> Tensor:
-    """Return lambda = <r - (f(D) + f(D'))/2, Delta> / sigma^2, [T] float64.
+    """Return lambda, the log-likelihood ratio of D to D', [T] float64.
 
-    aggregate [T, P] is r, the released noisy sum. A step whose Delta is 0 says nothing: 0.
+    aggregate [T, P] is r, the released noisy sum. At q = 1, <r - (f(D) + f(D'))/2, Delta>/sigma^2;
+    else log(1 - q + q e^s) under add-remove, and the difference of two of them under replace. A
+    step whose Delta is 0 says nothing: 0.
     """
-    signal = torch.linalg.vecdot(aggregate.double(), hypotheses.direction) - hypotheses.offset
-    silent = hypotheses.sensitivity == 0
-    return torch.where(silent, 0.0, signal / hypotheses.noise_std.pow(2))
+    observed = aggregate.double()
+    scores = [
+        (torch.linalg.vecdot(observed, direction) - offset) / hypotheses.noise_std.pow(2)
+        for direction, offset in zip(hypotheses.directions, hypotheses.offsets, strict=True)
+    ]
+    return ratio_of_scores(scores, hypotheses.sampling_rate, hypotheses.sensitivity)
+
+
+def ratio_of_scores(scores: list[Tensor], sampling_rate: float, sensitivity: Tensor) -> Tensor:
+    """Return lambda [T] from one or two scores [T]: what speaks for D, minus what speaks for D'.
+
+    0 where the sensitivity |Delta| [T] is 0, whatever the scores are.
+    """
+    mixtures = [mixture(score, sampling_rate) for score in scores]
+    ratio = mixtures[0] if len(mixtures) == 1 else mixtures[0] - mixtures[1]
+    return torch.where(sensitivity == 0, 0.0, ratio)
+
+
+def mixture(score: Tensor, sampling_rate: float) -> Tensor:
+    """Return log(1 - q + q e^s): what a score is worth if the record took part with probability q.
+
+    It never falls below log(1 - q): a step without the record is no proof that it is missing.
+    """
+    if sampling_rate == 1:
+        return score
+    without = torch.full_like(score, math.log1p(-sampling_rate))
+    return torch.logaddexp(without, math.log(sampling_rate) + score)
 
 
 def log_odds(prior: float, ratios: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -1,12 +1,15 @@
 """The adversary: an ordinary owner that also keeps a posterior belief about the challenge.
 
 It learns from the messages that every owner receives (the model before a step, the aggregate after
-it) and from its stated background knowledge: D, D', the mechanism and theta_0. Nothing here takes
-a world bit or another owner's noise.
+it) and from its stated background knowledge: D, D', the mechanism and theta_0, and, where steps are
+sampled, which of the records other than the challenge's take part. Nothing here takes a world bit,
+the challenge record's coin or another owner's noise.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from fedsim.config import Config
 from fedsim.evaluation import evaluate
 from fedsim.federation import Federation
 from fedsim.mechanism import Vantage, effective_noise_multiplier, sensitivity
-from fedsim.owner import challenge_gradients
+from fedsim.owner import challenge_gradients, clean_sum, local_step_size, local_steps
 
 
 @dataclass(frozen=True)
@@ -28,45 +31,51 @@ class Memory:
     """What the adversary remembers between rounds, in arrays that fit its Flower state.
 
     pending: the hypotheses about the aggregate of the current round; ratios, sensitivities,
-    noise_stds: [T, i], a column for each aggregate seen so far.
+    noise_stds, present_norms, absent_norms: [T, i], a column for each aggregate seen so far.
     """
 
     pending: Hypotheses | None
     ratios: Tensor
     sensitivities: Tensor
     noise_stds: Tensor
+    present_norms: Tensor
+    absent_norms: Tensor
 
     @classmethod
     def empty(cls, trials: int) -> "Memory":
         """Return the memory of an adversary that has seen nothing."""
         nothing = torch.empty(trials, 0, dtype=torch.float64)
-        return cls(None, nothing, nothing, nothing)
+        return cls(None, *[nothing] * len(HISTORY))
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return the memory as named arrays."""
-        tensors = {
-            "ratios": self.ratios,
-            "sensitivities": self.sensitivities,
-            "noise-stds": self.noise_stds,
-        }
+        arrays = {name: getattr(self, name).cpu().numpy() for name in HISTORY}
         if self.pending is not None:
-            tensors["direction"] = self.pending.direction
-            tensors["offset"] = self.pending.offset
-            tensors["noise-std"] = self.pending.noise_std
-        return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+            for field in fields(Hypotheses):
+                value = getattr(self.pending, field.name)
+                array = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray([value])
+                arrays[PENDING + field.name] = array
+        return {name.replace("_", "-"): array for name, array in arrays.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> "Memory":
         """Read the memory back; the hypotheses go to the device. Raises KeyError if it is none."""
-        tensors = {name: torch.tensor(array) for name, array in arrays.items()}
+        tensors = {name.replace("-", "_"): torch.tensor(array) for name, array in arrays.items()}
         pending = None
-        if "direction" in tensors:
-            pending = Hypotheses(
-                tensors["direction"].to(device),
-                tensors["offset"].to(device),
-                tensors["noise-std"].to(device),
-            )
-        return cls(pending, tensors["ratios"], tensors["sensitivities"], tensors["noise-stds"])
+        if any(name.startswith(PENDING) for name in tensors):
+            values: dict[str, Any] = {
+                field.name: tensors[PENDING + field.name].to(device) for field in fields(Hypotheses)
+            }
+            values["sampling_rate"] = float(values["sampling_rate"])
+            pending = Hypotheses(**values)
+        return cls(pending, *(tensors[name] for name in HISTORY))
+
+
+HISTORY = tuple(field.name for field in fields(Memory) if field.name != "pending")
+"""The arrays that grow by a column with every aggregate."""
+
+PENDING = "pending_"
+"""What the names of the hypotheses' arrays begin with."""
 
 
 def expect(
@@ -79,30 +88,82 @@ def expect(
     noise_multiplier: float,
     parameters: Tensor,
     own_message: Tensor,
+    participation: Tensor | None = None,
+    round: int = 1,
 ) -> Memory:
     """Form the two hypotheses about the aggregate that will answer this round's model.
 
     parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
-    its own noise included, which is therefore no uncertainty to it.
+    its own noise included, which is therefore no uncertainty to it. participation bool [T, n] says
+    which records of D take part (None: all); the challenge record's column is not looked at.
     """
-    others = (federation.owner_of != adversary) & (np.arange(len(federation.owner_of)) != record)
-    features, labels = federation.members(np.flatnonzero(others))
-    known = federation.clipper.clipped_sum(parameters, features, labels) + own_message
-    present, absent = challenge_gradients(federation, parameters, record, replacement)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-    local = (present - absent).norm(dim=-1)
-    if bool((local > bound * (1 + 1e-5)).any()):
-        raise AssertionError(
-            f"local sensitivity {float(local.max())} exceeds the global {bound}: clipping is broken"
-        )
-    scale = local if config.privacy.sensitivity == "local" else torch.full_like(local, bound)
     multiplier = effective_noise_multiplier(
         noise_multiplier,
         config.federation.trust,
         Vantage.PARTICIPANT,
         config.federation.owners,
     )
-    return replace(memory, pending=hypotheses(known, present, absent, multiplier * scale))
+    if config.training.local_steps > 1:
+        known, difference = _replay(
+            config, federation, adversary, record, replacement, parameters, round
+        )
+        # The noise of all local steps adds up, as if none of it had moved a later step.
+        std = parameters.new_tensor(
+            multiplier * bound * math.sqrt(config.training.local_steps), dtype=torch.float64
+        )
+        return replace(memory, pending=hypotheses(known + own_message, difference, None, std))
+    others = (federation.owner_of != adversary) & (np.arange(len(federation.owner_of)) != record)
+    positions = np.flatnonzero(others)
+    weights = None if participation is None else participation[:, positions].to(parameters)
+    known = federation.clipper.clipped_sum(parameters, *federation.members(positions), weights)
+    known += own_message
+    present, absent = challenge_gradients(federation, parameters, record, replacement)
+    if config.privacy.sensitivity == "local":
+        scale = (present - absent).norm(dim=-1)
+    else:
+        scale = torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
+    pending = hypotheses(
+        known,
+        present,
+        None if replacement is None else absent,
+        multiplier * scale,
+        config.training.sampling_rate,
+    )
+    return replace(memory, pending=pending)
+
+
+def _replay(
+    config: Config,
+    federation: Federation,
+    adversary: int,
+    record: int,
+    replacement: int | None,
+    parameters: Tensor,
+    round: int,
+) -> tuple[Tensor, Tensor]:
+    """Return what the other owners would send without noise: under D', and D minus D', [T, P].
+
+    The adversary does not see the iterates between the local steps of an owner. It takes those of a
+    replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
+    of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
+    """
+    steps, step_size = config.training.local_steps, local_step_size(config, round)
+    challenged = int(federation.owner_of[record])
+    trials = len(parameters)
+    # Both worlds in one pass, one after the other along the axis of the trials.
+    worlds = torch.arange(2 * trials, device=parameters.device) < trials
+    both = local_steps(
+        lambda theta: clean_sum(federation, challenged, theta, record, replacement, worlds),
+        parameters.repeat(2, 1),
+        steps,
+        step_size,
+    )
+    present, absent = both[:trials], both[trials:]
+    known = absent.clone()
+    for owner in sorted(set(range(config.federation.owners)) - {adversary, challenged}):
+        known += local_steps(partial(clean_sum, federation, owner), parameters, steps, step_size)
+    return known, present - absent
 
 
 def observe(memory: Memory, aggregate: Tensor) -> Memory:
@@ -110,13 +171,15 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
     pending = memory.pending
     if pending is None:
         raise RuntimeError("an aggregate arrived for a round that the adversary did not see begin")
-    ratio = log_likelihood_ratio(pending, aggregate)
-    return Memory(
-        None,
-        _append(memory.ratios, ratio),
-        _append(memory.sensitivities, pending.sensitivity),
-        _append(memory.noise_stds, pending.noise_std),
-    )
+    columns = {
+        "ratios": log_likelihood_ratio(pending, aggregate),
+        "sensitivities": pending.sensitivity,
+        "noise_stds": pending.noise_std,
+        "present_norms": pending.present_norm,
+        "absent_norms": pending.absent_norm,
+    }
+    history = (_append(getattr(memory, name), columns[name]) for name in HISTORY)
+    return Memory(None, *history)
 
 
 def infer_membership(

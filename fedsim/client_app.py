@@ -15,7 +15,15 @@ from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
 from fedsim.mechanism import Trust, sensitivity
 from fedsim.messages import Request, Role
-from fedsim.owner import challenge_gradients, clean_sum, noise
+from fedsim.owner import (
+    challenge_gradients,
+    clean_sum,
+    local_step_size,
+    local_steps,
+    noise,
+    noise_round,
+)
+from fedsim.sampling import participation
 
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"
@@ -43,36 +51,62 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Return the sum of this owner's clipped gradients, with its own noise under local trust."""
+    """Return the sum of this owner's clipped gradients, with its own noise under local trust.
+
+    With local steps it is the sum over the steps that the owner took on its own copy of the model.
+    """
     start = time.perf_counter()
     config, known, request = _prepare(message, context)
     parameters = _model(message, known)
     partition = _partition(context)
     challenged = request.role == Role.CHALLENGED
-    total = clean_sum(
-        known,
-        partition,
-        parameters,
-        request.record if challenged else None,
-        _replacement(request),
-        _array(message, messages.WORLDS, known) if challenged else None,
-    )
-    if config.federation.trust is Trust.LOCAL:
-        if config.privacy.sensitivity == "local":
-            scale = _array(message, messages.SENSITIVITY, known)
-        else:
-            bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-            scale = torch.full((request.trials,), bound, dtype=torch.float64, device=known.device)
-        total += noise(
+    taking_part = _participation(config, known, request)
+    instrumented = config.audit.mode == "instrumented"
+    noises: list[torch.Tensor] = []
+
+    def clean(model: torch.Tensor) -> torch.Tensor:
+        return clean_sum(
+            known,
+            partition,
+            model,
+            request.record if challenged else None,
+            _replacement(request),
+            _array(message, messages.WORLDS, known) if challenged else None,
+            taking_part,
+        )
+
+    def own_noise(step: int) -> torch.Tensor:
+        drawn = noise(
             config.noise_seed,
             request.trial_numbers,
-            request.round,
+            noise_round(config, request.round, step),
             partition,
-            request.noise_multiplier * scale,
-            total.shape[1],
+            request.noise_multiplier * _noise_scale(message, config, known, request),
+            parameters.shape[1],
         )
+        if instrumented:
+            noises.append(drawn)
+        return drawn
+
+    total = local_steps(
+        clean,
+        parameters,
+        config.training.local_steps,
+        local_step_size(config, request.round),
+        own_noise if config.federation.trust is Trust.LOCAL else None,
+    )
     sent = total.float()
-    if request.role == Role.ADVERSARY:
+    content = {messages.REPLY: messages.array_record(sum=sent.cpu().numpy())}
+    if instrumented:
+        measured = _measurement(known, request, parameters, taking_part)
+        if noises and request.role != Role.ADVERSARY:
+            # The adversary knows its own noise, which therefore hides nothing.
+            (measured["noise"],) = noises
+        if measured:
+            content[messages.MEASUREMENT] = messages.array_record(
+                **{name: tensor.cpu().numpy() for name, tensor in measured.items()}
+            )
+    elif request.role == Role.ADVERSARY:
         memory = _recall(message, context, known, request)
         memory = adversary.expect(
             memory,
@@ -84,10 +118,11 @@ def train(message: Message, context: Context) -> Message:
             request.noise_multiplier,
             parameters,
             sent.double(),
+            taking_part,
+            request.round,
         )
         _remember(context, memory, request.round)
-    reply = {messages.REPLY: messages.array_record(sum=sent.cpu().numpy())}
-    return _reply(message, context, reply, seconds=time.perf_counter() - start)
+    return _reply(message, context, content, seconds=time.perf_counter() - start)
 
 
 @app.evaluate()
@@ -98,9 +133,10 @@ def evaluate(message: Message, context: Context) -> Message:
     did not touch, would be one more release.
     """
     start = time.perf_counter()
-    _, known, request = _prepare(message, context)
+    config, known, request = _prepare(message, context)
     if request.role == Role.ADVERSARY:
-        _remember(context, _recall(message, context, known, request), request.round)
+        if config.audit.mode == "participant":
+            _remember(context, _recall(message, context, known, request), request.round)
         attack = adversary.infer_membership(known, request.record, _model(message, known))
         context.state[MEMBERSHIP] = messages.array_record(**attack)
     return _reply(message, context, seconds=time.perf_counter() - start)
@@ -109,11 +145,9 @@ def evaluate(message: Message, context: Context) -> Message:
 @app.query("findings")
 def findings(message: Message, context: Context) -> Message:
     """Hand the adversary's findings to the auditor, who asks after the last round."""
-    return _reply(
-        message,
-        context,
-        {name: context.state.array_records[name] for name in (MEMORY, MEMBERSHIP)},
-    )
+    config = from_run_config(context.run_config)
+    names = [MEMBERSHIP] if config.audit.mode == "instrumented" else [MEMORY, MEMBERSHIP]
+    return _reply(message, context, {name: context.state.array_records[name] for name in names})
 
 
 def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Request]:
@@ -122,6 +156,47 @@ def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Re
     if known.device.type == "cpu":
         device.single_threaded_kernels()
     return config, known, Request.from_content(message.content)
+
+
+def _participation(config: Config, known: Federation, request: Request) -> torch.Tensor | None:
+    """Return which records of D take part in this round, bool [T, n]; None if all do."""
+    coins = participation(
+        config.noise_seed,
+        request.trial_numbers,
+        request.round,
+        config.data.records,
+        config.training.sampling_rate,
+    )
+    return None if coins is None else torch.from_numpy(coins).to(known.device)
+
+
+def _noise_scale(
+    message: Message, config: Config, known: Federation, request: Request
+) -> torch.Tensor:
+    """Return the sensitivity [T] that this owner's noise is scaled to."""
+    if config.privacy.sensitivity == "local":
+        return _array(message, messages.SENSITIVITY, known)
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    return torch.full((request.trials,), bound, dtype=torch.float64, device=known.device)
+
+
+def _measurement(
+    known: Federation,
+    request: Request,
+    parameters: torch.Tensor,
+    taking_part: torch.Tensor | None,
+) -> dict[str, torch.Tensor]:
+    """Return what the owner of the challenge record tells the auditor of an instrumented run."""
+    if request.role != Role.CHALLENGED:
+        return {}
+    replacement = _replacement(request)
+    present, absent = challenge_gradients(known, parameters, request.record, replacement)
+    measured = {"present": present}
+    if replacement is not None:
+        measured["absent"] = absent
+    if taking_part is not None:
+        measured["participation"] = taking_part[:, request.record]
+    return measured
 
 
 def _recall(

@@ -3,7 +3,9 @@
 Every request carries the model and a `Request`; what else it carries depends on whom it goes to.
 All owners see the aggregate of the round before. Only the owner of the challenge record is told
 which world each trial trains on; the adversary is told which pair it must tell apart, never which
-of the two is true.
+of the two is true. In an instrumented run (`audit.mode`) the replies carry a measurement beside the
+sum, from which the auditor computes the belief: it undoes all protection, and is meant for
+simulated people or for owners who agreed to be measured.
 """
 
 from dataclasses import dataclass, fields
@@ -19,6 +21,7 @@ AGGREGATE = "aggregate"
 WORLDS = "worlds"
 SENSITIVITY = "sensitivity"
 REPLY = "reply"
+MEASUREMENT = "measurement"
 METRICS = "metrics"
 
 

@@ -1,11 +1,15 @@
-"""What a data owner computes: its clipped sum, its noise, the challenge's part in them."""
+"""What a data owner computes: its clipped sums, its noise, the challenge's part in them."""
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedsim.config import Config
 from fedsim.federation import Federation
 from fedsim.randomness import gaussian_noise
+from fedsim.schedules import factor
 
 
 def clean_sum(
@@ -15,23 +19,28 @@ def clean_sum(
     record: int | None = None,
     replacement: int | None = None,
     worlds: Tensor | None = None,
+    participation: Tensor | None = None,
 ) -> Tensor:
     """Return the owner's sum of clipped gradients, float64 [T, P].
 
     The owner of the challenge record also gets `worlds` bool [T]: where False, `record` (a position
-    in D) is left out, or replaced by `replacement` (a position in the pool).
+    in D) is left out, or replaced by `replacement` (a position in the pool). `participation` bool
+    [T, n] says which records of D take part (None: all); the replacement does where `record` does.
     """
     positions = federation.owned_by(owner)
     features, labels = federation.members(positions)
-    if record is None or worlds is None:
-        return federation.clipper.clipped_sum(parameters, features, labels)
-    present = worlds.to(parameters)
-    weights = torch.ones(len(parameters), len(positions), device=parameters.device)
-    weights[:, torch.from_numpy(positions == record)] = present[:, None]
-    if replacement is not None:
-        other_features, other_labels = federation.pool([replacement])
-        features, labels = torch.cat([features, other_features]), torch.cat([labels, other_labels])
-        weights = torch.cat([weights, 1 - present[:, None]], dim=1)
+    weights = None if participation is None else participation[:, positions].to(parameters)
+    if record is not None and worlds is not None:
+        if weights is None:
+            weights = torch.ones(len(parameters), len(positions), device=parameters.device)
+        (column,) = np.flatnonzero(positions == record)
+        taking_part = weights[:, column].clone()
+        weights[:, column] = taking_part * worlds
+        if replacement is not None:
+            other_features, other_labels = federation.pool([replacement])
+            features = torch.cat([features, other_features])
+            labels = torch.cat([labels, other_labels])
+            weights = torch.cat([weights, (taking_part * ~worlds)[:, None]], dim=1)
     return federation.clipper.clipped_sum(parameters, features, labels, weights)
 
 
@@ -40,17 +49,22 @@ def challenge_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipped gradients of the challenge record and of what D' has in its place.
 
-    Both float64 [T, P]; the second is zero where D' has nothing in its place.
+    Both float64 [T, P]; the second is zero where D' has nothing in its place. Raises AssertionError
+    if one is longer than the clipping norm, on which every statement about privacy rests.
     """
     features, labels = federation.members(np.asarray([record]))
-    if replacement is None:
-        present = federation.clipper.clipped_gradients(parameters, features, labels)[:, 0]
-        return present, torch.zeros_like(present)
-    other_features, other_labels = federation.pool([replacement])
-    both = federation.clipper.clipped_gradients(
-        parameters, torch.cat([features, other_features]), torch.cat([labels, other_labels])
-    )
-    return both[:, 0], both[:, 1]
+    if replacement is not None:
+        other_features, other_labels = federation.pool([replacement])
+        features = torch.cat([features, other_features])
+        labels = torch.cat([labels, other_labels])
+    gradients = federation.clipper.clipped_gradients(parameters, features, labels)
+    longest, bound = float(gradients.norm(dim=-1).max()), federation.clipper.clipping_norm
+    if longest > bound * (1 + 1e-5):
+        raise AssertionError(
+            f"a clipped gradient has norm {longest}, above {bound}: clipping is broken"
+        )
+    present = gradients[:, 0]
+    return present, torch.zeros_like(present) if replacement is None else gradients[:, 1]
 
 
 def noise(
@@ -59,3 +73,47 @@ def noise(
     """Return N(0, std^2 I) as float64 [T, size]; std [T] on any device, the noise on the same."""
     standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))
     return standard.to(std.device) * std[:, None]
+
+
+def local_steps(
+    clean: Callable[[Tensor], Tensor],
+    parameters: Tensor,
+    steps: int,
+    step_size: float,
+    noise: Callable[[int], Tensor] | None = None,
+) -> Tensor:
+    """Return R = r_1 + ... + r_L, float64 [T, P]: what an owner sends after L steps of its own.
+
+    r_l = clean(theta_{l-1}) + noise(l), theta_l = theta_{l-1} - step_size r_l, from theta_0 =
+    `parameters` [T, P]. `clean` maps a model to the owner's clipped sum; without `noise` this is
+    the replay that the adversary linearises around.
+    """
+
+    def release(model: Tensor, step: int) -> Tensor:
+        total = clean(model)
+        return total if noise is None else total.add_(noise(step))
+
+    model, released = parameters, release(parameters, 1)
+    total = released
+    for step in range(2, steps + 1):
+        model = (model.double() - step_size * released).float()
+        released = release(model, step)
+        total = total + released
+    return total
+
+
+def local_step_size(config: Config, round: int) -> float:
+    """Return what an owner multiplies a clipped sum with to step its own model.
+
+    eta_local m / n: the records of one owner are n/m of the public n on average, and with the
+    server's learning rate the mean of the owners' models is the server's next one (FedAvg, McMahan
+    et al., 2017, Algorithm 1).
+    """
+    training = config.training
+    rate = training.local_learning_rate or training.learning_rate
+    return rate * factor(training, round) * config.federation.owners / config.data.records
+
+
+def noise_round(config: Config, round: int, step: int) -> int:
+    """Return the round number in the seed tree of a local step; both are counted from 1."""
+    return (round - 1) * config.training.local_steps + step

@@ -19,6 +19,7 @@ class Role(IntEnum):
     WORLD = 0
     INITIAL_MODEL = 1
     NOISE = 2
+    SAMPLING = 3
 
 
 SERVER = -1

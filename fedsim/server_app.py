@@ -17,12 +17,23 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from adversaries.posterior import log_odds
-from fedsim import audit, challenge, device, federation, messages, models, privacy
+from fedsim import (
+    audit,
+    challenge,
+    device,
+    federation,
+    messages,
+    models,
+    privacy,
+    sampling,
+    schedules,
+)
 from fedsim.challenge import Challenge
 from fedsim.config import Config, from_run_config
 from fedsim.errors import InputError
 from fedsim.evaluation import evaluate
 from fedsim.federation import Federation
+from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.flower_private import RUNTIMES
 from fedsim.strategy import DPSGD
@@ -51,6 +62,7 @@ def default_directory(config: Config) -> Path:
 def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     """Run all cohorts that are not finished yet, then write transcript and report."""
     start = time.perf_counter()
+    check(config)
     directory.log_event(phase="preparing")
     known = federation.load(config)
     if known.device.type == "cpu":
@@ -80,6 +92,13 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     directory.log_event(phase="reporting")
     audit.write_report(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
+
+
+def check(config: Config) -> None:
+    """Raise InputError for steps that would fail in the middle of a run."""
+    ServerOptimizer(config.training, config.data.records)
+    schedules.factor(config.training, 1)
+    sampling.check(config)
 
 
 def connect(grid: Grid, owners: int, timeout: float) -> dict[int, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from flwr.app import (
     ArrayRecord,
     ConfigRecord,
@@ -22,11 +23,12 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedsim import messages
+from fedsim import instrumented, messages
 from fedsim.challenge import Challenge
 from fedsim.config import Config
-from fedsim.mechanism import Trust, sensitivity
+from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
 from fedsim.messages import Request, Role
+from fedsim.optimizers import ServerOptimizer
 from fedsim.randomness import SERVER, gaussian_noise
 
 Array = npt.NDArray[Any]
@@ -54,6 +56,11 @@ class DPSGD(Strategy):
         self._model: Array | None = None
         self._aggregate: Array | None = None
         self._local_sensitivity: npt.NDArray[np.float64] | None = None
+        self._measured: list[instrumented.Step] = []
+        training = self.config.training
+        self._optimizer = ServerOptimizer(
+            training, training.sampling_rate * self.config.data.records
+        )
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -67,25 +74,28 @@ class DPSGD(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
-        """Release r = sum of the owners' messages + central noise; step theta - eta r / n."""
+        """Release r = sum of the owners' messages + central noise; step with r / n."""
         accepted = self._accept(replies, f"round {server_round}")
-        sums = [
-            messages.only(reply.content.array_records[messages.REPLY]).astype(np.float64)
-            for reply in accepted
-        ]
-        total: npt.NDArray[np.float64] = np.sum(sums, axis=0)
+        assert self._model is not None
+        total: npt.NDArray[np.float64] = np.zeros(self._model.shape)
+        for reply in accepted:
+            total += messages.only(reply.content.array_records[messages.REPLY])
+        noise = None
         if self.config.federation.trust is Trust.CENTRAL:
             std = self.noise_multiplier * self._noise_scale()
-            standard = gaussian_noise(
+            noise = gaussian_noise(
                 self.config.noise_seed, self.trials, server_round, SERVER, total.shape[1]
             )
-            total += std[:, None] * standard
+            noise *= std[:, None]
+            total += noise
+        if self.config.audit.mode == "instrumented":
+            self._measured.append(self._measure(accepted, noise))
         # What the owners are sent is what the model is stepped with, to the last bit.
         self._aggregate = total.astype(np.float32)
-        step = self.config.training.learning_rate / self.config.data.records
-        assert self._model is not None
-        stepped = self._model - step * self._aggregate.astype(np.float64)
-        model = messages.array_record(parameters=stepped.astype(np.float32))
+        stepped = self._optimizer.step(
+            torch.tensor(self._model), torch.from_numpy(self._aggregate), server_round
+        )
+        model = messages.array_record(parameters=stepped.numpy())
         return model, _computing_time(accepted)
 
     def configure_evaluate(
@@ -108,12 +118,16 @@ class DPSGD(Strategy):
         """Say nothing: the run directory and the report describe the run."""
 
     def findings(self, grid: Grid) -> list[dict[str, Array]]:
-        """Ask the adversary's node for its log-likelihood ratios and its membership attack."""
+        """Ask the adversary's node for its log-likelihood ratios and its membership attack.
+
+        In an instrumented run the ratios are the auditor's own.
+        """
         node = self.nodes[self.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
         (reply,) = self._accept(replies, "the adversary's findings", [self.challenge.adversary])
-        return [messages.arrays_of(record) for record in reply.content.array_records.values()]
+        found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
+        return [instrumented.Step.join(self._measured), *found] if self._measured else found
 
     def _requests(self, kind: str, round: int, arrays: ArrayRecord) -> list[Message]:
         requests = []
@@ -165,6 +179,36 @@ class DPSGD(Strategy):
         (reply,) = self._accept(replies, f"the sensitivity of round {round}", [owner])
         record = reply.content.array_records[messages.SENSITIVITY]
         return messages.only(record).astype(np.float64)
+
+    def _measure(self, replies: list[Message], server_noise: Array | None) -> instrumented.Step:
+        """Compute what the adversary would conclude from the step, out of the noise itself."""
+        measurements: list[dict[str, Array]] = [
+            messages.arrays_of(reply.content.array_records[messages.MEASUREMENT])
+            for reply in replies
+            if messages.MEASUREMENT in reply.content.array_records
+        ]
+        tensors = [
+            {name: torch.tensor(array) for name, array in arrays.items()} for arrays in measurements
+        ]
+        (challenged,) = (arrays for arrays in tensors if "present" in arrays)
+        noises = [arrays["noise"] for arrays in tensors if "noise" in arrays]
+        if server_noise is not None:
+            noises.append(torch.from_numpy(server_noise))
+        multiplier = effective_noise_multiplier(
+            self.noise_multiplier,
+            self.config.federation.trust,
+            Vantage.PARTICIPANT,
+            self.config.federation.owners,
+        )
+        return instrumented.measure(
+            challenged["present"],
+            challenged.get("absent"),
+            noises,
+            torch.from_numpy(self.worlds),
+            challenged.get("participation"),
+            torch.from_numpy(multiplier * self._noise_scale()),
+            self.config.training.sampling_rate,
+        )
 
     def _noise_scale(self) -> npt.NDArray[np.float64]:
         if self._local_sensitivity is not None:

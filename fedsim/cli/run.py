@@ -141,8 +141,9 @@ def _with_absolute_paths(config: Config) -> Config:
 
 def _prepare(config: Config) -> RunDirectory:
     """Find out what is wrong before a directory is made or a runtime started."""
-    from fedsim import challenge, identifiability, privacy  # noqa: PLC0415
+    from fedsim import challenge, identifiability, privacy, server_app  # noqa: PLC0415
 
+    server_app.check(config)
     challenge.choose(config)
     # What the report will need, before the work rather than after it.
     mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))

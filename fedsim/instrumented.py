@@ -1,0 +1,101 @@
+"""The belief of the adversary, computed from the noise by an auditor who may read it.
+
+The adversary has to know f(D), so in every step it computes the gradients of all other owners'
+records once more: a second training. But r minus what is common to both worlds is noise, and
+perhaps one gradient: whoever is handed the noise, as the auditor of a simulated campaign is, needs
+the challenge's gradients alone, and arrives at the same log-odds. A measurement of the mechanism,
+never part of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from adversaries.posterior import ratio_of_scores
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step says and was worth, [T] float64 each; the names are the transcript's.
+
+    ratios: lambda, the log-likelihood ratio of D to D'; sensitivities |g - g'|; noise_stds sigma;
+    present_norms |g|; absent_norms |g'|.
+    """
+
+    ratios: Tensor
+    sensitivities: Tensor
+    noise_stds: Tensor
+    present_norms: Tensor
+    absent_norms: Tensor
+
+    @classmethod
+    def join(cls, steps: "list[Self]") -> dict[str, npt.NDArray[np.float64]]:
+        """Return the steps of a run as named arrays [T, k]."""
+        columns = zip(*(astuple(step) for step in steps), strict=True)
+        names = cls.__dataclass_fields__
+        return {
+            name: torch.stack(column, dim=1).numpy()
+            for name, column in zip(names, columns, strict=True)
+        }
+
+
+def measure(
+    present: Tensor,
+    absent: Tensor | None,
+    noises: Iterable[Tensor],
+    worlds: Tensor,
+    participation: Tensor | None,
+    noise_std: Tensor,
+    sampling_rate: float,
+) -> Step:
+    """Return what the adversary would conclude from r = rest + B (b g + (1 - b) g') + w.
+
+    present [T, P]: g, the clipped gradient of the challenge record; absent [T, P]: g', that of its
+    replacement, None if there is none; noises: the parts [T, P] of w, of which inner products are
+    taken one by one; worlds bool [T]: b; participation bool [T]: B, None if the record surely takes
+    part; noise_std [T]: sigma of w; sampling_rate: q. All but the bits are float64.
+
+    At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else DESIGN's mixtures of s =
+    (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
+    """
+    difference = present if absent is None else present - absent
+    sensitivity, present_norm = _norm(difference), _norm(present)
+    absent_norm = torch.zeros_like(present_norm) if absent is None else _norm(absent)
+    if sampling_rate == 1:
+        directions, signals = [difference], [(worlds.double() - 0.5) * sensitivity**2]
+    else:
+        taking_part = torch.ones_like(worlds) if participation is None else participation
+        with_present, with_absent = taking_part & worlds, taking_part & ~worlds
+        directions, signals = [present], [(with_present.double() - 0.5) * present_norm**2]
+        if absent is not None:
+            both = _inner(present, absent)
+            directions.append(absent)
+            signals[0] = signals[0] + with_absent * both
+            signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
+    for noise in noises:
+        signals = [
+            signal + _inner(noise, direction)
+            for signal, direction in zip(signals, directions, strict=True)
+        ]
+    scores = [signal / noise_std**2 for signal in signals]
+    return Step(
+        ratio_of_scores(scores, sampling_rate, sensitivity),
+        sensitivity,
+        noise_std,
+        present_norm,
+        absent_norm,
+    )
+
+
+def _inner(left: Tensor, right: Tensor) -> Tensor:
+    """Return the inner products [T] of rows; no third [T, P] array is made, as * would."""
+    return torch.einsum("tp,tp->t", left, right)
+
+
+def _norm(rows: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(rows, dim=-1)

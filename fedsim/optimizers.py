@@ -1,0 +1,71 @@
+"""The server's optimiser: from the released aggregate of a round to the next model.
+
+Privacy and belief rest on the aggregate, which is what the owners are sent; the optimiser only
+processes it further. Every optimiser here works on each number by itself, so that the T trials that
+share a [T, P] tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from fedsim.config import TrainingConfig
+from fedsim.registry import lookup
+from fedsim.schedules import factor
+
+Builder = Callable[[Tensor, TrainingConfig, float], torch.optim.Optimizer]
+"""Builds the optimiser of one tensor whose gradient is the aggregate, a sum over n records.
+
+The third argument is n: what the aggregate is to be divided by.
+"""
+
+
+def _sgd(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD([step], training.learning_rate / records, training.momentum)
+
+
+def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
+    # m/(sqrt(v) + epsilon) of the mean is the same as m/(sqrt(v) + n epsilon) of the sum.
+    return torch.optim.Adam(
+        [step],
+        training.learning_rate,
+        (training.beta1, training.beta2),
+        records * training.adam_epsilon,
+    )
+
+
+OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam}
+
+
+class ServerOptimizer:
+    """Steps the models of one cohort of trials, round after round.
+
+    `records` is n, the public expected number of records in a step. Raises InputError if there is
+    no such optimiser.
+    """
+
+    def __init__(self, training: TrainingConfig, records: float) -> None:
+        self._training = training
+        self._records = records
+        self._build = lookup(OPTIMIZERS, training.optimizer, "training.optimizer")
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._base_rate = 0.0
+        self._step = torch.empty(0)
+
+    def step(self, model: Tensor, aggregate: Tensor, round: int) -> Tensor:
+        """Return the float32 model [T, P] that follows `model` in a round, counted from 1.
+
+        aggregate [T, P] is the released noisy sum. Computed in float64: an optimiser without weight
+        decay never looks at the model, so what it changes is a step that starts from 0.
+        """
+        if self._optimizer is None:
+            self._step = torch.zeros(model.shape, dtype=torch.float64, device=model.device)
+            self._optimizer = self._build(self._step, self._training, self._records)
+            self._base_rate = self._optimizer.param_groups[0]["lr"]
+        self._optimizer.param_groups[0]["lr"] = self._base_rate * factor(self._training, round)
+        self._step.zero_()
+        self._step.grad = aggregate.double()
+        self._optimizer.step()
+        self._step.grad = None
+        return (model.double() + self._step).float()

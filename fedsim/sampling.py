@@ -1,0 +1,48 @@
+"""Poisson sampling: which records take part in a round.
+
+Every record of D takes part with the same probability q, independently of all others and of other
+rounds: what the subsampled accountants assume, and batches of a fixed size or shuffling are not.
+Where D' has a record in another's place, it uses that record's coin.
+"""
+
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.randomness import Role, key
+
+
+def participation(
+    seed: int | None, trials: range, round: int, records: int, rate: float
+) -> npt.NDArray[np.bool_] | None:
+    """Return which of the records of D take part in a round, bool [T, n]; None if all of them do.
+
+    A row is a function of (seed, trial, round) alone. `seed` None draws from the operating system's
+    entropy instead, and something else with each call: an owner calls once a round, and uses the
+    columns of its own records.
+    """
+    if rate == 1:
+        return None
+    coins = np.empty((len(trials), records))
+    for row, trial in zip(coins, trials, strict=True):
+        leaf = (
+            secrets.randbits(128)
+            if seed is None
+            else key(seed, Role.SAMPLING, trial=trial, round=round)
+        )
+        np.random.Generator(np.random.Philox(key=leaf)).random(out=row)
+    return coins < rate
+
+
+def check(config: Config) -> None:
+    """Raise InputError if the embedded adversary would need coins that only their owners know."""
+    sampled = config.training.sampling_rate < 1
+    if sampled and config.noise_seed is None and config.audit.mode == "participant":
+        raise InputError(
+            "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "
+            "background knowledge, which of the other records take part, is known to their owners "
+            'alone; choose audit.mode = "instrumented" or noise-source = "seed"'
+        )
