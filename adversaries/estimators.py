@@ -2,8 +2,10 @@
 
 The data are T independent trials: worlds bool [T], True where the model was trained on D; log_odds
 float64 [T], the adversary's final Lambda for D; sensitivities and noise_std float64 [T, k], the
-realised LS_i and the sigma_i that hides it. Log-odds start from prior 1/2 unless a function takes
-the prior: with another one, subtract logit(prior) where epsilon is read off them.
+realised LS_i and the sigma_i that hides it; where records are sampled, also present_norms and
+absent_norms, the clipped gradient norms of the record and of its replacement. Log-odds start from
+prior 1/2 unless a function takes the prior: with another one, subtract logit(prior) where epsilon
+is read off them.
 
 The paper is Bernau et al., "Quantifying identifiability to choose and audit epsilon in
 differentially private deep learning". Its estimators make no confidence statement. Those that do
@@ -12,14 +14,14 @@ are lower bounds and stand in `LOWER_BOUNDS`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import betainccinv, betaincinv, logit, ndtr, ndtri
-from scipy.stats import kstest, nct
+from scipy.stats import ks_2samp, kstest, nct
 
 from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon
@@ -93,8 +95,23 @@ class Prediction:
     deterministic: bool
 
 
+@dataclass(frozen=True)
+class Simulation:
+    """Games of a run played again on paper: final log-odds [N] from even odds, for each world.
+
+    advantage: what they predict, with its Monte-Carlo standard_error; deterministic: whether the
+    ratios of all trials are alike, so that every trial draws from one distribution and no less.
+    """
+
+    world_d: Floats
+    world_d_prime: Floats
+    advantage: float
+    standard_error: float
+    deterministic: bool
+
+
 class GoodnessOfFit(TypedDict):
-    """A Kolmogorov-Smirnov distance from N(0, 1), its p-value, and how many trials it compared."""
+    """A Kolmogorov-Smirnov distance from theory, its p-value, and how many trials it compared."""
 
     statistic: float
     p_value: float
@@ -179,9 +196,10 @@ def epsilon_from_sensitivities(
 ) -> float:
     """Return the epsilon of the trial with the largest realised LS_i/sigma_i (section 5.3).
 
-    `epsilon_of_mu(mu, delta)` chooses the accounting: the paper's RDP, or the exact conversion. A
-    tautology under noise that is scaled to LS: it gives back the epsilon that set the noise. inf
-    where a sensitivity meets no noise. Raises InputError as `trial_mu` does.
+    `epsilon_of_mu(mu, delta)` chooses the accounting: the paper's RDP, or the exact conversion, and
+    of sampled steps an accountant's at the root mean square ratio mu/sqrt(k). A tautology under
+    noise that is scaled to LS: it gives back the epsilon that set the noise. inf where a
+    sensitivity meets no noise. Raises InputError as `trial_mu` does.
     """
     largest = float(trial_mu(sensitivities, noise_std).max())
     return math.inf if math.isinf(largest) else epsilon_of_mu(largest, delta)
@@ -281,6 +299,26 @@ LOWER_BOUNDS: dict[str, Callable[[Bools, Floats, float, float], LowerBound]] = {
 }
 """Name -> function of (worlds, log_odds, delta, confidence)."""
 
+NORMAL_LOG_ODDS = frozenset({"gaussian"})
+"""The lower bounds that hold only for normal log-odds."""
+
+
+def lower_bounds(
+    worlds: Bools, log_odds: Floats, delta: float, confidence: float, not_normal: str | None = None
+) -> dict[str, LowerBound]:
+    """Return every lower bound by its name.
+
+    not_normal: why the log-odds are not normal, if so: the bounds that need it are 0 and give this
+    as the reason. Raises InputError as the bounds do.
+    """
+    bounds = {
+        name: bound(worlds, log_odds, delta, confidence) for name, bound in LOWER_BOUNDS.items()
+    }
+    if not_normal:
+        for name in NORMAL_LOG_ODDS:
+            bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=not_normal)
+    return bounds
+
 
 # What theory predicts for the run itself.
 
@@ -291,20 +329,7 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     A step without a difference counts 0 even where it has no noise; a difference without noise
     makes mu infinite. Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
     """
-    sensitivities, noise_std = np.asarray(sensitivities, float), np.asarray(noise_std, float)
-    shape = sensitivities.shape
-    if len(shape) != 2 or 0 in shape or noise_std.shape != shape:
-        raise InputError(
-            f"sensitivities are {shape} and noise_std {noise_std.shape}; "
-            "give both as [trials, steps]"
-        )
-    if not (np.all(sensitivities >= 0) and np.all(noise_std >= 0)):
-        raise InputError(
-            "a sensitivity or noise_std is negative or not a number; give them all >= 0"
-        )
-    unhidden = np.where(sensitivities > 0, np.inf, 0.0)
-    ratios = np.divide(sensitivities, noise_std, out=unhidden, where=noise_std > 0)
-    mu: Floats = np.sqrt(np.square(ratios).sum(axis=1))
+    mu: Floats = np.sqrt(np.square(_ratios(sensitivities, noise_std)).sum(axis=1))
     return mu
 
 
@@ -339,8 +364,7 @@ def log_odds_fit(
     InputError unless 0 < prior < 1, and on arrays that are empty, unequal or not numbers.
     """
     worlds, log_odds = _trials(worlds, log_odds)
-    if not 0 < prior < 1:
-        raise InputError(f"prior is {prior}; give a probability between 0 and 1")
+    _check_prior(prior)
     mu = np.asarray(mu, float)
     if mu.shape not in ((), worlds.shape) or not np.all(mu >= 0):
         raise InputError(f"mu is {mu.shape}; give one number >= 0 for each of {worlds.size} trials")
@@ -351,6 +375,128 @@ def log_odds_fit(
         "world_d": _distance_from_normal(ratios, mu, worlds & spread, sign=1),
         "world_d_prime": _distance_from_normal(ratios, mu, ~worlds & spread, sign=-1),
     }
+
+
+def simulate(
+    present_norms: Floats,
+    absent_norms: Floats,
+    sensitivities: Floats,
+    noise_std: Floats,
+    sampling_rate: float,
+    generator: np.random.Generator,
+    *,
+    prior: float = 0.5,
+    games: int = 200_000,
+) -> Simulation:
+    """Play the trials of a run again, without gradients: what sampled steps predict.
+
+    present_norms, absent_norms, sensitivities, noise_std [T, k]: |g|, |g'|, |g - g'| and sigma, of
+    the record, of its replacement (0 where it is only removed) and of the noise. A step whose
+    record joins with probability q releases B (b g + (1-b) g') + noise, besides what is known, and
+
+        lambda = log(1 - q + q e^s) - log(1 - q + q e^s'),  s = (<r, g> - |g|^2/2) / sigma^2,
+
+    s' with g'. That depends on the noise only through its components along g and g', two standard
+    normals whose correlation the three norms determine. Every trial is played equally often, at
+    least `games` times in all or once each, with the same coins and noise in both worlds.
+
+    The advantage is that of deciding D iff the log-odds from `prior` are above 0, ties as in
+    `advantage`. Exact up to the standard error where the norms over sigma are deterministic, else
+    approximate as in `predict`. Raises InputError as `trial_mu` does, for a gradient without noise,
+    and unless 0 < sampling_rate <= 1.
+    """
+    if not 0 < sampling_rate <= 1:
+        raise InputError(f"the sampling rate is {sampling_rate}; give a number above 0, at most 1")
+    present, absent, apart = (
+        _ratios(norms, noise_std) for norms in (present_norms, absent_norms, sensitivities)
+    )
+    if not all(np.isfinite(ratios).all() for ratios in (present, absent, apart)):
+        raise InputError("a gradient meets no noise, so that nothing is left to chance; add noise")
+    trials, steps = present.shape
+    shape = (-(-games // trials), trials)
+    log_odds = {True: np.zeros(shape), False: np.zeros(shape)}
+    for step in range(steps):
+        joined: Bools | float = (
+            generator.random(shape) < sampling_rate if sampling_rate < 1 else 1.0
+        )
+        g, h = present[:, step], absent[:, step]
+        inner = (g**2 + h**2 - apart[:, step] ** 2) / 2
+        along_g, along_h = _correlated_noise(g, h, inner, shape, generator)
+        for world, mean_g, mean_h in ((True, g**2, inner), (False, inner, h**2)):
+            log_odds[world] += _mixed(joined * mean_g - g**2 / 2 + along_g, sampling_rate)
+            if h.any():
+                log_odds[world] -= _mixed(joined * mean_h - h**2 / 2 + along_h, sampling_rate)
+    decided = {world: np.sign(odds + logit(prior)) for world, odds in log_odds.items()}
+    wins = (decided[True] - decided[False]).ravel() / 2
+    return Simulation(
+        world_d=log_odds[True].ravel(),
+        world_d_prime=log_odds[False].ravel(),
+        advantage=float(wins.mean()),
+        standard_error=float(wins.std() / math.sqrt(wins.size)),
+        deterministic=all(
+            np.allclose(ratios, ratios[0], rtol=1e-6, atol=0) for ratios in (present, absent, apart)
+        ),
+    )
+
+
+def simulated_fit(
+    worlds: Bools, log_odds: Floats, simulation: Simulation, prior: float = 0.5
+) -> dict[str, GoodnessOfFit | None]:
+    """Return, for "world_d" and "world_d_prime", how well log-odds [T] follow the simulated ones.
+
+    A two-sample Kolmogorov-Smirnov test of Lambda - logit(prior); None for a world without trials.
+    Its p-value is valid where the simulation is deterministic, else approximate. Raises InputError
+    unless 0 < prior < 1, and on arrays that are empty, unequal or not numbers.
+    """
+    worlds, log_odds = _trials(worlds, log_odds)
+    _check_prior(prior)
+    ratios = log_odds - logit(prior)
+    return {
+        "world_d": _distance_from_sample(ratios[worlds], simulation.world_d),
+        "world_d_prime": _distance_from_sample(ratios[~worlds], simulation.world_d_prime),
+    }
+
+
+def _mixed(ratio: Floats, sampling_rate: float) -> Floats:
+    """Return log(1 - q + q e^s) of a record that joins with probability q."""
+    if sampling_rate == 1:
+        return ratio
+    mixture: Floats = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + ratio)
+    return mixture
+
+
+def _correlated_noise(
+    g: Floats, h: Floats, inner: Floats, shape: tuple[int, int], generator: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return <noise, g> and <noise, g'> over sigma^2: normals of deviation |g|, |g'| over sigma."""
+    first = generator.standard_normal(shape)
+    if not h.any():
+        return g * first, np.zeros(g.shape)
+    shared = np.divide(inner, g, out=np.zeros_like(g), where=g > 0)
+    alone = np.sqrt(np.maximum(h**2 - shared**2, 0.0))
+    return g * first, shared * first + alone * generator.standard_normal(shape)
+
+
+def _ratios(norms: npt.ArrayLike, noise_std: npt.ArrayLike) -> Floats:
+    """Return norms over the noise that hides them, [T, k]: 0 for 0/0, inf for a norm over 0."""
+    norms, noise_std = np.asarray(norms, float), np.asarray(noise_std, float)
+    if norms.ndim != 2 or not norms.size or noise_std.shape != norms.shape:
+        raise InputError(
+            f"sensitivities are {norms.shape} and noise_std {noise_std.shape}; "
+            "give both as [trials, steps]"
+        )
+    if not (np.all(norms >= 0) and np.all(noise_std >= 0)):
+        raise InputError(
+            "a sensitivity or noise_std is negative or not a number; give them all >= 0"
+        )
+    unhidden = np.where(norms > 0, np.inf, 0.0)
+    ratios: Floats = np.divide(norms, noise_std, out=unhidden, where=noise_std > 0)
+    return ratios
+
+
+def _check_prior(prior: float) -> None:
+    if not 0 < prior < 1:
+        raise InputError(f"prior is {prior}; give a probability between 0 and 1")
 
 
 def _trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools, Floats]:
@@ -435,4 +581,15 @@ def _distance_from_normal(
     test = kstest(deviation, "norm")
     return GoodnessOfFit(
         statistic=float(test.statistic), p_value=float(test.pvalue), trials=deviation.size
+    )
+
+
+def _distance_from_sample(ratios: Floats, simulated: Floats) -> GoodnessOfFit | None:
+    if not ratios.size:
+        return None
+    # The exact p-value is quadratic in the sizes; the simulated sample is much the larger one, with
+    # which the asymptotic one comes to the exact one-sample distribution of the trials.
+    test = ks_2samp(ratios, simulated, method="asymp")
+    return GoodnessOfFit(
+        statistic=float(test.statistic), p_value=float(test.pvalue), trials=ratios.size
     )
