@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from adversaries.posterior import hypotheses, log_likelihood_ratio, log_odds
+from adversaries.posterior import hypotheses, log_likelihood_ratio, log_odds, mixture
+from fedsim.accounting import PLD
+from fedsim.mechanism import Mechanism
 
 
 def _ratio(observed: list[float], f_d: list[float], f_d_prime: list[float], sigma: float) -> float:
@@ -42,6 +44,95 @@ def test_the_ratio_is_that_of_the_gaussian_densities(
     if f_d == f_d_prime:
         expected = 0.0
     assert _ratio(observed, f_d, f_d_prime, sigma) == pytest.approx(expected, rel=1e-9, abs=1e-8)
+
+
+@settings(deadline=None)
+@given(vectors, vectors, vectors, st.floats(0.5, 10), st.floats(0.01, 0.99), st.booleans())
+def test_a_sampled_steps_ratio_is_that_of_the_mixtures_of_densities(
+    observed: list[float],
+    present: list[float],
+    absent: list[float],
+    sigma: float,
+    rate: float,
+    replaced: bool,
+) -> None:
+    known = [1.0, -2.0, 0.5]
+
+    def log_mixture(gradient: list[float]) -> float:
+        with_it = stats.norm.logpdf(observed, np.add(known, gradient), sigma).sum()
+        without = stats.norm.logpdf(observed, known, sigma).sum()
+        return float(np.logaddexp(np.log(rate) + with_it, np.log1p(-rate) + without))
+
+    def row(values: list[float]) -> torch.Tensor:
+        return torch.tensor([values], dtype=torch.float64)
+
+    absent = absent if replaced else [0.0, 0.0, 0.0]
+    both = hypotheses(
+        row(known),
+        row(present),
+        row(absent) if replaced else None,
+        torch.tensor([sigma], dtype=torch.float64),
+        rate,
+    )
+    expected = 0.0 if present == absent else log_mixture(present) - log_mixture(absent)
+    found = float(log_likelihood_ratio(both, row(observed)))
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-8)
+
+
+def test_the_mixture_becomes_the_unmixed_score_as_the_rate_becomes_one() -> None:
+    scores = torch.linspace(-5, 800, 100, dtype=torch.float64)
+    assert torch.equal(mixture(scores, 1.0), scores)
+    torch.testing.assert_close(mixture(scores, 1 - 1e-12), scores, rtol=0, atol=1e-9)
+
+
+def test_the_mixture_neither_overflows_nor_falls_below_the_log_of_absence() -> None:
+    scores = torch.tensor([-1e6, 0.0, 1e6], dtype=torch.float64)
+    expected = [np.log(0.9), 0.0, 1e6 + np.log(0.1)]
+    np.testing.assert_allclose(mixture(scores, 0.1), expected, atol=1e-12)
+
+
+def test_hypotheses_say_how_long_the_gradients_are() -> None:
+    present = torch.tensor([[3.0, 4.0], [0.0, 1.0]], dtype=torch.float64)
+    absent = torch.tensor([[3.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    std = torch.ones(2, dtype=torch.float64)
+    for rate in (0.5, 1.0):
+        replaced = hypotheses(torch.zeros_like(present), present, absent, std, rate)
+        assert replaced.sensitivity.tolist() == [4.0, 0.0]
+        assert replaced.present_norm.tolist() == [5.0, 1.0]
+        assert replaced.absent_norm.tolist() == [3.0, 1.0]
+        removed = hypotheses(torch.zeros_like(present), present, None, std, rate)
+        assert removed.sensitivity.tolist() == removed.present_norm.tolist() == [5.0, 1.0]
+        assert removed.absent_norm.tolist() == [0.0, 0.0]
+
+
+def _sampled_game(rate: float, sigma: float, steps: int, trials: int) -> dict[float, np.ndarray]:
+    """Play add-remove on vectors of norm 1; return the log-odds by the rate that is believed in."""
+    generator = torch.Generator().manual_seed(2)
+    worlds = torch.arange(trials) < trials // 2
+    std = torch.full((trials,), sigma, dtype=torch.float64)
+    log_odds = {rate: torch.zeros(trials).double(), 1.0: torch.zeros(trials).double()}
+    for _ in range(steps):
+        known, gradient, noise = torch.randn(3, trials, 4, generator=generator).double()
+        gradient /= gradient.norm(dim=1, keepdim=True)
+        takes_part = worlds & (torch.rand(trials, generator=generator) < rate)
+        aggregate = known + takes_part[:, None] * gradient + sigma * noise
+        for believed in log_odds:
+            both = hypotheses(known, gradient, None, std, believed)
+            log_odds[believed] += log_likelihood_ratio(both, aggregate)
+    return {
+        believed: torch.where(worlds, odds, -odds).numpy() for believed, odds in log_odds.items()
+    }
+
+
+def test_the_mixture_reaches_the_total_variation_where_the_unmixed_ratio_is_lost() -> None:
+    rate, sigma, steps, trials = 0.1, 1.0, 50, 20_000
+    bound = PLD.delta(Mechanism(sigma, steps, rate), 0.0)
+    assert bound == pytest.approx(0.32, abs=0.01)
+    right = _sampled_game(rate, sigma, steps, trials)
+    # The advantage 2 wins/T - 1 against its expectation, with confidence 99.9 %.
+    wins = int((right[rate] > 0).sum())
+    assert stats.binomtest(wins, trials, (1 + bound) / 2).pvalue > 1e-3
+    assert 2 * (right[1.0] > 0).mean() - 1 < 0.05
 
 
 def test_what_is_known_in_both_worlds_says_nothing() -> None:

@@ -1,0 +1,157 @@
+"""Reading the noise gives the belief that the adversary has to compute its way to."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adversaries.posterior import hypotheses, log_likelihood_ratio
+from fedsim import client_app, messages, server_app
+from fedsim.config import Config, to_run_config
+from fedsim.instrumented import Step, measure
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+
+MODES = [
+    {
+        "federation.trust": trust,
+        "privacy.neighbouring": neighbouring,
+        "privacy.sensitivity": scale,
+        "training.sampling-rate": rate,
+    }
+    for trust in ("central", "local")
+    for neighbouring in ("add-remove", "replace")
+    for scale in ("global", "local")
+    for rate in (1.0, 0.4)
+    # No one distance describes a sampled pair: the configuration refuses that.
+    if not (neighbouring == "replace" and scale == "local" and rate < 1)
+]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.integers(0, 2**30),
+    st.sampled_from([1.0, 0.9, 0.1]),
+    st.floats(0.1, 10),
+    st.booleans(),
+    st.integers(1, 3),
+)
+def test_the_measurement_is_the_posterior_of_what_the_noise_makes_of_the_sum(
+    seed: int, rate: float, sigma: float, replaced: bool, parts: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    trials, size = 6, 10
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    rest, present = draw(2, trials, size)
+    absent = draw(trials, size) if replaced else None
+    noises = sigma / np.sqrt(parts) * draw(parts, trials, size)
+    worlds = torch.rand(trials, generator=generator) < 0.5
+    taking_part = torch.rand(trials, generator=generator) < rate
+    std = torch.full((trials,), sigma, dtype=torch.float64)
+    other = torch.zeros_like(present) if absent is None else absent
+    contribution = torch.where(worlds[:, None], present, other) * taking_part[:, None]
+    aggregate = rest + contribution + noises.sum(0)
+    expected = log_likelihood_ratio(hypotheses(rest, present, absent, std, rate), aggregate)
+    step = measure(present, absent, noises, worlds, None if rate == 1 else taking_part, std, rate)
+    torch.testing.assert_close(step.ratios, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(step.sensitivities, (present - other).norm(dim=1))
+    torch.testing.assert_close(step.present_norms, present.norm(dim=1))
+    torch.testing.assert_close(step.absent_norms, other.norm(dim=1))
+
+
+def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
+    same = torch.ones(2, 3, dtype=torch.float64)
+    nothing = torch.zeros(2, dtype=torch.float64)
+    worlds = torch.tensor([True, False])
+    for rate in (1.0, 0.5):
+        step = measure(same, same, [0 * same], worlds, None, nothing, rate)
+        assert step.ratios.tolist() == [0.0, 0.0]
+
+
+def test_steps_are_joined_under_the_transcripts_names() -> None:
+    column = torch.ones(2, dtype=torch.float64)
+    joined = Step.join([Step(column, *[0 * column] * 4), Step(2 * column, *[0 * column] * 4)])
+    assert joined["ratios"].tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    assert list(joined) == [
+        "ratios",
+        "sensitivities",
+        "noise_stds",
+        "present_norms",
+        "absent_norms",
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode.values())))
+def test_the_adversary_and_the_auditor_agree(
+    mode: dict[str, str | float], small: Make, run: Run
+) -> None:
+    fixed = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.5, "training.momentum": 0.5}
+    config = small(mode | fixed)
+    instrumented = small(mode | fixed | {"audit.mode": "instrumented"})
+    participant, auditor = run(config), run(instrumented)
+    assert participant.keys() == auditor.keys()
+    np.testing.assert_allclose(auditor["log_odds"], participant["log_odds"], rtol=0, atol=1e-6)
+    assert np.abs(participant["log_odds"]).max() > 0.1
+    # The federation itself is the same, to the last bit.
+    for name in ("final_models", "worlds", "true_positive_rate", "challenge_is_member"):
+        np.testing.assert_array_equal(auditor[name], participant[name])
+    for name in ("sensitivities", "noise_stds", "present_norms", "absent_norms"):
+        assert auditor[name].shape == participant[name].shape
+        np.testing.assert_allclose(auditor[name], participant[name], rtol=1e-6, err_msg=name)
+
+
+def test_beliefs_do_not_depend_on_the_size_of_the_cohort(small: Make, run: Run) -> None:
+    mode = {"audit.mode": "instrumented", "training.sampling-rate": 0.4}
+    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+    np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
+
+
+def test_noise_of_the_operating_system_can_be_measured_too(small: Make, run: Run) -> None:
+    mode = {"audit.mode": "instrumented", "privacy.noise-source": "system"}
+    config = small(mode | {"training.sampling-rate": 0.4, "federation.trust": "local"})
+    first, second = run(config), run(config)
+    assert np.isfinite(first["log_odds"]).all()
+    assert not np.array_equal(first["log_odds"], second["log_odds"])
+
+
+def _replies(config: Config, directory: RunDirectory) -> list[tuple[int, bool]]:
+    """Return, for every trained reply, its partition and whether it holds a measurement."""
+    replies = []
+
+    class Watching(InProcessGrid):
+        def _execute(self, message):  # type: ignore[no-untyped-def]
+            reply = super()._execute(message)
+            if message.metadata.message_type == "train":
+                records = reply.content.array_records
+                partition = int(messages.metric(reply, "partition"))
+                replies.append((partition, messages.MEASUREMENT in records))
+            return reply
+
+    grid = Watching(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    return replies
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_only_an_instrumented_run_measures_and_never_the_adversarys_own_noise(
+    trust: str, small: Make, tmp_path: Path
+) -> None:
+    config = small({"federation.trust": trust})
+    directory = RunDirectory.create(tmp_path / "participant", config)
+    assert not any(measured for _, measured in _replies(config, directory))
+    config = small({"federation.trust": trust, "audit.mode": "instrumented"})
+    directory = RunDirectory.create(tmp_path / "instrumented", config)
+    measured = {partition for partition, measured in _replies(config, directory) if measured}
+    chosen = directory.read_json("facts.json")["challenge"]
+    everyone_else = {0, 1, 2} - {chosen["adversary"]}
+    assert measured == ({chosen["owner"]} if trust == "central" else everyone_else)
