@@ -1,5 +1,6 @@
 """From a transcript to a report: what the adversary achieved, beside what theory allows."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -10,16 +11,25 @@ from scipy.special import logit
 
 from adversaries import estimators, membership
 from fedsim import identifiability, privacy
-from fedsim.accounting import accountant
+from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.config import Config
 from fedsim.errors import InputError
-from fedsim.gaussian import epsilon as gaussian_epsilon
-from fedsim.mechanism import Mechanism, Trust, sensitivity
+from fedsim.mechanism import Mechanism, Neighbouring, Trust, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
 
 ALARM_CONFIDENCE = 0.999
 """How sure a contradiction of theory must be before the report calls it one."""
+
+
+MECHANISM_KEYS = {"rounds", "clipping_norm", "sampling_rate", "local_steps"}
+"""Keys of the training that the report lists under the mechanism."""
+
+SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
+"""How many games a prediction under sampling plays: as many as this, in at most so many steps."""
+
+SIMULATION_SEED = 0x5EED
+"""Of the prediction alone: whoever reads the same transcript gets the same report."""
 
 
 def write_report(
@@ -58,7 +68,6 @@ def assemble(
     nominal = facts["noise_multiplier"]
     mechanism = privacy.mechanism(config, nominal)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
-    local = config.privacy.sensitivity == "local"
     report: dict[str, Any] = {
         "name": config.run.name,
         "created": facts["created"],
@@ -81,17 +90,26 @@ def assemble(
             "partition": config.federation.partition,
             "owner_sizes": facts["owner_sizes"],
         },
-        "model": {"name": config.model.name, "parameters": facts["parameters"]},
+        "model": {
+            "name": config.model.name,
+            "parameters": facts["parameters"],
+            # Absent in runs from before there was a choice.
+            "gradient_fallbacks": facts.get("gradient_fallbacks"),
+        },
+        "precision": facts.get("precision", "float32"),
+        "training": config.training.model_dump(exclude=MECHANISM_KEYS),
+        "audit_mode": config.audit.mode,
         "challenge": facts["challenge"],
         "mechanism": {
             "noise_multiplier": nominal,
             "effective_noise_multiplier": mechanism.noise_multiplier,
             "clipping_norm": config.training.clipping_norm,
             "sensitivity": config.privacy.sensitivity,
-            "steps": config.training.rounds,
+            "steps": mechanism.steps,
+            "local_steps": config.training.local_steps,
             "sampling_rate": mechanism.sampling_rate,
             "learning_rate": config.training.learning_rate,
-            "dp_guarantee": not local and config.privacy.noise_source == "system",
+            "dp_guarantee": not _dp_failings(config),
             "dp_note": _dp_note(config),
         },
         "bounds": {
@@ -100,12 +118,13 @@ def assemble(
                 asdict(row)
                 for row in identifiability.vantage_bounds(
                     nominal,
-                    mechanism.steps,
+                    config.training.rounds,
                     mechanism.sampling_rate,
                     mechanism.neighbouring,
                     config.federation.trust,
                     config.federation.owners,
                     delta,
+                    config.training.local_steps,
                 )
             ],
         },
@@ -122,20 +141,73 @@ def assemble(
 
 
 def _prediction(config: Config, transcript: Arrays) -> dict[str, Any]:
-    predicted = estimators.predict(
-        transcript["sensitivities"], transcript["noise_stds"], config.audit.prior
-    )
-    fit = estimators.log_odds_fit(
-        transcript["worlds"],
-        transcript["log_odds"][:, -1],
-        predicted.trial_mu,
-        config.audit.prior,
-    )
+    """Return what theory predicts for the run itself, and how well the run follows it."""
+    prior = config.audit.prior
+    predicted = estimators.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    if config.training.sampling_rate == 1:
+        return {
+            "mu": predicted.mu,
+            "advantage": predicted.advantage,
+            "standard_error": 0.0,
+            "deterministic": predicted.deterministic,
+            "method": "closed form",
+            "fit": estimators.log_odds_fit(worlds, final, predicted.trial_mu, prior),
+            "density": None,
+        }
+    simulation = _simulation(config, transcript)
     return {
         "mu": predicted.mu,
-        "advantage": predicted.advantage,
-        "deterministic": predicted.deterministic,
-        "fit": fit,
+        "advantage": simulation.advantage,
+        "standard_error": simulation.standard_error,
+        "deterministic": simulation.deterministic,
+        "method": "simulation",
+        "fit": estimators.simulated_fit(worlds, final, simulation, prior),
+        "density": _density(simulation, prior),
+    }
+
+
+def _simulation(config: Config, transcript: Arrays) -> estimators.Simulation:
+    """Play the sampled steps of the transcript again. Raises InputError if it lacks the norms."""
+    names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
+    missing = [name for name in names if name not in transcript]
+    if missing:
+        raise InputError(
+            f"the transcript has no array '{missing[0]}', without which sampled steps cannot be "
+            "predicted; run the experiment again"
+        )
+    steps = transcript["sensitivities"].shape[1]
+    return estimators.simulate(
+        transcript["present_norms"],
+        transcript["absent_norms"],
+        transcript["sensitivities"],
+        transcript["noise_stds"],
+        config.training.sampling_rate,
+        np.random.default_rng(SIMULATION_SEED),
+        prior=config.audit.prior,
+        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
+    )
+
+
+def _density(simulation: estimators.Simulation, prior: float) -> dict[str, list[float]]:
+    """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
+
+    The outermost thousandth at either end is left out of the edges and counts in the densities.
+    """
+    both = np.concatenate([simulation.world_d, simulation.world_d_prime])
+    low, high = np.quantile(both, [0.001, 0.999])
+    # One value alone, as where every gradient is 0, still needs a bin of some width.
+    edges = np.linspace(low, high if high > low else low + 1, 101)
+
+    def heights(sample: npt.NDArray[np.float64]) -> list[float]:
+        counts, _ = np.histogram(sample, edges)
+        densities: list[float] = (counts / (sample.size * np.diff(edges))).tolist()
+        return densities
+
+    return {
+        "edges": (edges + logit(prior)).tolist(),
+        "world_d": heights(simulation.world_d),
+        "world_d_prime": heights(simulation.world_d_prime),
     }
 
 
@@ -143,7 +215,7 @@ def _empirical(
     config: Config, transcript: Arrays, epsilon: float, confidence: float, delta: float
 ) -> dict[str, Any]:
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    norms, noise = transcript["sensitivities"], transcript["noise_stds"]
+    norms = transcript["sensitivities"]
     advantage = estimators.advantage(worlds, final, confidence)
     # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
     loss = final - logit(config.audit.prior)
@@ -160,18 +232,18 @@ def _empirical(
         "delta_prime": exceeded.point,
         "delta_prime_interval": [exceeded.interval.low, exceeded.interval.high],
         "epsilon": {
-            "sensitivity": estimators.epsilon_from_sensitivities(
-                norms, noise, delta, _classic_epsilon
+            "sensitivity": _epsilon_from_sensitivities(
+                config, transcript, delta, accountant("rdp-classic")
             ),
-            "sensitivity_exact": estimators.epsilon_from_sensitivities(
-                norms, noise, delta, gaussian_epsilon
-            ),
+            "sensitivity_exact": _epsilon_from_sensitivities(config, transcript, delta, PLD),
             "belief": estimators.epsilon_from_belief(worlds, loss),
             "advantage": estimators.epsilon_from_advantage(advantage.point, delta),
         },
         "lower_bounds": {
-            name: asdict(bound(worlds, final, delta, confidence))
-            for name, bound in estimators.LOWER_BOUNDS.items()
+            name: asdict(bound)
+            for name, bound in estimators.lower_bounds(
+                worlds, final, delta, confidence, _not_normal(config)
+            ).items()
         },
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
         "sensitivity_max": float(norms.max()),
@@ -181,11 +253,37 @@ def _empirical(
     }
 
 
-def _classic_epsilon(mu: float, delta: float) -> float:
-    """Return the paper's epsilon of Gaussian steps that compose to mu: classic RDP conversion."""
-    if mu == 0:
-        return 0.0
-    return accountant("rdp-classic").epsilon(Mechanism(1 / mu, 1), delta)
+def _epsilon_from_sensitivities(
+    config: Config, transcript: Arrays, delta: float, judge: Accountant
+) -> float | None:
+    """Return the paper's estimator by one accountant; None where no one distance is the pair's.
+
+    Of sampled steps it takes every step of a trial at the trial's root mean square ratio. Under
+    replace neighbours these depend on both gradients, and not only on how far they lie apart.
+    """
+    q, steps = config.training.sampling_rate, transcript["sensitivities"].shape[1]
+    if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
+        return None
+
+    def epsilon(mu: float, delta: float) -> float:
+        if mu == 0:
+            return 0.0
+        return judge.epsilon(Mechanism(math.sqrt(steps) / mu, steps, q), delta)
+
+    return estimators.epsilon_from_sensitivities(
+        transcript["sensitivities"], transcript["noise_stds"], delta, epsilon
+    )
+
+
+def _not_normal(config: Config) -> str | None:
+    """Return why the log-odds are not normal, None where theory says that they are."""
+    if config.training.sampling_rate < 1:
+        return "log-odds are not normal under sampling"
+    if config.training.local_steps > 1:
+        return (
+            "the log-odds of local steps are a linearised attack's score, which need not be normal"
+        )
+    return None
 
 
 def _membership(transcript: Arrays, confidence: float) -> dict[str, Any]:
@@ -233,30 +331,43 @@ def _utility(transcript: Arrays, records: int) -> dict[str, Any]:
 
 
 def _dp_note(config: Config) -> str:
-    notes = []
+    return " ".join(_dp_failings(config)) or (
+        "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
+        "and owner) and scaled to the global sensitivity."
+    )
+
+
+def _dp_failings(config: Config) -> list[str]:
+    """Return every reason why the run gives nobody a guarantee."""
+    failings = []
     if config.privacy.sensitivity == "local":
-        notes.append(
+        failings.append(
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
             "data: a measurement of tightness, not a DP guarantee."
         )
     if config.privacy.noise_source == "seed":
-        notes.append(
+        failings.append(
             "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
             'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
         )
-    return " ".join(notes) or (
-        "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
-        "and owner) and scaled to the global sensitivity."
-    )
+    if config.audit.mode == "instrumented":
+        failings.append(
+            "The audit was instrumented: owners handed their noise and the challenge record's "
+            "gradient to the auditor, which is a measurement, not a DP guarantee. Protecting "
+            'people needs audit.mode = "participant".'
+        )
+    return failings
 
 
 def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> dict[str, str]:
     """Return what contradicts theory beyond chance, by the name of the measure.
 
     At a confidence of its own: at the report's 95 % an honest mechanism would raise an alarm in one
-    report of twenty.
+    report of twenty. Local steps leave only what rests on counted decisions: their log-odds are no
+    likelihood, so that what they say about the belief contradicts nothing.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    exact_posterior = config.training.local_steps == 1
     bounds, sure = report["bounds"], f"with confidence {ALARM_CONFIDENCE:g}"
     alarms = {}
     low = estimators.advantage(worlds, final, ALARM_CONFIDENCE).interval.low
@@ -268,24 +379,29 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
         )
     loss = final - logit(config.audit.prior)
     low = estimators.delta_prime(worlds, loss, bounds["epsilon"], ALARM_CONFIDENCE).interval.low
-    if bounds["tail_probability"] is not None and low > bounds["tail_probability"]:
+    tail = bounds["tail_probability"]
+    if exact_posterior and tail is not None and low > tail:
         alarms["delta_prime"] = (
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
-            f"{sure}, but the tail of the privacy loss is {bounds['tail_probability']:.2g}."
+            f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
-    for name, bound in estimators.LOWER_BOUNDS.items():
-        epsilon = bound(worlds, final, bounds["delta"], ALARM_CONFIDENCE).epsilon
-        if epsilon > bounds["tight_epsilon"]:
+    proven = estimators.lower_bounds(
+        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config)
+    )
+    for name, bound in proven.items():
+        if bound.epsilon > bounds["tight_epsilon"]:
             alarms[name] = (
                 f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
-                f"{epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
+                f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
                 f"{bounds['delta']:g} by theory."
             )
-    for world, fit in report["prediction"]["fit"].items():
-        exact = report["prediction"]["deterministic"]
+    prediction = report["prediction"]
+    exact = exact_posterior and prediction["deterministic"]
+    theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
+    for world, fit in prediction["fit"].items():
         if exact and fit and fit["p_value"] < 1 - ALARM_CONFIDENCE:
             alarms[world] = (
-                f"The log-odds in {world} do not follow N(+-mu^2/2, mu^2) "
+                f"The log-odds in {world} do not follow {theory} "
                 f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
             )
     return alarms
@@ -297,6 +413,13 @@ def _cautions(config: Config) -> list[str]:
         cautions.append(
             "Under central trust the server sees every owner's clean sum: towards the server there "
             "is no protection at all."
+        )
+    if config.training.local_steps > 1:
+        cautions.append(
+            "Owners took local steps, whose noisy models the adversary does not see: its log-odds "
+            "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
+            "from belief or from sensitivities, and the prediction describe that score and raise "
+            "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
     if config.trials.worlds == "d-only":
         cautions.append(

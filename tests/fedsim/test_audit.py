@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from fedsim import audit, privacy
+from fedsim.accounting import PLD
 from fedsim.config import Config
+from fedsim.errors import InputError
 from fedsim.run_directory import Arrays
 
 TRIALS, ROUNDS = 2000, 30
@@ -58,6 +61,33 @@ def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[st
         "timing": {"federation": 1.0, "owners_computing": 1.0, "total": 1.0},
     }
     return facts, transcript
+
+
+def _sampled_game(
+    config: Config, strength: float = 1.0, seed: int = 0
+) -> tuple[dict[str, Any], Arrays]:
+    """Play the game of sampled steps: unit gradients, opposite ones under replace."""
+    facts, transcript = _game(config, seed=seed)
+    generator = np.random.default_rng(seed + 1000)
+    worlds, q = transcript["worlds"], config.training.sampling_rate
+    replaced = config.privacy.neighbouring == "replace"
+    claimed = 1 / transcript["noise_stds"] / (2 if replaced else 1)
+    joined = generator.random(claimed.shape) < q
+    mean = np.where(worlds, 1.0, -1.0 if replaced else 0.0)[:, None] * joined * strength * claimed
+    released = mean + generator.standard_normal(claimed.shape)
+    mixed = np.log1p(-q + q * np.exp(released * claimed - claimed**2 / 2))
+    if replaced:
+        mixed -= np.log1p(-q + q * np.exp(-released * claimed - claimed**2 / 2))
+    noise = 1 / claimed
+    ones = np.ones_like(claimed)
+    changed = {
+        "log_odds": np.cumsum(mixed, axis=1),
+        "present_norms": ones,
+        "absent_norms": ones * replaced,
+        "sensitivities": ones * (2 if replaced else 1),
+        "noise_stds": noise,
+    }
+    return facts, transcript | changed
 
 
 def _report(config: Config, strength: float = 1.0, confidence: float = 0.95) -> dict[str, Any]:
@@ -183,3 +213,156 @@ def test_every_number_is_strict_json(config: Config) -> None:
     report = audit.assemble(config, facts, transcript, 0.95, 0.01)
     json.dumps(report, allow_nan=False)
     assert report["empirical"]["epsilon"]["advantage"] is None
+
+
+@pytest.fixture
+def sampled(small: Make) -> Config:
+    return small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+        | {"training.sampling-rate": 0.1}
+        | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.8}
+    )
+
+
+def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled)
+    report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+    json.dumps(report, allow_nan=False)
+    prediction, bounds = report["prediction"], report["bounds"]
+    assert report["alarms"] == {}
+    assert (prediction["method"], prediction["deterministic"]) == ("simulation", True)
+    assert prediction["mu"] == pytest.approx(
+        np.sqrt(ROUNDS) / report["mechanism"]["effective_noise_multiplier"]
+    )
+    off = abs(prediction["advantage"] - bounds["rho_alpha"])
+    assert off < 4 * prediction["standard_error"] < 0.01
+    off = abs(prediction["advantage"] - report["empirical"]["advantage"])
+    assert off < 4 * report["empirical"]["standard_error"]
+    assert report["mechanism"]["sampling_rate"] == 0.1
+
+
+def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled)
+    density = audit.assemble(sampled, facts, transcript, 0.95, 0.01)["prediction"]["density"]
+    edges = np.array(density["edges"])
+    for world, name in ((True, "world_d"), (False, "world_d_prime")):
+        masses = np.array(density[name]) * np.diff(edges)
+        assert 0.99 < masses.sum() <= 1
+        final = transcript["log_odds"][transcript["worlds"] == world, -1]
+        observed = np.mean(final < edges[50])
+        assert masses[:50].sum() == pytest.approx(observed, abs=0.06)
+
+
+def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled)
+    report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+    epsilon = report["empirical"]["epsilon"]
+    # Every gradient uses up the sensitivity, so that theory's own epsilon comes back.
+    assert epsilon["sensitivity_exact"] == pytest.approx(report["bounds"]["tight_epsilon"])
+    assert epsilon["sensitivity"] > epsilon["sensitivity_exact"]
+    gaussian = report["empirical"]["lower_bounds"]["gaussian"]
+    assert gaussian["epsilon"] == 0
+    assert gaussian["reason"] == "log-odds are not normal under sampling"
+
+
+def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Config) -> None:
+    facts, transcript = _sampled_game(sampled, strength=2.0)
+    alarms = audit.assemble(sampled, facts, transcript, 0.95, 0.01)["alarms"]
+    assert {"advantage", "world_d"} <= set(alarms)
+    assert "gaussian" not in alarms
+    assert "those of sampled steps" in alarms["world_d"]
+
+
+@pytest.mark.slow
+def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> None:
+    p_values, raised = [], 0
+    for seed in range(40):
+        facts, transcript = _sampled_game(sampled, seed=seed)
+        report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+        raised += bool(report["alarms"])
+        p_values += [fit["p_value"] for fit in report["prediction"]["fit"].values()]
+    assert raised <= 1
+    assert kstest(p_values, "uniform").pvalue > 1e-4
+
+
+def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.sampling-rate": 0.1}
+        | {"privacy.neighbouring": "replace"}
+    )
+    facts, transcript = _sampled_game(config)
+    report = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    assert report["empirical"]["epsilon"]["sensitivity"] is None
+    assert report["empirical"]["epsilon"]["sensitivity_exact"] is None
+    assert report["alarms"] == {}
+    mechanism = privacy.mechanism(config, facts["noise_multiplier"])
+    off = abs(report["prediction"]["advantage"] - PLD.delta(mechanism, 0.0))
+    assert off < 4 * report["prediction"]["standard_error"]
+
+
+def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled: Config) -> None:
+    facts, transcript = _game(sampled)
+    with pytest.raises(InputError, match="no array 'present_norms'"):
+        audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+
+
+@pytest.fixture
+def stepping(small: Make) -> Config:
+    return small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.local-steps": 4}
+        | {"federation.trust": "local", "federation.owners": 3}
+    )
+
+
+def test_local_steps_are_bounded_by_all_of_them_under_the_owners_own_noise(
+    stepping: Config,
+) -> None:
+    report = _report(stepping)
+    mechanism = report["mechanism"]
+    assert (mechanism["steps"], mechanism["local_steps"]) == (4 * ROUNDS, 4)
+    assert mechanism["effective_noise_multiplier"] == mechanism["noise_multiplier"]
+    assert report["bounds"]["rho_beta"] == pytest.approx(0.9, rel=1e-6)
+    assert {row["epsilon"] for row in report["bounds"]["vantages"]} == {report["bounds"]["epsilon"]}
+
+
+def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping: Config) -> None:
+    facts, transcript = _game(stepping)
+    transcript["log_odds"] = 50 * transcript["log_odds"]
+    report = audit.assemble(stepping, facts, transcript, 0.95, 0.005)
+    assert report["empirical"]["delta_prime"] > report["bounds"]["tail_probability"]
+    assert report["alarms"] == {}
+    assert "linearised" in report["empirical"]["lower_bounds"]["gaussian"]["reason"]
+    assert any("not an exact posterior" in line for line in report["warnings"])
+
+
+def test_decisions_that_are_right_too_often_convict_local_steps_too(stepping: Config) -> None:
+    alarms = _report(stepping, strength=8.0)["alarms"]
+    assert {"advantage", "clopper_pearson"} <= set(alarms)
+    assert not {"delta_prime", "gaussian", "world_d", "world_d_prime"} & set(alarms)
+
+
+def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.momentum": 0.9}
+        | {"training.schedule": "cosine", "audit.mode": "instrumented"}
+    )
+    facts, transcript = _game(config)
+    old = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    assert old["audit_mode"] == "instrumented"
+    assert (old["training"]["optimizer"], old["training"]["momentum"]) == ("sgd", 0.9)
+    assert old["training"]["schedule"] == "cosine"
+    assert (old["precision"], old["model"]["gradient_fallbacks"]) == ("float32", None)
+    facts |= {"precision": "bf16", "gradient_fallbacks": {"norm": "no rule for it"}}
+    new = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    assert new["precision"] == "bf16"
+    assert new["model"]["gradient_fallbacks"] == {"norm": "no rule for it"}
+
+
+def test_an_instrumented_run_guarantees_nothing(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.noise-source": "system"}
+        | {"audit.mode": "instrumented"}
+    )
+    mechanism = _report(config)["mechanism"]
+    assert not mechanism["dp_guarantee"]
+    assert "handed their noise" in mechanism["dp_note"]
