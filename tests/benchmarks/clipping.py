@@ -1,136 +1,112 @@
-"""Examples per second of a clipped-gradient step: fedsim, torch.func, Opacus and no privacy.
+"""Per-example clipped gradients per second: fedsim, torch.func, Opacus and no privacy."""
 
-Each step takes the clipped sum of T models over the same records; Opacus and the step without
-privacy train the models one after another. Rounds alternate between the contestants, so that a
-busy machine slows them all alike; medians are shown. Run
-
-    python tests/benchmarks/clipping.py [--smoke]
-"""
-
-import argparse
+import math
 import statistics
 import time
-import warnings
-from collections.abc import Callable
-from unittest.mock import patch
+from collections.abc import Iterator
+from contextlib import suppress
+from textwrap import shorten
 
-import opacus
 import torch
-from opacus.grad_sample import GradSampleModule
-from rich.console import Console
-from rich.table import Table
-from torch import Tensor, nn
-from torch.nn import functional
+from contestants import CONTESTANTS, FEDSIM, NETWORKS, OPACUS, PLAIN, Contestant, Game, game
+from tables import Table, Value
+from torch import Tensor
 
-from fedsim import clipping
-from fedsim.clipping import Clipper
-from fedsim.layers import Fit
-from fedsim.models import ChannelAffine, build, initial_parameters
+TRIALS = {"cpu": (1, 8, 64), "cuda": (1, 8, 64, 1000)}
+PATIENCE = 60.0
+"""Seconds that a step may take, by the time it took with fewer trials; else it is left out."""
 
-CLIPPING_NORM = 1.0
-SHAPE, CLASSES, HIDDEN = (1, 28, 28), 10, 32
-Step = Callable[[], object]
+AGREEMENT = 1e-4
+"""Relative L2 distance of two contestants' sums: float32, and 1e-6 that Opacus adds to norms."""
 
 
-@opacus.grad_sample.register_grad_sampler(ChannelAffine)
-def _channel_affine(
-    layer: nn.Module, inputs: list[Tensor], errors: Tensor
-) -> dict[nn.Parameter, Tensor]:
-    product = (inputs[0] * errors).sum((-2, -1))
-    return {layer.weight: product, layer.bias: errors.sum((-2, -1))}
+NOTE = (
+    "Medians of rounds that alternate between the contestants. fedsim and torch.func work on all T "
+    "models at once, the others on one model after another. The contestants' clipped sums were "
+    "compared before: their relative distance is below 1e-4."
+)
 
 
-def steps(name: str, trials: int, records: int) -> dict[str, Step]:
-    """Return one step of every contestant on the same models and records."""
-    parameters = initial_parameters(lambda: _model(name), 0, range(trials))
-    generator = torch.Generator().manual_seed(0)
-    features = torch.rand(records, *SHAPE, generator=generator)
-    labels = torch.randint(CLASSES, (records,), generator=generator)
-    clipper = Clipper(_model(name), CLIPPING_NORM, torch.get_num_threads())
-    reason = clipper.fallback_reason(features[0])
-    assert reason is None, reason
-
-    def fedsim() -> Tensor:
-        return clipper.clipped_sum(parameters, features, labels)
-
-    generic = Clipper(_model(name), CLIPPING_NORM, torch.get_num_threads())
-    with patch.object(clipping, "fit", lambda model, record: Fit("to compare")):
-        generic.fallback_reason(features[0])
-
-    def by_torch_func() -> Tensor:
-        return generic.clipped_sum(parameters, features, labels)
-
-    plain = [_with_parameters(name, flat) for flat in parameters]
-    hooked = [GradSampleModule(_with_parameters(name, flat)) for flat in parameters]
-    optimizers = [
-        opacus.optimizers.DPOptimizer(
-            torch.optim.SGD(model.parameters(), lr=1.0),
-            noise_multiplier=0.0,
-            max_grad_norm=CLIPPING_NORM,
-            expected_batch_size=1,
-        )
-        for model in hooked
-    ]
-
-    def by_opacus() -> None:
-        for model, optimizer in zip(hooked, optimizers, strict=True):
-            optimizer.zero_grad()
-            functional.cross_entropy(model(features), labels).backward()
-            optimizer.clip_and_accumulate()
-
-    def without_privacy() -> None:
-        for model in plain:
-            model.zero_grad()
-            functional.cross_entropy(model(features), labels).backward()
-
-    return {
-        "fedsim": fedsim,
-        "torch.func": by_torch_func,
-        "Opacus, one by one": by_opacus,
-        "no privacy, one by one": without_privacy,
-    }
+def measure(smoke: bool, where: torch.device) -> Iterator[Table]:
+    """Yield the times of every contestant, and fedsim's against the better mode of Opacus."""
+    rows: list[tuple[Value, ...]] = []
+    ratios: list[tuple[Value, ...]] = []
+    for name, network in NETWORKS.items():
+        check_agreement(game(network, 2, 2 if smoke else 4, where))
+        per_trial: dict[str, float] = {}
+        for trials in (2,) if smoke else TRIALS[where.type]:
+            if trials > network.most_trials:
+                continue
+            played = game(network, trials, 2 if smoke else network.records, where)
+            medians, remarks = seconds(played, 1 if smoke else 3, per_trial)
+            per_trial |= {who: median / trials for who, median in medians.items()}
+            shape = (name, len(played.labels), trials)
+            for who in CONTESTANTS:
+                median = medians.get(who)
+                rate = trials * len(played.labels) / median if median else None
+                rows.append((*shape, who, rate, _ratio(median, medians), remarks[who]))
+            better = min(OPACUS, key=lambda who: medians.get(who, math.inf))
+            if better in medians:
+                ratios.append((*shape, better, _ratio(medians[better], medians)))
+    title, size = "Per-example clipped gradients", ("network", "records", "T")
+    columns: tuple[str, ...] = ("contestant", "gradients/s", "fedsim is faster by", "remark")
+    yield Table(title, (*size, *columns), rows, NOTE)
+    columns = ("the better mode", "fedsim is faster by")
+    yield Table(f"{title}, against the better mode of Opacus", (*size, *columns), ratios)
 
 
-def seconds(contestants: dict[str, Step], rounds: int) -> dict[str, float]:
-    """Return each contestant's median wall-clock seconds, after one round to warm up."""
-    taken: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds + 1):
-        for name, step in contestants.items():
+def seconds(
+    played: Game, rounds: int, per_trial: dict[str, float]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return each contestant's median seconds for a step, and remarks.
+
+    A contestant that does not run has a remark alone. per_trial: what is known of the seconds for
+    one trial, from fewer trials.
+    """
+    entered: dict[str, Contestant] = {}
+    remarks: dict[str, str] = {}
+    for who, enter in CONTESTANTS.items():
+        estimate = per_trial.get(who, 0.0) * len(played.parameters)
+        if estimate > PATIENCE:
+            remarks[who] = f"left out: about {estimate:.0f} s"
+            continue
+        try:
+            contestant = enter(played)
+            contestant()
+        except (NotImplementedError, RuntimeError) as error:
+            remarks[who] = _first_line(error)
+        else:
+            entered[who] = contestant
+            remarks[who] = contestant.remark
+    taken: dict[str, list[float]] = {who: [] for who in entered}
+    for _ in range(rounds):
+        for who, contestant in entered.items():
             start = time.perf_counter()
-            step()
-            taken[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values[1:]) for name, values in taken.items()}
+            contestant()
+            taken[who].append(time.perf_counter() - start)
+    return {who: statistics.median(times) for who, times in taken.items()}, remarks
 
 
-def main() -> None:
-    """Print one table for all models and numbers of trials."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--smoke", action="store_true", help="two trials, few records, one round")
-    smoke = parser.parse_args().smoke
-    warnings.filterwarnings("ignore", message="Full backward hook is firing")
-    records, rounds = (8, 1) if smoke else (100, 3)
-    table = Table(title=f"{records} records, {torch.get_num_threads()} threads")
-    for column in ("model", "T", "contestant", "examples/s", "fedsim is faster by"):
-        table.add_column(column, justify="left" if column in ("model", "contestant") else "right")
-    for model in ("mlp", "mnist-cnn"):
-        for trials in (2,) if smoke else (1, 8, 64):
-            medians = seconds(steps(model, trials, records), rounds)
-            for name, median in medians.items():
-                rate, ratio = trials * records / median, median / medians["fedsim"]
-                table.add_row(model, str(trials), name, f"{rate:,.0f}", f"{ratio:.2f}")
-            table.add_section()
-    Console().print(table)
+def check_agreement(played: Game) -> None:
+    """Raise RuntimeError unless all contestants that run compute the same clipped sums."""
+    sums: dict[str, Tensor] = {}
+    for who, enter in CONTESTANTS.items():
+        if who == PLAIN:
+            continue
+        with suppress(NotImplementedError, RuntimeError):
+            sums[who] = enter(played)().double()
+    first, *others = sums
+    for who in others:
+        distance = float((sums[who] - sums[first]).norm() / sums[first].norm())
+        if not distance < AGREEMENT:
+            raise RuntimeError(
+                f"{who} and {first} differ by {distance:.1e} on {played.network.model}"
+            )
 
 
-def _model(name: str) -> nn.Module:
-    return build(name, SHAPE, CLASSES, HIDDEN)
+def _first_line(error: Exception) -> str:
+    return shorten(next(iter(str(error).splitlines()), type(error).__name__), 80)
 
 
-def _with_parameters(name: str, flat: Tensor) -> nn.Module:
-    model = _model(name)
-    nn.utils.vector_to_parameters(flat, model.parameters())
-    return model
-
-
-if __name__ == "__main__":
-    main()
+def _ratio(median: float | None, medians: dict[str, float]) -> float | None:
+    return median / medians[FEDSIM] if median and FEDSIM in medians else None

@@ -1,0 +1,162 @@
+"""A whole campaign on MNIST: `fedsim run` with its adversary, and Opacus training the same models.
+
+The campaign is that of configs/mnist.toml (Bernau et al.: T trials of 30 full-batch noisy steps on
+100 records). Opacus trains as many models one after another, without a federation and without an
+adversary; a part of them is timed and scaled.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from contestants import CORES, OPACUS, Opacus
+from tables import Table, Value
+from torch import nn
+
+from fedsim import config as configuration
+from fedsim import federation, models, privacy
+from fedsim.config import Config, Scalar
+
+CONFIG = Path(__file__).parents[2] / "configs" / "mnist.toml"
+MODES = ("instrumented", "participant")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the campaign is run."""
+
+    trials: int = 1000
+    rounds: int = 30
+    opacus_trials: int = 40
+    pool: int = 2000
+    held_out: int = 500
+
+    def overrides(self, root: Path, where: torch.device) -> dict[str, Scalar]:
+        """Return what differs from the configuration file."""
+        return {
+            "trials.count": self.trials,
+            "training.rounds": self.rounds,
+            "data.pool": self.pool,
+            "data.held-out": self.held_out,
+            "data.root": str(root),
+            "run.device": where.type,
+        }
+
+
+SMOKE = Size(trials=4, rounds=2, opacus_trials=2, pool=20, held_out=20)
+
+
+def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Table]:
+    """Yield the time of the campaign, by fedsim in both audit modes and by Opacus."""
+    with tempfile.TemporaryDirectory() as scratch:
+        if root is None:
+            root = Path(scratch) / "random"
+            write_random_mnist(root, size.pool + 200, size.held_out)
+            records = "records of random pixels"
+        else:
+            records = "MNIST"
+        overrides = size.overrides(root, where)
+        timings = {mode: _fedsim(overrides, mode, Path(scratch) / mode) for mode in MODES}
+        config = configuration.load(CONFIG, overrides)
+        opacus = {who: _opacus(config, mode, size, where) for who, mode in OPACUS.items()}
+    what = f"{size.trials} trials x {size.rounds} rounds x {config.data.records} {records}"
+    command = timings["instrumented"]["command"]
+    rows: list[tuple[Value, ...]] = [
+        (f"fedsim run, {mode} audit", timing["command"], timing["command"] / command)
+        for mode, timing in timings.items()
+    ]
+    rows += [(who, seconds, seconds / command) for who, seconds in opacus.items()]
+    rows.append(("the better mode of Opacus", min(opacus.values()), min(opacus.values()) / command))
+    note = (
+        f"fedsim: the whole command, with start-up, choice of the challenge, federation of "
+        f"{config.federation.owners} owners, adversary, evaluation and report. Opacus: the steps "
+        f"alone, measured on {min(size.opacus_trials, size.trials)} models and scaled."
+    )
+    columns: tuple[str, ...] = ("contestant", "seconds", "times fedsim's")
+    yield Table(f"Campaign: {what}", columns, rows, note)
+    columns = (
+        "audit",
+        "command",
+        "federation",
+        "owners computing",
+        "federation / owners computing",
+    )
+    rows = [
+        (
+            mode,
+            timing["command"],
+            timing["federation"],
+            timing["owners_computing"],
+            timing["federation"] / timing["owners_computing"],
+        )
+        for mode, timing in timings.items()
+    ]
+    note = (
+        "Seconds. Owners computing: clipped gradients, the training itself, the owners one after "
+        "another; what the federation takes beyond is messages, noise, adversary and evaluation."
+    )
+    yield Table("Campaign: where fedsim's time goes", columns, rows, note)
+
+
+def _fedsim(overrides: dict[str, Scalar], mode: str, out: Path) -> dict[str, float]:
+    """Run the command; return its seconds and those that its report states."""
+    settings = overrides | {"audit.mode": mode}
+    command = [sys.executable, "-c", "from fedsim.cli.entry import main; main()"]
+    command += ["run", str(CONFIG), "--quiet", "--out", str(out)]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={json.dumps(value)}"]
+    start = time.perf_counter()
+    subprocess.run(command, check=True)
+    seconds = time.perf_counter() - start
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    return {"command": seconds, **report["timing"]}
+
+
+def _opacus(config: Config, mode: Callable[..., Opacus], size: Size, where: torch.device) -> float:
+    """Return the seconds in which Opacus trains all the models, scaled from some of them."""
+    torch.set_num_threads(CORES)
+    known = federation.load(config)
+    dataset = known.split.dataset
+    features, labels = known.members(np.arange(config.data.records))
+    timed = range(min(size.opacus_trials, size.trials))
+    theta = models.initial_parameters(
+        lambda: federation.build_model(config, dataset), config.run.seed, timed
+    ).to(where)
+    multiplier = privacy.noise_multiplier(config)
+    rate = config.training.learning_rate / len(labels)
+
+    def train(flat: torch.Tensor, rounds: int) -> None:
+        model = federation.build_model(config, dataset).to(where)
+        nn.utils.vector_to_parameters(flat, model.parameters())
+        opacus = mode(model, config.training.clipping_norm, multiplier, rate)
+        for _ in range(rounds):
+            opacus.optimizer.zero_grad(set_to_none=True)
+            opacus.backward(features, labels)
+            opacus.optimizer.step()
+
+    train(theta[0].clone(), 1)  # to warm up
+    start = time.perf_counter()
+    for flat in theta:
+        train(flat, size.rounds)
+    if where.type == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) * size.trials / len(timed)
+
+
+def write_random_mnist(root: Path, train: int, test: int) -> None:
+    """Write the four IDX files of MNIST with random pixels and labels, from a fixed seed."""
+    root.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    for part, count in (("train", train), ("t10k", test)):
+        images = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        labels = generator.integers(0, 10, count, dtype=np.uint8)
+        for name, array in (("images-idx3", images), ("labels-idx1", labels)):
+            header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">u4").tobytes()
+            (root / f"{part}-{name}-ubyte").write_bytes(header + array.tobytes())
