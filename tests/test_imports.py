@@ -14,6 +14,7 @@ CORE = [
     "fedsim.clipping",
     "fedsim.evaluation",
     "fedsim.gaussian",
+    "fedsim.instrumented",
     "fedsim.layers",
     "fedsim.losses",
     "fedsim.mechanism",
@@ -24,7 +25,8 @@ CORE = [
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
 WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "fedsim.owner"]
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
-WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory"]
+WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
+WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules"]
 BEYOND_TORCH_NUMPY_SCIPY = ["pydantic", "dp_accounting", "sklearn", "skimage", "matplotlib", "rich"]
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from scipy import stats
 
-from adversaries.posterior import log_odds
-from fedsim import adversary, client_app, federation, messages, owner, server_app
+from adversaries.posterior import hypotheses, log_odds
+from fedsim import adversary, client_app, federation, messages, owner, sampling, server_app
+from fedsim.accounting import PLD
 from fedsim.config import Config, from_run_config, to_run_config
-from fedsim.mechanism import Neighbouring
+from fedsim.mechanism import Mechanism, Neighbouring
 from fedsim.randomness import SERVER, gaussian_noise
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
@@ -217,6 +219,178 @@ def test_a_whole_federation_plays_the_game_that_theory_predicts(
     assert stats.binomtest(wins, 600, stats.norm.cdf(mu / 2)).pvalue > 1e-3
 
 
+SAMPLED = {"training.sampling-rate": 0.4, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
+    trust: str,
+    neighbouring: str,
+    small: Callable[..., Config],
+    tmp_path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As above, in a node with another seed, which knows the other records' coins alone."""
+    mode = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
+    config = small(SAMPLED | mode)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid, transcript, partition = _record(config, directory)
+    record = directory.read_json("facts.json")["challenge"]["record"]
+
+    def background_knowledge(_: int, trials: range, *rest: object) -> np.ndarray:
+        coins = sampling.participation(config.run.seed, trials, *rest)  # type: ignore[arg-type]
+        coins[:, record] ^= True
+        return coins
+
+    monkeypatch.setattr(client_app, "participation", background_knowledge)
+    monkeypatch.setattr(
+        client_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest)
+    )
+    other = from_run_config(to_run_config(config) | {"run.seed": 12345})
+    context = Context(
+        run_id=1,
+        node_id=FIRST_NODE + partition,
+        node_config={"partition-id": partition},
+        state=RecordDict(),
+        run_config=to_run_config(other),
+    )
+    for kind, content in grid.recorded[partition]:
+        reply = client_app.app(Message(content, context.node_id, kind), context)
+    replayed = messages.arrays_of(reply.content.array_records[client_app.MEMORY])
+    np.testing.assert_array_equal(
+        log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
+    )
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
+    trust: str, neighbouring: str, small: Callable[..., Config], tmp_path
+) -> None:
+    """One round, by brute force: log of q N(with the record) + (1 - q) N(without)."""
+    mode = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
+    config = small(SAMPLED | mode | {"training.rounds": 1})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid, transcript, partition = _record(config, directory)
+    chosen = directory.read_json("facts.json")["challenge"]
+    known, q = federation.load(config), config.training.sampling_rate
+    theta, aggregate, model = _only_round(grid, partition)
+    coins = sampling.participation(config.run.seed, range(len(theta)), 1, 24, q)
+    weights = torch.from_numpy(coins).float()
+    weights[:, chosen["record"]] = 0
+    rest = known.clipper.clipped_sum(theta, *known.members(np.arange(24)), weights)
+    present, absent = owner.challenge_gradients(
+        known, theta, chosen["record"], chosen["replacement"]
+    )
+    std = 1.0 * (2.0 if neighbouring == "replace" else 1.0)
+    if trust == "local":
+        standard = gaussian_noise(config.run.seed, range(len(theta)), 1, partition, rest.shape[1])
+        rest += std * torch.from_numpy(standard)
+        std *= np.sqrt(config.federation.owners - 1)
+
+    def log_mixture(gradient: torch.Tensor) -> torch.Tensor:
+        unknown = torch.distributions.Normal(0.0, std)
+        with_it = unknown.log_prob(aggregate - rest - gradient).sum(1)
+        without = unknown.log_prob(aggregate - rest).sum(1)
+        return torch.logaddexp(np.log(q) + with_it, np.log(1 - q) + without)
+
+    np.testing.assert_allclose(
+        transcript["log_odds"][:, 0], log_mixture(present) - log_mixture(absent), atol=1e-4
+    )
+    # n is the expected number of records in a step, not how many happened to take part.
+    step = config.training.learning_rate / (q * 24)
+    np.testing.assert_array_equal(model, (theta.double() - step * aggregate).float().numpy())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+def test_a_sampled_federation_reaches_the_total_variation_and_no_more(
+    mode: str, small: Callable[..., Config], run: Callable[[Config], Arrays]
+) -> None:
+    """Noise scaled to |g| makes every step the same game, whose advantage theory knows."""
+    trials, rate, rounds = 2000, 0.1, 50
+    config = small(
+        {"training.sampling-rate": rate, "training.rounds": rounds, "audit.mode": mode}
+        | {"privacy.sensitivity": "local", "privacy.rho-beta": 0.0}
+        | {"privacy.noise-multiplier": 1.0, "trials.count": trials, "trials.cohort": 1000}
+        | {"training.schedule": "cosine", "training.momentum": 0.9, "run.seed": 5}
+    )
+    transcript = run(config)
+    bound = PLD.delta(Mechanism(1.0, rounds, rate), 0.0)
+    wins = int(((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum())
+    assert stats.binomtest(wins, trials, (1 + bound) / 2).pvalue > 1e-3
+
+
+LOCAL_STEPS = {
+    "federation.trust": "local",
+    "federation.owners": 2,
+    "training.local-steps": 3,
+    "training.local-learning-rate": 1.0,
+    "privacy.rho-beta": 0.0,
+}
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
+    neighbouring: str, small: Callable[..., Config], tmp_path
+) -> None:
+    """With next to no noise, the aggregate lies where the hypothesis that is true puts it."""
+    tiny = {"privacy.noise-multiplier": 1e-3, "privacy.neighbouring": neighbouring}
+    config = small(LOCAL_STEPS | tiny | {"training.rounds": 1, "federation.owners": 3})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid, transcript, partition = _record(config, directory)
+    chosen = directory.read_json("facts.json")["challenge"]
+    known = federation.load(config)
+    theta, aggregate, _ = _only_round(grid, partition)
+    worlds = torch.tensor(transcript["worlds"])
+    sums = []
+    for j in range(3):
+        pair = (chosen["record"], chosen["replacement"], worlds) if j == chosen["owner"] else ()
+        sums.append(
+            owner.local_steps(
+                lambda model, j=j, pair=pair: owner.clean_sum(known, j, model, *pair),
+                theta,
+                3,
+                owner.local_step_size(config, 1),
+            )
+        )
+    # Each owner adds three times N(0, (z Delta)^2); the effect on later steps is of second order.
+    bound = 2.0 if neighbouring == "replace" else 1.0
+    residual = (aggregate - torch.stack(sums).sum(0)) / (1e-3 * bound * np.sqrt(3 * 3))
+    assert float(residual.std()) == pytest.approx(1.0, abs=0.1)
+    # Against such noise the pair is told apart without fail.
+    assert (np.sign(transcript["log_odds"][:, 0]) == np.where(worlds, 1, -1)).all()
+    np.testing.assert_allclose(transcript["noise_stds"], 1e-3 * bound * np.sqrt(3 * 2))
+
+
+def test_over_local_steps_a_pair_may_move_the_sum_by_more_than_one_steps_sensitivity(
+    small: Callable[..., Config], run: Callable[[Config], Arrays]
+) -> None:
+    transcript = run(small(LOCAL_STEPS | {"privacy.noise-multiplier": 1.0}))
+    assert transcript["sensitivities"].max() > 1.0
+    np.testing.assert_array_equal(transcript["present_norms"], transcript["sensitivities"])
+    assert not transcript["absent_norms"].any()
+
+
+@pytest.mark.slow
+def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
+    small: Callable[..., Config], run: Callable[[Config], Arrays]
+) -> None:
+    trials, rounds, z = 1000, 2, 2.5
+    config = small(
+        LOCAL_STEPS
+        | {"privacy.noise-multiplier": z, "training.rounds": rounds, "run.seed": 3}
+        | {"trials.count": trials, "trials.cohort": 500}
+    )
+    transcript = run(config)
+    wins = int(((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum())
+    # The bound takes every local step for released, under the owner's own noise.
+    bound = PLD.delta(Mechanism(z, rounds * 3), 0.0)
+    assert stats.binomtest(wins, trials, 0.5, "greater").pvalue < 1e-3
+    assert stats.binomtest(wins, trials, (1 + bound) / 2, "greater").pvalue > 1e-3
+
+
 def test_a_lost_state_is_an_error_and_not_a_wrong_belief() -> None:
     memory = adversary.Memory.empty(2)
     with pytest.raises(RuntimeError, match="did not see begin"):
@@ -228,3 +402,21 @@ def test_memory_survives_its_arrays() -> None:
     back = adversary.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
     assert back.pending is None
     assert back.ratios.shape == (2, 0)
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_pending_hypotheses_survive_their_arrays(replaced: bool, rate: float) -> None:
+    known, present, absent, aggregate = torch.randn(
+        4, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    pending = hypotheses(known, present, absent if replaced else None, torch.ones(2).double(), rate)
+    memory = replace(adversary.Memory.empty(2), pending=pending)
+    back = adversary.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
+    for one, other in zip(
+        adversary.observe(memory, aggregate).to_arrays().items(),
+        adversary.observe(back, aggregate).to_arrays().items(),
+        strict=True,
+    ):
+        assert one[0] == other[0]
+        np.testing.assert_array_equal(one[1], other[1])
