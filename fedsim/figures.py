@@ -104,13 +104,20 @@ def belief_trajectories(
 
 
 def log_odds_histogram(
-    worlds: Bools, final: Floats, mu: Floats | None, epsilon: float | None, *, prior: float = 0.5
+    worlds: Bools,
+    final: Floats,
+    mu: Floats | None,
+    epsilon: float | None,
+    *,
+    prior: float = 0.5,
+    density: Mapping[str, Sequence[float]] | None = None,
 ) -> Figure:
     """Draw the final log-odds of both worlds over the densities that theory predicts.
 
     worlds [T], final [T]: the log-odds after the last round; mu [T]: every trial's own
     sqrt(sum (LS_i / sigma_i)^2), None where no closed form holds; epsilon marks the log-odds at
-    which the belief passes rho_beta; prior: the belief in D from which they start.
+    which the belief passes rho_beta; prior: the belief in D from which they start; density: drawn
+    instead of what mu predicts, as heights `world_d` and `world_d_prime` [n] between `edges` [n+1].
     """
     with _style():
         figure, axes = _axes()
@@ -120,7 +127,8 @@ def log_odds_histogram(
         if mu is not None and np.isfinite(mu).all():
             typical = float(np.median(mu))
             reach = typical**2 / 2 + 3.5 * typical
-        grid = np.linspace(min(bins[0], -reach), max(bins[-1], reach), 400)
+        ends = [density["edges"][0], density["edges"][-1]] if density else [-reach, reach]
+        grid = np.linspace(min(bins[0], ends[0]), max(bins[-1], ends[1]), 400)
         for world, colour, label in WORLDS:
             chosen = worlds == world
             if not (chosen & finite).any():
@@ -129,15 +137,13 @@ def log_odds_histogram(
             heights = counts / (chosen.sum() * np.diff(bins))
             axes.stairs(heights, bins, fill=True, color=colour, alpha=0.28)
             axes.stairs(heights, bins, color=colour, linewidth=0.9, label=label)
-            if mu is not None and np.isfinite(mu[chosen]).all():
-                density = predicted_density(grid - logit(prior), mu[chosen], world)
-                axes.plot(
-                    grid,
-                    density,
-                    color=colour,
-                    linewidth=2,
-                    label=label.replace("trained on", "predicted for"),
-                )
+            predicted = label.replace("trained on", "predicted for")
+            if density:
+                simulated = density["world_d" if world else "world_d_prime"]
+                axes.stairs(simulated, density["edges"], color=colour, linewidth=2, label=predicted)
+            elif mu is not None and np.isfinite(mu[chosen]).all():
+                curve = predicted_density(grid - logit(prior), mu[chosen], world)
+                axes.plot(grid, curve, color=colour, linewidth=2, label=predicted)
         axes.axvline(0, color=MUTED, linewidth=1)
         _note(axes, 0, "decides D′ ◂ ▸ decides D", "center")
         if epsilon is not None and (limit := epsilon + logit(prior)) < grid[-1]:

@@ -56,6 +56,16 @@ LOWER_BOUNDS = {
     "clopper_pearson": "Clopper–Pearson",
     "gaussian": "Gaussian",
 }
+OPTIMIZER_SETTINGS = {
+    "sgd": {"momentum": "momentum"},
+    "adam": {"β₁": "beta1", "β₂": "beta2", "ε": "adam_epsilon"},
+}
+AUDIT_MODES = {
+    "participant": "The beliefs were computed by the adversary itself, from what an owner receives "
+    "and the background knowledge of the threat model.",
+    "instrumented": "The beliefs were computed by the auditor, from the noise that was drawn; they "
+    "are the adversary's, which it would have computed at greater cost.",
+}
 PROOF = "clopper_pearson"
 """The lower bound that answers how much is proven: fixed in advance, and the one assuming least."""
 ATTACKS = {
@@ -162,8 +172,9 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         questions=_questions(report),
         utility=drawn.pop("utility", None),
         figures=list(drawn.values()),
-        trust=TRUST.get(str(_at(report, "trust")), ""),
+        trust=_trust(report),
         vantages=_vantages(report),
+        training=_training(report),
         bounds=_bounds(report),
         estimates=_estimates(report),
         lower_bounds=_lower_bounds(report),
@@ -283,9 +294,94 @@ def _labels(report: Report) -> list[Label]:
             "take it away again: fit for measuring, not for protecting people."
         )
         labels.append(Label("Experiment: noise is reproducible, not a DP guarantee.", text))
-    if _at(report, "mechanism.dp_guarantee") is False and not (local or seeded):
+    instrumented = _at(report, "audit_mode") == "instrumented"
+    if instrumented:
+        text = (
+            "The auditor computed the beliefs from the noise, which the owners handed over: the "
+            "same numbers as the adversary's own, at less cost, in a federation that protects "
+            "nobody."
+        )
+        labels.append(Label("Instrumented audit, not a DP guarantee.", text))
+    if _at(report, "mechanism.dp_guarantee") is False and not (local or seeded or instrumented):
         labels.append(Label("Not a DP guarantee.", _at(report, "mechanism.dp_note") or ""))
     return labels
+
+
+def _trust(report: Report) -> str:
+    words = TRUST.get(str(_at(report, "trust")), "")
+    if _locally(report) > 1:
+        words += (
+            " Owners take several steps of their own in a round, each at a model that only their "
+            "own noise hides; so the bounds grant every vantage all of these steps."
+        )
+    return words
+
+
+def _training(report: Report) -> list[str]:
+    """Return, in whole sentences, what a step is, how the model takes it, and who audited it."""
+    rounds, local = _at(report, "rounds"), _locally(report)
+    rate = _plain(_at(report, "mechanism.sampling_rate"))
+    if _sampled(report):
+        step = (
+            f"In each of {_plain(rounds)} rounds every record took part with probability "
+            f"{rate}, by itself (Poisson sampling). The bounds count on it that nobody learns "
+            "whether the challenge record did; the adversary is taken to know of all others."
+        )
+    elif local > 1:
+        step = (
+            f"In each of {_plain(rounds)} rounds every owner took {local} noisy steps on a model "
+            f"of its own: {_plain(_at(report, 'mechanism.steps'))} noisy steps are accounted. The "
+            "adversary sees only their sum, and decides by a linearised attack's score."
+        )
+    else:
+        step = f"In each of {_plain(rounds)} rounds every record took part, in one step."
+    sentences = [step, _optimisation(report), _audited(report), _gradients(report)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _optimisation(report: Report) -> str:
+    if _at(report, "training.optimizer") is None:
+        return ""
+    optimizer, schedule, rate, local_rate, warmup = (
+        _at(report, f"training.{key}")
+        for key in (
+            "optimizer",
+            "schedule",
+            "learning_rate",
+            "local_learning_rate",
+            "warmup_rounds",
+        )
+    )
+    settings = ", ".join(
+        f"{name} {_plain(value)}"
+        for name, key in OPTIMIZER_SETTINGS.get(optimizer, {}).items()
+        if (value := _at(report, f"training.{key}"))
+    )
+    return (
+        f"The server's optimiser was {_plain(optimizer)}{f' ({settings})' if settings else ''}, "
+        f"its learning rate {_plain(rate)} on the schedule {_plain(schedule)}"
+        f"{f' after {_plain(warmup)} rounds of warm-up' if warmup else ''}"
+        f"{f', that of the owners {_plain(local_rate)}' if local_rate else ''}. It works on what "
+        "is released anyway and costs no privacy."
+    )
+
+
+def _audited(report: Report) -> str:
+    return AUDIT_MODES.get(str(_at(report, "audit_mode")), "")
+
+
+def _gradients(report: Report) -> str:
+    """Say in which precision and by which rules per-example gradients were clipped."""
+    precision, fallbacks = _at(report, "precision"), _at(report, "model.gradient_fallbacks")
+    if precision is None:
+        return ""
+    sentence = f"Forward and backward passes ran in {_plain(precision)}"
+    if fallbacks is None:
+        return f"{sentence}."
+    if not isinstance(fallbacks, Mapping) or not fallbacks:
+        return f"{sentence}; every layer was clipped by its own rule."
+    layers = "; ".join(f"{name} ({_plain(reason)})" for name, reason in fallbacks.items())
+    return f"{sentence}; layers whose gradients went through torch.func: {layers}."
 
 
 def _alarm(report: Report) -> bool:
@@ -316,16 +412,16 @@ def _questions(report: Report) -> list[Row]:
             _percent(None if largest is None else float(expit(largest))),
             _percent(_rho_beta(report)),
             "The belief of the most extreme trial. The limit ρβ may be passed, but no more often "
-            "than the next row allows.",
+            f"than the next row allows.{_score_caution(report)}",
         ),
         Row(
             "How often was it surer than ρβ?",
             _percent(_at(report, "empirical.delta_prime")),
             _percent(tail),
             "Of the trials with the record (δ′). The limit is the tail of the privacy loss, which "
-            "is not δ.",
+            f"is not δ.{_score_caution(report)}",
             f"{_confidence(report)}interval {_between(surer, _percent)}" if surer else "",
-            _against(report, "delta_prime", surer, tail),
+            None if _locally(report) > 1 else _against(report, "delta_prime", surer, tail),
         ),
     ]
     if proven := _proven(report):
@@ -404,22 +500,12 @@ def _bounds(report: Report) -> Entries:
 def _estimates(report: Report) -> list[Row]:
     epsilon = _epsilon(report, "epsilon")
     comparable = _at(report, "bounds.accountant") == CLASSIC
-    if _at(report, "mechanism.sensitivity") == "local":
-        worth = (
-            "A tautology here: noise scaled to these very sensitivities gives the theory's own ε "
-            "back."
-        )
-    else:
-        worth = (
-            "Composes the steps with the sensitivities that occurred, largest trial. Trusts the "
-            "claimed noise."
-        )
     return [
         Row(
             "from sensitivities, exact",
             _measured_epsilon(report, "sensitivity_exact"),
             _epsilon(report, "tight_epsilon"),
-            worth,
+            _worth_of_sensitivities(report),
         ),
         Row(
             "from sensitivities, classic RDP",
@@ -433,7 +519,7 @@ def _estimates(report: Report) -> list[Row]:
             _measured_epsilon(report, "belief"),
             epsilon,
             "The largest log-odds of any trial (paper's estimator). An extreme value: it grows "
-            "with the number of trials and may pass ε.",
+            f"with the number of trials and may pass ε.{_score_caution(report)}",
         ),
         Row(
             "from advantage",
@@ -443,6 +529,33 @@ def _estimates(report: Report) -> list[Row]:
             "statement about tightly calibrated noise.",
         ),
     ]
+
+
+def _worth_of_sensitivities(report: Report) -> str:
+    """Say what the estimator from sensitivities is worth for these steps."""
+    sampled = _sampled(report)
+    if sampled and _at(report, "neighbouring") == "replace":
+        return (
+            "None: where replaced records are sampled, the loss depends on both gradients and not "
+            "only on how far they lie apart."
+        )
+    if _at(report, "mechanism.sensitivity") == "local":
+        return (
+            "A tautology here: noise scaled to these very sensitivities gives the theory's own ε "
+            "back."
+        )
+    how = ", each sampled step at the trial's root mean square ratio to the noise" * sampled
+    return (
+        f"Composes the steps with the sensitivities that occurred, largest trial{how}. Trusts the "
+        f"claimed noise.{_score_caution(report)}"
+    )
+
+
+def _score_caution(report: Report) -> str:
+    """Say where log-odds are no likelihood, of whatever takes them for one."""
+    if _locally(report) == 1:
+        return ""
+    return " With local steps it describes the score of a linearised attack and is not bounded."
 
 
 def _lower_bounds(report: Report) -> list[Row]:
@@ -483,13 +596,28 @@ def _lower_bounds(report: Report) -> list[Row]:
 
 
 def _prediction(report: Report) -> Entries:
-    if _at(report, "prediction.deterministic"):
-        kind = "the same in every trial: Λ ~ N(±μ²/2, μ²)"
+    alike = _at(report, "prediction.deterministic")
+    simulated = _at(report, "prediction.method") == "simulation"
+    error = _at(report, "prediction.standard_error")
+    if simulated:
+        kind = "the signal-to-noise ratio were every step unsampled: not that of Λ, a mixture"
+        how = " (the game played again with these gradient norms, this noise and sampling rate"
+        how += "; alike in every trial)" if alike else "; approximate: they differ between trials)"
     else:
-        kind = "differs between trials: Λ is a mixture over them, and μ a summary"
+        how = ""
+        if alike:
+            kind = "the same in every trial: Λ ~ N(±μ²/2, μ²)"
+        else:
+            kind = "differs between trials: Λ is a mixture over them, and μ a summary"
+    if _locally(report) > 1:
+        kind = "of the linearised attack; its score follows N(±μ²/2, μ²) at best roughly"
     entries = [
         ("μ", f"{_number(_at(report, 'prediction.mu'))} ({kind})"),
-        ("Advantage predicted", _number(_at(report, "prediction.advantage"))),
+        (
+            "Advantage predicted",
+            f"{_number(_at(report, 'prediction.advantage'))}"
+            f"{f' ± {_number(error)}' if error else ''}{how}",
+        ),
         (
             "Advantage measured",
             f"{_number(_at(report, 'empirical.advantage'))} ± "
@@ -545,6 +673,8 @@ def _configuration(report: Report) -> list[tuple[str, Entries]]:
             "Records per owner": "data.owner_sizes",
             "Model": "model.name",
             "Parameters": "model.parameters",
+            "Precision": "precision",
+            "Layers through torch.func": "model.gradient_fallbacks",
         },
         "Challenge": {
             "Record": "challenge.record",
@@ -559,11 +689,20 @@ def _configuration(report: Report) -> list[tuple[str, Entries]]:
             "Effective noise multiplier": "mechanism.effective_noise_multiplier",
             "Clipping norm C": "mechanism.clipping_norm",
             "Sensitivity": "mechanism.sensitivity",
-            "Steps": "mechanism.steps",
+            "Noisy steps accounted": "mechanism.steps",
+            "Local steps in a round": "mechanism.local_steps",
             "Sampling rate": "mechanism.sampling_rate",
-            "Learning rate": "mechanism.learning_rate",
             "DP guarantee": "mechanism.dp_guarantee",
             "Note": "mechanism.dp_note",
+        },
+        "Training": {
+            "Learning rate": "mechanism.learning_rate",
+            **{
+                key.replace("_", " ").capitalize(): f"training.{key}"
+                for key in _at(report, "training") or {}
+                if key != "learning_rate"
+            },
+            "Audit mode": "audit_mode",
         },
         "Randomness and versions": {
             "Seed": "seed",
@@ -580,6 +719,7 @@ def _configuration(report: Report) -> list[tuple[str, Entries]]:
 
 
 def _scope(report: Report) -> str:
+    sampled = _sampled(report)
     return " · ".join(
         (
             f"{_plain(_at(report, 'trials'))} trials",
@@ -588,6 +728,8 @@ def _scope(report: Report) -> str:
             f"{_plain(_at(report, 'trust'))} trust",
             f"vantage: {_plain(_at(report, 'vantage'))}",
             f"neighbouring: {_plain(_at(report, 'neighbouring'))}",
+            *([f"sampling rate {_plain(_at(report, 'mechanism.sampling_rate'))}"] * sampled),
+            *([f"{_locally(report)} local steps"] * (_locally(report) > 1)),
         )
     )
 
@@ -599,7 +741,7 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
     """Return name -> (figure, title, caption)."""
     rho_beta = _rho_beta(report)
     # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
-    subsampled = (_at(report, "mechanism.sampling_rate") or 1) < 1
+    subsampled, density = _sampled(report), _density(report)
     mu, prior = _at(report, "prediction.mu"), _at(report, "prior") or 0.5
     per_trial = trial_mu(seen.sensitivities, seen.noise_stds)
     if _at(report, "prediction.deterministic") and mu is not None:
@@ -620,14 +762,10 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
                 None if subsampled else per_trial,
                 _at(report, "bounds.epsilon"),
                 prior=prior,
+                density=density if subsampled else None,
             ),
             "Final log-odds.",
-            "How far the two worlds lie apart after the last round. "
-            + (
-                "Sampled steps have no Gaussian prediction."
-                if subsampled
-                else f"The curves are theory's, not a fit (μ = {_number(mu)})."
-            ),
+            f"How far the two worlds lie apart after the last round. {_curves(report)}",
         ),
         "advantage": (
             figures.advantages(
@@ -658,6 +796,34 @@ def _figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, s
             f"{_first_to_last(report, 'loss', _number)}.",
         )
     return drawn
+
+
+def _density(report: Report) -> Mapping[str, Any] | None:
+    """Return the simulated densities, None unless all of them are there."""
+    density = {
+        name: _at(report, f"prediction.density.{name}")
+        for name in ("edges", "world_d", "world_d_prime")
+    }
+    whole = all(isinstance(numbers, list) and None not in numbers for numbers in density.values())
+    return density if whole else None
+
+
+def _curves(report: Report) -> str:
+    """Say what the curves in the histogram of log-odds are."""
+    mu = _number(_at(report, "prediction.mu"))
+    if not _sampled(report):
+        if _locally(report) > 1:
+            return (
+                f"The curves are the normal prediction of the linearised attack (μ = {mu}), which "
+                "its score follows at best roughly."
+            )
+        return f"The curves are theory's, not a fit (μ = {mu})."
+    if _density(report) is None:
+        return "Sampled steps have no Gaussian prediction."
+    return (
+        "The outlines are theory's, not a fit: the game of sampled steps, which is not Gaussian, "
+        "played again with the recorded gradient norms and noise."
+    )
 
 
 def _measured(report: Report) -> list[Measured]:
@@ -705,6 +871,15 @@ def _interval(report: Report, path: str) -> Interval | None:
 
 def _unprotected(report: Report) -> bool:
     return bool(_at(report, "mechanism.effective_noise_multiplier") == 0)
+
+
+def _sampled(report: Report) -> bool:
+    return bool((_at(report, "mechanism.sampling_rate") or 1) < 1)
+
+
+def _locally(report: Report) -> int:
+    """Return how many steps owners took on their own in a round; 1 in older reports."""
+    return int(_at(report, "mechanism.local_steps") or 1)
 
 
 def _rho_alpha(report: Report) -> float | None:
@@ -768,6 +943,7 @@ def _standard_errors(report: Report) -> str:
     error = _at(report, "empirical.standard_error")
     if measured is None or predicted is None or not error:
         return ""
+    error = math.hypot(error, _at(report, "prediction.standard_error") or 0.0)
     return f"({abs(measured - predicted) / error:.1f} standard errors apart)"
 
 

@@ -166,6 +166,13 @@ is highlighted.</p>
 {% endfor %}
 </tbody></table></div>
 
+{% if training %}
+<h2>What was trained, and how it was audited</h2>
+{% for sentence in training %}
+<p>{{ sentence }}</p>
+{% endfor %}
+{% endif %}
+
 <h2>The bounds from theory</h2>
 <dl>
 {% for name, value in bounds %}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.collections import LineCollection
+from matplotlib.patches import StepPatch
 from matplotlib.text import Text
 from scipy.integrate import trapezoid
 from scipy.special import expit, logit
@@ -113,6 +114,24 @@ class TestLogOddsHistogram:
         for mu in (None, np.full(TRIALS, np.inf)):
             (axes,) = figures.log_odds_histogram(worlds, log_odds[:, -1], mu, None).axes
             assert lines(axes, "predicted") == []
+
+    def test_a_simulated_density_takes_the_place_of_the_curves(self, game):
+        worlds, log_odds = game
+        density = {"edges": [-40.0, 0.0, 50.0], "world_d": [0.01, 0.012]}
+        density["world_d_prime"] = density["world_d"][::-1]
+        (axes,) = figures.log_odds_histogram(
+            worlds, log_odds[:, -1], np.full(TRIALS, MU), None, density=density
+        ).axes
+        drawn = {
+            patch.get_label(): patch.get_data()
+            for patch in axes.patches
+            if isinstance(patch, StepPatch)
+        }
+        for world, label in (("world_d", "predicted for D"), ("world_d_prime", "predicted for D′")):
+            assert list(drawn[label].values) == density[world]
+            assert list(drawn[label].edges) == density["edges"]
+        assert lines(axes, "predicted") == []
+        assert axes.get_xlim() == (-40, 50)
 
     def test_infinite_log_odds_are_counted_in_words(self, game):
         worlds, log_odds = game

@@ -548,6 +548,113 @@ def test_sampled_steps_have_no_gaussian_curve(report, transcript, html):
     assert "Sampled steps have no Gaussian prediction." in visible(sampled)
 
 
+def with_steps(report, **mechanism):
+    """The report of a run whose steps were taken in another way, as the audit states it."""
+    training = {
+        "optimizer": "sgd",
+        "momentum": 0.9,
+        "schedule": "cosine",
+        "learning_rate": 0.5,
+        "local_learning_rate": 0.0,
+        "warmup_rounds": 5,
+    }
+    changes = {
+        "mechanism": {**report["mechanism"], **mechanism},
+        "training": training,
+        "audit_mode": "participant",
+        "precision": "float32",
+        "model": {**report["model"], "gradient_fallbacks": {}},
+    }
+    return {**copy.deepcopy(report), **changes}
+
+
+@pytest.fixture
+def sampled(report):
+    edges = np.linspace(-3, 3, 11)
+    heights = norm.pdf(edges[:-1] + 0.3).tolist()
+    density = {"edges": edges.tolist(), "world_d": heights, "world_d_prime": heights[::-1]}
+    prediction = {
+        **{"method": "simulation", "standard_error": 0.001, "density": density},
+        **{"mu": MU, "advantage": 0.2, "deterministic": True, "fit": {}},
+    }
+    changed_steps = with_steps(report, sampling_rate=0.1, local_steps=1)
+    return {**changed_steps, "prediction": prediction}
+
+
+def test_sampled_steps_are_drawn_beside_the_simulated_prediction(sampled, transcript):
+    page = render_html(sampled, transcript)
+    assert "predicted for D" in page
+    assert "played again with the recorded gradient norms and noise" in visible(page)
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_sampled_steps_are_explained(sampled, transcript):
+    text = visible(render_html(sampled, transcript))
+    assert "every record took part with probability 0.1, by itself (Poisson sampling)" in text
+    assert "· sampling rate 0.1" in text
+    assert "the signal-to-noise ratio were every step unsampled" in text
+    assert "0.200 ± 0.001 (the game played again" in text
+    assert "each sampled step at the trial's root mean square ratio" in text
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_the_error_of_a_simulated_prediction_counts_in_the_comparison(sampled):
+    coarse = changed(sampled, "prediction.standard_error", 3.0)
+    assert "(0.0 standard errors apart)" in console_text(coarse)
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_sampled_replacement_has_no_estimate_from_sensitivities(sampled, transcript):
+    none = changed(changed(sampled, "neighbouring", "replace"), "empirical.epsilon", {})
+    text = visible(render_html(none, transcript))
+    assert "from sensitivities, exact – 1.313 None: where replaced records are sampled" in text
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_local_steps_are_explained_and_their_score_is_not_taken_for_a_belief(report, transcript):
+    local = with_steps(report, local_steps=4, steps=4 * ROUNDS)
+    text = visible(render_html(local, transcript))
+    assert "every owner took 4 noisy steps on a model of its own: 120 noisy steps are" in text
+    assert "the bounds grant every vantage all of these steps" in text
+    assert text.count("describes the score of a linearised attack and is not bounded") == 4
+    assert "of the linearised attack; its score follows" in text
+    surer = text.partition("How often was it surer than ρβ?")[2].partition("How much privacy")[0]
+    assert "Compatible with the limit" not in surer
+    assert "linearised" not in visible(render_html(with_steps(report, local_steps=1), transcript))
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_the_optimiser_and_its_schedule_are_named(report, transcript):
+    text = visible(render_html(with_steps(report), transcript))
+    assert (
+        "The server's optimiser was sgd (momentum 0.9), its learning rate 0.5 on the schedule "
+        "cosine after 5 rounds of warm-up."
+    ) in text
+
+
+@pytest.mark.usefixtures("wording_only")
+@pytest.mark.parametrize(
+    ("fallbacks", "sentence"),
+    [
+        ({}, "passes ran in bf16; every layer was clipped by its own rule."),
+        ({"norm": "no rule"}, "whose gradients went through torch.func: norm (no rule)."),
+        (None, "Forward and backward passes ran in bf16."),
+    ],
+)
+def test_the_page_says_how_gradients_were_computed(report, transcript, fallbacks, sentence):
+    steps = changed(with_steps(report), "model.gradient_fallbacks", fallbacks)
+    assert sentence in visible(render_html(changed(steps, "precision", "bf16"), transcript))
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_an_instrumented_audit_is_labelled_no_guarantee(report, transcript):
+    instrumented = changed(with_steps(report, dp_guarantee=False), "audit_mode", "instrumented")
+    text = visible(render_html(instrumented, transcript))
+    assert text.count("Instrumented audit, not a DP guarantee.") == 1
+    assert text.count(" Not a DP guarantee.") == 0
+    assert "computed by the auditor, from the noise that was drawn" in text
+
+
 def test_the_same_run_gives_the_same_page(report, transcript, html):
     assert html == render_html(copy.deepcopy(report), dict(transcript))
 
