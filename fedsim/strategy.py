@@ -5,7 +5,7 @@ clipped sum or noise share changes the mechanism that was accounted for. Replies
 partition before they are summed, so that every runtime gives the same bits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,18 +182,26 @@ class DPSGD(Strategy):
 
     def _measure(self, replies: list[Message], server_noise: Array | None) -> instrumented.Step:
         """Compute what the adversary would conclude from the step, out of the noise itself."""
-        measurements: list[dict[str, Array]] = [
-            messages.arrays_of(reply.content.array_records[messages.MEASUREMENT])
+        records = [
+            reply.content.array_records[messages.MEASUREMENT]
             for reply in replies
             if messages.MEASUREMENT in reply.content.array_records
         ]
-        tensors = [
-            {name: torch.tensor(array) for name, array in arrays.items()} for arrays in measurements
-        ]
-        (challenged,) = (arrays for arrays in tensors if "present" in arrays)
-        noises = [arrays["noise"] for arrays in tensors if "noise" in arrays]
-        if server_noise is not None:
-            noises.append(torch.from_numpy(server_noise))
+
+        def tensor(record: ArrayRecord, name: str) -> torch.Tensor | None:
+            return torch.from_numpy(record[name].numpy()) if name in record else None
+
+        def noises() -> Iterator[torch.Tensor]:
+            # One after the other: all of them together are owners x [T, P].
+            for record in records:
+                if (noise := tensor(record, "noise")) is not None:
+                    yield noise
+            if server_noise is not None:
+                yield torch.from_numpy(server_noise)
+
+        (challenged,) = (record for record in records if "present" in record)
+        present = tensor(challenged, "present")
+        assert present is not None
         multiplier = effective_noise_multiplier(
             self.noise_multiplier,
             self.config.federation.trust,
@@ -201,11 +209,11 @@ class DPSGD(Strategy):
             self.config.federation.owners,
         )
         return instrumented.measure(
-            challenged["present"],
-            challenged.get("absent"),
-            noises,
+            present,
+            tensor(challenged, "absent"),
+            noises(),
             torch.from_numpy(self.worlds),
-            challenged.get("participation"),
+            tensor(challenged, "participation"),
             torch.from_numpy(multiplier * self._noise_scale()),
             self.config.training.sampling_rate,
         )

@@ -8,6 +8,7 @@ import pytest
 
 from fedsim import client_app, server_app
 from fedsim.config import Config, to_run_config
+from fedsim.errors import InputError
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 
@@ -90,6 +91,37 @@ def test_a_killed_run_resumes_after_its_last_cohort(
     assert len(cohorts) == 2
     resumed = directory.read_arrays("transcript.npz")
     np.testing.assert_array_equal(resumed["log_odds"], expected["log_odds"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "offered"),
+    [("training.optimizer", "adma", "adam"), ("training.schedule", "linaer", "linear")],
+)
+def test_what_a_round_would_refuse_is_refused_before_any_work(
+    key: str, value: str, offered: str, small: Make, tmp_path: Path
+) -> None:
+    config = small({key: value})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    with pytest.raises(InputError, match=rf"{key} is '{value}'.*did you mean '{offered}'"):
+        server_app.run(grid, config, directory)
+    assert not list(directory.events())
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_every_optimiser_and_schedule_runs_in_any_cohort(trust: str, small: Make, run: Run) -> None:
+    mode = {"federation.trust": trust, "training.optimizer": "adam", "training.schedule": "cosine"}
+    mode |= {"training.learning-rate": 0.05, "training.sampling-rate": 0.5}
+    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+    # Adam divides by the root of v, and so magnifies the rounding of sums near 0.
+    np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(parts["accuracies"], whole["accuracies"], atol=0.051)
+
+
+def test_local_steps_do_not_depend_on_the_size_of_the_cohort(small: Make, run: Run) -> None:
+    mode = {"federation.trust": "local", "training.local-steps": 3}
+    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+    np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
 def test_too_few_owners_are_named_and_not_waited_for_without_end(small: Make) -> None:
