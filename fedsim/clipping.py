@@ -1,48 +1,98 @@
 """Per-example clipped gradients of T models at once.
 
 Trials are the leading axis: parameters are [T, P], and the inclusion of a record in a trial is a
-weight on its clipped gradient, so that both worlds of the challenge are one computation. Gradients
-come layer by layer from one backward pass (`fedsim.layers`) where every layer has a rule, and else
-from `torch.func`, in blocks of trials and records that bound the memory of each thread.
+weight on its clipped gradient, so that both worlds of the challenge, and Poisson sampling, are one
+computation. Gradients come layer by layer from one backward pass (`fedsim.layerwise`), or for a
+model that does not allow it from `torch.func`, in blocks of trials and records that bound memory.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn import functional
 
-from fedsim.layers import Dense, Fit, Gradient, LayerwiseModel, fit
+from fedsim.device import Precision, reduced
+from fedsim.errors import InputError
+from fedsim.gradients import Dense, Gradient, formed
+from fedsim.layerwise import LayerwiseModel, fallbacks
+from fedsim.losses import per_example
+from fedsim.memory import Footprint, footprint
 from fedsim.models import parameter_shapes, unflatten
 
-BLOCK_GRADIENTS = {"cpu": 2**22, "cuda": 2**28}
-"""Scalars of per-example gradient in one block: 16 MiB for a core, 1 GiB for a GPU."""
-
-BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
-"""Scalars of layer inputs and gradients in one layer-by-layer block: 4 MiB, which a core's cache
-nearly holds, and 1 GiB."""
+BLOCK_BYTES = {"cpu": 2**23, "cuda": 2**32}
+"""Memory of a block's examples: what a core's caches nearly hold, and what fills a GPU."""
 
 BLOCK_TRIALS = 4
-"""Trials in one layer-by-layer block of many records: enough to share the first layer's input."""
+"""Trials for which a block has room at least: enough to share the first layer's input."""
+
+AMORTISED = 4
+"""A block has examples for so many times the memory of its trials, to make theirs worth while."""
+
+SAMPLED = 0.8
+"""The share of records, below which each trial's are gathered instead of weighting all of them."""
+
+Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
+"""Parameters, features and labels, as `LayerwiseModel.gradients` takes them -> unclipped gradients.
+"""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How many trials and records are computed at once, and the bytes of working memory."""
+
+    trials: int
+    records: int
+    bytes: float
+
+
+@dataclass(frozen=True)
+class _Method:
+    """How the gradients of records of one kind are computed, and what memory that takes.
+
+    make: returns a function for one thread at a time; idle: those that no thread is using.
+    """
+
+    fallbacks: dict[str, str]
+    make: Callable[[], Gradients]
+    idle: list[Gradients]
+    footprint: Footprint
+
+    @contextmanager
+    def gradients(self) -> Iterator[Gradients]:
+        """Lend one of the functions."""
+        try:
+            function = self.idle.pop()
+        except IndexError:
+            function = self.make()
+        yield function
+        self.idle.append(function)
 
 
 @dataclass(frozen=True)
 class Clipper:
-    """Clips the gradient of every record over all parameters together.
+    """Clips the gradient of every record over all trained parameters together.
 
-    `model` gives the structure only; the values come with each call as [T, P] float32.
-    `threads` work on different trials, so their number does not change a result.
+    `model` gives the structure, and the values of what is not trained; all others come with each
+    call as [T, P] float32. `threads` work on different blocks, whose cut does not depend on them.
+    max_memory: bytes of working memory, beside the arguments and the result; None for no bound.
+    precision: of forward and backward passes. layer_by_layer: False for `torch.func` alone.
     """
 
     model: nn.Module
     clipping_norm: float
     threads: int = 1
-    _fits: dict[tuple[torch.Size, torch.device], Fit] = field(
+    max_memory: int | None = None
+    precision: Precision = "float32"
+    layer_by_layer: bool = True
+    _methods: dict[tuple[object, ...], _Method] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -52,85 +102,169 @@ class Clipper:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) as float64 [T, P].
 
         features [n, *shape], labels [n], weights [T, n] (None: all ones). Raises
-        FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
+        FloatingPointError if a gradient is not finite, which clipping would otherwise hide, and
+        InputError if max_memory is too little for one record of one trial.
         """
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-        if not len(labels):
+        chosen = None if weights is None else _chosen(weights)
+        records = len(labels) if chosen is None else chosen.shape[1]
+        if not records:
             return total
-        if parameters.device.type == "cpu":
-            _keep_freed_memory()
-        layerwise = self._fit(features[0])
-        if layerwise.refusal is None:
-            examples = max(1, BLOCK_SCALARS[parameters.device.type] // layerwise.scalars)
-            together = min(len(parameters), BLOCK_TRIALS)
-            records_at_once = max(1, min(len(labels), examples // together))
-            trials_at_once = max(1, examples // records_at_once)
-        else:
-            records_at_once, trials_at_once = self._block(parameters, len(labels))
+        method = self._method(features[0], labels[0], self.precision)
+        cut = self.cut(features[0], labels[0], len(parameters), records)
 
-        def sum_of(trials: slice) -> None:
-            # A pass swaps parameters into the module: each thread needs one of its own.
-            gradients_of = (
-                LayerwiseModel(self.model).gradients
-                if layerwise.refusal is None
-                else replace(self, model=copy.deepcopy(self.model))._gradients
-            )
-            for records in _slices(len(labels), records_at_once):
-                gradients = gradients_of(parameters[trials], features[records], labels[records])
-                scale = clipping_factors(gradients, self.clipping_norm)
-                if weights is not None:
-                    scale = scale * weights[trials, records]
-                # w = 0 must remove a record exactly, and 0 * g does for every finite g.
-                total[trials] += torch.cat(
-                    [gradient.weighted_sum(scale) for gradient in gradients], dim=-1
-                ).double()
+        def block(trials: slice, part: slice) -> Tensor:
+            if chosen is None:
+                own = None if weights is None else weights[trials, part]
+                return self._sum(method, parameters[trials], features[part], labels[part], own)
+            assert weights is not None
+            here = chosen[trials, part]
+            own = weights[trials].gather(1, here)
+            return self._sum(method, parameters[trials], features[here], labels[here], own)
 
-        blocks = list(_slices(len(parameters), trials_at_once))
-        if self.threads > 1 and parameters.device.type == "cpu":
-            with ThreadPoolExecutor(self.threads) as pool:
-                list(pool.map(sum_of, blocks))
-        else:
-            for block in blocks:
-                sum_of(block)
+        blocks = [
+            (trials, part)
+            for trials in _slices(len(parameters), cut.trials)
+            for part in _slices(records, cut.records)
+        ]
+        for (trials, _), added in zip(blocks, self._run(block, blocks), strict=True):
+            total[trials] += added
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of each of n (a few) records, float64 [T, n, P]."""
-        _, trials_at_once = self._block(parameters, len(labels))
-        parts = []
-        for trials in _slices(len(parameters), trials_at_once):
-            gradients = self._gradients(parameters[trials], features, labels)
+        """Return the clipped gradient of each of n (a few) records, float64 [T, n, P].
+
+        Always in full precision: this is what a belief rests on.
+        """
+        method = self._method(features[0], labels[0], "float32")
+        each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
+        limit = BLOCK_BYTES[parameters.device.type]
+        if self.max_memory is not None:
+            limit = min(limit, self.max_memory // self.threads)
+
+        def block(trials: slice) -> Tensor:
+            with method.gradients() as gradients_of:
+                gradients = gradients_of(parameters[trials], features, labels)
             scale = clipping_factors(gradients, self.clipping_norm)
-            values = torch.cat([gradient.values for gradient in gradients], dim=-1)
-            parts.append(values.double() * scale.double()[..., None])
-        return torch.cat(parts)
+            return formed(gradients).double() * scale.double()[..., None]
 
-    def fallback_reason(self, record: Tensor) -> str | None:
-        """Return why records of this shape go through `torch.func`; None if they need not."""
-        return self._fit(record).refusal
+        blocks = [(part,) for part in _slices(len(parameters), max(1, int(limit / each)))]
+        return torch.cat(list(self._run(block, blocks)))
 
-    def _fit(self, record: Tensor) -> Fit:
-        kind = (record.shape, record.device)
-        if kind not in self._fits:
-            self._fits[kind] = fit(self.model, record)
-        return self._fits[kind]
+    def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
+        """Return which layers go through `torch.func`, and why; '' stands for the whole model."""
+        return self._method(record, label, self.precision).fallbacks
 
-    def _block(self, parameters: Tensor, records: int) -> tuple[int, int]:
-        budget = BLOCK_GRADIENTS[parameters.device.type]
-        examples = max(1, budget // parameters.shape[1])
-        records_at_once = max(1, min(records, examples))
-        return records_at_once, max(1, examples // records_at_once)
+    def cut(self, record: Tensor, label: Tensor, trials: int, records: int) -> Cut:
+        """Return how T trials of n records like this one are cut into blocks.
 
-    def _gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Dense]:
-        """Return the unclipped gradients by `torch.func`, one item for each parameter in order."""
-        per_record = vmap(grad(self._loss), in_dims=(None, 0, 0))
-        per_trial = vmap(per_record, in_dims=(0, None, None))
-        gradients = per_trial(unflatten(parameters, parameter_shapes(self.model)), features, labels)
-        return [Dense(gradient.flatten(2)) for gradient in gradients.values()]
+        The peak of working memory is `Cut.bytes`: that of a block for each thread, and the sums of
+        the blocks that wait to be added. Raises InputError if max_memory is too little for one
+        record of one trial.
+        """
+        need = self._method(record, label, self.precision).footprint
+        size = sum(shape.numel() for shape in parameter_shapes(self.model).values())
 
-    def _loss(self, parameters: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
-        logits = functional_call(self.model, parameters, (feature[None],))
-        return functional.cross_entropy(logits, label[None])
+        def held(trials: int, records: int) -> float:
+            waiting = (self.threads + 1) * 4 * trials * size
+            return self.threads * need.bytes(trials, records) + waiting
+
+        examples = BLOCK_BYTES[record.device.type] / need.example
+        worth_while = AMORTISED * need.trial / need.example
+        records_at_once = max(1, min(records, int(max(examples / BLOCK_TRIALS, worth_while))))
+        trials_at_once = max(1, min(trials, int(examples / records_at_once)))
+        limit = math.inf if self.max_memory is None else self.max_memory
+        while held(trials_at_once, records_at_once) > limit:
+            if trials_at_once > 1:
+                trials_at_once //= 2
+            elif records_at_once > 1:
+                records_at_once //= 2
+            else:
+                raise InputError(
+                    f"run.max-memory leaves {limit / 2**20:.0f} MiB for gradients, but one record "
+                    f"takes {held(1, 1) / 2**20:.0f} MiB with run.threads = {self.threads}; allow "
+                    "more memory or fewer threads"
+                )
+        return Cut(trials_at_once, records_at_once, held(trials_at_once, records_at_once))
+
+    def _method(self, record: Tensor, label: Tensor, precision: Precision) -> _Method:
+        """Return how records of this kind are computed; found out once."""
+        kind = (record.shape, record.dtype, record.device, precision)
+        if kind not in self._methods:
+            if record.device.type == "cpu":
+                _keep_freed_memory()
+            reasons = fallbacks(self.model, record) if self.layer_by_layer else {"": "as asked"}
+
+            def make() -> Gradients:
+                if "" in reasons:
+                    return _by_torch_func(self.model, precision)
+                return LayerwiseModel(self.model, precision).gradients
+
+            method = _Method(reasons, make, [], Footprint(0, 0, 0, 1))
+            size = sum(shape.numel() for shape in parameter_shapes(self.model).values())
+            zeros = torch.zeros(3, size, device=record.device)
+
+            def run(trials: int, records: int) -> Tensor:
+                features, labels = (x.expand(records, *x.shape) for x in (record, label))
+                return self._sum(method, zeros[:trials], features, labels, None)
+
+            self._methods[kind] = replace(method, footprint=footprint(run, record.device))
+        return self._methods[kind]
+
+    def _sum(
+        self,
+        method: _Method,
+        parameters: Tensor,
+        features: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+    ) -> Tensor:
+        """Return one block of the clipped sum, float32 [t, P]."""
+        with method.gradients() as gradients_of:
+            gradients = gradients_of(parameters, features, labels)
+        scale = clipping_factors(gradients, self.clipping_norm)
+        if weights is not None:
+            # w = 0 must remove a record exactly, and 0 * g does for every finite g.
+            scale = scale * weights
+        return torch.cat([gradient.weighted_sum(scale) for gradient in gradients], dim=-1)
+
+    def _run(
+        self, function: Callable[..., Tensor], blocks: Sequence[tuple[slice, ...]]
+    ) -> Iterator[Tensor]:
+        """Yield the results of all blocks in order; threads work a little ahead."""
+        if self.threads == 1 or len(blocks) == 1:
+            yield from (function(*block) for block in blocks)
+            return
+        ahead: deque[Future[Tensor]] = deque()
+        with ThreadPoolExecutor(self.threads) as pool:
+            try:
+                for block in blocks:
+                    if len(ahead) > self.threads:
+                        yield ahead.popleft().result()
+                    ahead.append(pool.submit(function, *block))
+                while ahead:
+                    yield ahead.popleft().result()
+            finally:
+                for future in ahead:
+                    future.cancel()
+
+
+def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
+    """Return a function that differentiates record by record, for one thread at a time."""
+    model, shapes = copy.deepcopy(model), parameter_shapes(model)
+
+    def loss(values: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
+        return per_example(functional_call(model, values, (feature[None],)), label[None])[0]
+
+    def gradients(parameters: Tensor, features: Tensor, labels: Tensor) -> list[Dense]:
+        own = 0 if labels.dim() == 2 else None
+        per_record = vmap(grad(loss), in_dims=(None, 0, 0))
+        per_trial = vmap(per_record, in_dims=(0, own, own))
+        with reduced(precision, features.device):
+            found = per_trial(unflatten(parameters, shapes), features, labels)
+        return [Dense(gradient) for gradient in found.values()]
+
+    return gradients
 
 
 def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Tensor:
@@ -142,6 +276,18 @@ def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Ten
             "lower training.learning-rate or training.clipping-norm"
         )
     return (clipping_norm / norms).clamp(max=1.0)
+
+
+def _chosen(weights: Tensor) -> Tensor | None:
+    """Return each trial's records of weight other than 0, [T, m]; None if that is most of them.
+
+    Trials that have fewer than m are filled up with records of weight 0.
+    """
+    present = weights != 0
+    most = int(present.sum(1).max()) if weights.numel() else 0
+    if most >= SAMPLED * weights.shape[1]:
+        return None
+    return present.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]
 
 
 @cache

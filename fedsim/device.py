@@ -1,6 +1,9 @@
-"""Where the tensors live, and how many threads work on them."""
+"""Where the tensors live, how many threads work on them, and in what precision."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 import torch
 
@@ -33,3 +36,36 @@ def single_threaded_kernels() -> None:
     trials over threads instead.
     """
     torch.set_num_threads(1)
+
+
+Precision = Literal["float32", "tf32", "bf16"]
+"""Of forward and backward passes alone: clipping norms, sums and beliefs are never reduced."""
+
+
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """Raise InputError if the device does not know this precision."""
+    if precision == "tf32" and device.type != "cuda":
+        raise InputError(
+            f"run.precision is tf32, which {device.type} does not have; choose float32 or bf16"
+        )
+
+
+@contextmanager
+def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Run what is inside in this precision, and leave full float32 behind.
+
+    PyTorch lets convolutions on CUDA use TF32 unless it is told otherwise.
+    """
+    if device.type == "cuda":
+        _allow_tf32(precision == "tf32")
+    try:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            yield
+    finally:
+        if device.type == "cuda":
+            _allow_tf32(False)
+
+
+def _allow_tf32(allowed: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed

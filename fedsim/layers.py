@@ -1,334 +1,300 @@
-"""Per-example gradients, layer by layer, from one forward and one backward pass.
+"""How each kind of layer runs T trials at once, and what gradient it gives for each example.
 
 The examples of T trials and n records run as one batch of T * n rows, so every layer without
-parameters runs as it is. Only a parametrised layer knows of trials; its rule in `RULES` says how it
-maps such a batch, and what gradient its input a and output-gradient e give for each example
-(Goodfellow 2015, arXiv:1510.01799; Rochette et al. 2019, arXiv:1912.06015).
+parameters runs as it is. Only a parametrised layer knows of trials. Its rule in `RULES` maps such
+a batch, and finds the gradient of each example from the layer's input a and its output-gradient e.
+A layer without a rule goes through `torch.func`, by the rule `by_torch_func`.
 """
 
-import copy
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call, vjp, vmap
 from torch.nn import functional
-from torch.nn.modules.dropout import _DropoutNd
 
-from fedsim.models import ChannelAffine, parameter_shapes, unflatten
+from fedsim.gradients import Dense, Gradient, Products, Rows
+from fedsim.models import ChannelAffine
 
+Backward = Callable[[Tensor], dict[str, Gradient]]
+"""Output-gradient e [T, n, *shape] -> the gradients of the parameters by name."""
 
-class Gradient(Protocol):
-    """The gradients of one parameter for T trials and n records."""
+Rule = Callable[[nn.Module, dict[str, Tensor], Tensor], tuple[Tensor, Backward]]
+"""Layer, parameters {name: [T, *shape]}, input x [t, n, *shape] -> output [T, n, *shape], backward.
 
-    def squared_norms(self) -> Tensor:
-        """Return |g|^2 [T, n]."""
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return sum_n w[T, n] g[T, n] as [T, size]."""
-
-    def numel(self) -> int:
-        """Return the number of scalars held."""
+t = 1 where all trials share the input, else T.
+"""
 
 
-@dataclass(frozen=True)
-class Dense:
-    """Materialised gradients: values [T, n, *shape]."""
-
-    values: Tensor
-
-    def squared_norms(self) -> Tensor:
-        return self.values.pow(2).sum(tuple(range(2, self.values.dim())))
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
-        return (weights * self.values).sum(1).flatten(1)
-
-    def numel(self) -> int:
-        return self.values.numel()
+def refusal(layer: nn.Module) -> str | None:
+    """Return why no rule in `RULES` covers this layer; None if one does."""
+    if type(layer) not in RULES:
+        return f"{type(layer).__name__} has no rule"
+    if isinstance(layer, nn.Embedding) and (layer.max_norm or layer.scale_grad_by_freq):
+        return "Embedding with max_norm or scale_grad_by_freq has no rule"
+    return None
 
 
-@dataclass(frozen=True)
-class RankOne:
-    """Gradients e a^T of a matrix, never formed: |e a^T| = |e| |a|.
+def by_torch_func(
+    layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
+) -> tuple[Tensor, Backward]:
+    """Run any layer that maps a batch to a batch of the same length, record by record."""
 
-    inputs a [t, n, in] with t = 1 where all trials share them, else T; errors e [T, n, out].
-    """
-
-    inputs: Tensor
-    errors: Tensor
-
-    def squared_norms(self) -> Tensor:
-        return self.inputs.pow(2).sum(-1) * self.errors.pow(2).sum(-1)
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        errors = self.errors * weights[..., None]
-        if len(self.inputs) == 1:
-            return torch.einsum("tno,ni->toi", errors, self.inputs[0]).flatten(1)
-        return torch.einsum("tno,tni->toi", errors, self.inputs).flatten(1)
-
-    def numel(self) -> int:
-        return self.inputs.numel() + self.errors.numel()
-
-
-class Rule(Protocol):
-    """How a layer whose parameters are {name: [T, *shape]} treats T trials and n records.
-
-    Inputs are x [t, n, *shape], with t = 1 where all trials share them, else T.
-    """
-
-    def refusal(self, layer: nn.Module) -> str | None:
-        """Return what about this layer the rule does not cover; None if it covers it."""
-
-    def forward(self, layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        """Return the output [T, n, *shape]."""
-
-    def gradients(self, layer: nn.Module, x: Tensor, errors: Tensor) -> dict[str, Gradient]:
-        """Return the gradient of each parameter, given the output-gradient e [T, n, *shape]."""
-
-
-class _LinearRule:
-    def refusal(self, layer: nn.Module) -> str | None:
-        return None
-
-    def forward(self, layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        weight = parameters["weight"]
-        if len(x) == 1:
-            output = torch.einsum("n...i,toi->tn...o", x[0], weight)
-        else:
-            output = torch.einsum("tn...i,toi->tn...o", x, weight)
-        if "bias" in parameters:
-            bias = parameters["bias"]
-            output = output + bias.view(len(bias), *[1] * (x.dim() - 2), -1)
+    def run(values: dict[str, Tensor], rows: Tensor) -> Tensor:
+        output: Tensor = functional_call(layer, values, (rows,))
         return output
 
-    def gradients(self, layer: nn.Module, x: Tensor, errors: Tensor) -> dict[str, Gradient]:
-        if x.dim() == 3:
-            gradients: dict[str, Gradient] = {"weight": RankOne(x, errors), "bias": Dense(errors)}
-        else:
-            x, errors = x.flatten(2, -2), errors.flatten(2, -2)
-            gradients = {"weight": Dense(errors.mT @ x), "bias": Dense(errors.sum(2))}
-        return {name: gradients[name] for name, _ in layer.named_parameters()}
+    def gradient(values: dict[str, Tensor], row: Tensor, error: Tensor) -> dict[str, Tensor]:
+        pull = vjp(lambda own: run(own, row[None])[0], values)[1]
+        own: dict[str, Tensor] = pull(error)[0]
+        return own
+
+    shared, seen = len(x) == 1, x.detach()
+    held = {name: value.detach() for name, value in parameters.items()}
+
+    def backward(errors: Tensor) -> dict[str, Gradient]:
+        per_trial = vmap(
+            vmap(gradient, in_dims=(None, 0, 0)), in_dims=(0, None if shared else 0, 0)
+        )
+        values = per_trial(held, seen[0] if shared else seen, errors)
+        return {name: Dense(value) for name, value in values.items()}
+
+    output: Tensor = vmap(run, in_dims=(0, None if shared else 0))(
+        parameters, x[0] if shared else x
+    )
+    return output, backward
 
 
-class _Conv2dRule:
-    """The weight's gradient is e [out, positions] times the patches of a [positions, k * k * in].
+def _linear(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
+    weight, seen = parameters["weight"].mT, x.detach()
 
-    It is materialised: for the usual small filters that is less than a and e themselves. Outputs
-    are in the channels-last memory format, in which PyTorch's pooling is several times faster.
-    """
-
-    def refusal(self, layer: nn.Module) -> str | None:
-        assert isinstance(layer, nn.Conv2d)
-        if layer.groups != 1:
-            return f"groups={layer.groups}"
-        if layer.padding_mode != "zeros":
-            return f"padding_mode={layer.padding_mode!r}"
-        return f"padding={layer.padding!r}" if isinstance(layer.padding, str) else None
-
-    def forward(self, layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        assert isinstance(layer, nn.Conv2d) and not isinstance(layer.padding, str)
-        weight = parameters["weight"]
-        if not x.requires_grad:
-            # The first layer: [1, n * h * w, k * k * in] times [T, k * k * in, out].
-            patches = _patches(layer, x)
-            filters = weight.permute(0, 3, 4, 2, 1).flatten(1, 3)
-            flat = patches.flatten(1, 3).expand(len(weight), -1, -1).bmm(filters)
-            output = flat.unflatten(1, patches.shape[1:4]).permute(0, 1, 4, 2, 3)
-        else:
-            # Pooling copies twice where its output's gradient is in another format than its input.
-            x.register_hook(_channels_last)
-            # The trials are the groups of one convolution over [n, T * in, H, W].
-            output = functional.conv2d(
-                x.transpose(0, 1).flatten(1, 2).contiguous(),
-                weight.flatten(0, 1),
-                None,
-                layer.stride,
-                layer.padding,
-                layer.dilation,
-                groups=len(x),
-            )
-            output = _channels_last(output.unflatten(1, weight.shape[:2]).transpose(0, 1))
-        if "bias" in parameters:
-            output = output.add_(parameters["bias"][:, None, :, None, None])
-        return output
-
-    def gradients(self, layer: nn.Module, x: Tensor, errors: Tensor) -> dict[str, Gradient]:
-        assert isinstance(layer, nn.Conv2d)
-        patches, errors = _patches(layer, x).flatten(2, 3), errors.flatten(3)
-        # (patches^T e^T) [k * k * in, out] is faster than its transpose.
-        product = (patches.mT @ errors.mT).unflatten(2, (*layer.kernel_size, -1))
-        gradients: dict[str, Gradient] = {"weight": Dense(product.permute(0, 1, 5, 4, 2, 3))}
-        if layer.bias is not None:
-            gradients["bias"] = Dense(errors.sum(-1))
-        return gradients
-
-
-def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """Return what each output position sees of x [t, n, in, H, W]: [t, n, h, w, k * k * in].
-
-    A copy with the channels last is several times faster than `functional.unfold`.
-    """
-    assert not isinstance(layer.padding, str)
-    (top, left), (height, width) = layer.padding, layer.kernel_size
-    (down, right), (row, column) = layer.stride, layer.dilation
-    x = functional.pad(x, (left, left, top, top)) if top or left else x
-    windows = x.unfold(3, (height - 1) * row + 1, down).unfold(4, (width - 1) * column + 1, right)
-    return windows[..., ::row, ::column].permute(0, 1, 3, 4, 5, 6, 2).flatten(4)
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    """Return x [t, n, C, H, W] with the channels innermost in memory."""
-    return x.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)
-
-
-class _ChannelAffineRule:
-    def refusal(self, layer: nn.Module) -> str | None:
-        return None
-
-    def forward(self, layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        weight, bias = (parameters[name][:, None, :, None, None] for name in ("weight", "bias"))
-        return torch.addcmul(bias, x, weight)
-
-    def gradients(self, layer: nn.Module, x: Tensor, errors: Tensor) -> dict[str, Gradient]:
+    def backward(errors: Tensor) -> dict[str, Gradient]:
+        # [t, n, 1 group, positions, size]
+        inputs, outputs = (each[:, :, None].flatten(3, -2) for each in (_row(seen), _row(errors)))
         return {
-            "weight": Dense((x * errors).sum((-2, -1))),
-            "bias": Dense(errors.sum((-2, -1))),
+            "weight": Products(inputs, outputs, lambda products: products.squeeze(-3).mT),
+            "bias": Dense(errors.flatten(2, -2).sum(2) if errors.dim() > 3 else errors),
         }
+
+    rows = x.flatten(1, -2).expand(len(weight), -1, -1)
+    if "bias" in parameters:
+        output = torch.baddbmm(parameters["bias"][:, None], rows, weight)
+    else:
+        output = rows.bmm(weight)
+    return output.unflatten(1, x.shape[1:-1]), backward
+
+
+def _row(x: Tensor) -> Tensor:
+    """Return x [t, n, size] with one position, [t, n, 1, size]; with positions, as it is."""
+    return x[:, :, None] if x.dim() == 3 else x
+
+
+_CONVOLUTIONS: dict[type[nn.Module], Callable[..., Tensor]] = {
+    nn.Conv1d: functional.conv1d,
+    nn.Conv2d: functional.conv2d,
+    nn.Conv3d: functional.conv3d,
+}
+
+MANY_CHANNELS = 8
+"""From how many channels on a patch is copied fastest with the channels innermost."""
+
+
+def _convolution(
+    layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
+) -> tuple[Tensor, Backward]:
+    """Sum, over output positions, e times the patch of a that was seen there.
+
+    Outputs are in the channels-last memory format, in which PyTorch's pooling and grouped
+    convolutions are several times faster. The first convolution, whose input all trials share, is
+    a product with its patches; the others are one convolution with the trials as its groups.
+    """
+    assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    weight, bias = parameters["weight"], parameters.get("bias")
+    trials, channels = weight.shape[:2]
+    if len(x) == 1 and not x.requires_grad:
+        patches, sizes = _patches(layer, x)
+        columns = _as_patches(layer, weight)
+        # One product for each trial, over all records and positions.
+        product = patches.movedim(2, 1).flatten(2, 3).expand(trials, -1, -1, -1) @ columns
+        output = product.movedim(1, 2).flatten(2).unflatten(1, (x.shape[1], *sizes)).movedim(-1, 2)
+        if bias is not None:
+            output = output.add_(bias.view(trials, 1, channels, *[1] * len(sizes)))
+    else:
+        patches, seen = None, x.detach()
+        output = _grouped_convolution(layer, weight, bias, x)
+
+    def backward(errors: Tensor) -> dict[str, Gradient]:
+        inputs = _patches(layer, seen)[0] if patches is None else patches
+        positions = errors.flatten(3).mT
+        by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
+        return {
+            "weight": Products(inputs, by_group, partial(_as_weight, layer)),
+            "bias": Dense(positions.sum(2)),
+        }
+
+    return output, backward
+
+
+def _grouped_convolution(
+    layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, weight: Tensor, bias: Tensor | None, x: Tensor
+) -> Tensor:
+    """Return [T, n, out, *sizes] from x [t, n, in, *sizes], by one convolution of T * G groups."""
+    trials = len(weight)
+    if x.requires_grad:
+        # Pooling copies twice where its output's gradient is in another format than its input.
+        x.register_hook(channels_last)
+    pads = _pads(layer)
+    symmetric = pads[::2] == pads[1::2] and layer.padding_mode == "zeros"
+    x = (x if symmetric else _pad(layer, x)).expand(trials, *x.shape[1:3], *[-1] * (x.dim() - 3))
+    # [n, T * in, *sizes] with the channels last.
+    together = x.movedim((1, 0, 2), (0, -2, -1)).flatten(-2).movedim(-1, 1)
+    output = _CONVOLUTIONS[type(layer)](
+        together,
+        weight.flatten(0, 1),
+        None if bias is None else bias.flatten(),
+        layer.stride,
+        pads[::-2] if symmetric else 0,
+        layer.dilation,
+        trials * layer.groups,
+    )
+    return channels_last(output.unflatten(1, (trials, -1)).transpose(0, 1))
+
+
+def _pads(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int]:
+    """Return the padding before and after each axis, the last axis first, as functional.pad's."""
+    if layer.padding == "valid":
+        return [0, 0] * len(layer.kernel_size)
+    if isinstance(layer.padding, str):  # "same"
+        whole = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
+        return [side for size in reversed(whole) for side in (size // 2, size - size // 2)]
+    return [side for size in reversed(layer.padding) for side in (size, size)]
+
+
+def _pad(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
+    pads = _pads(layer)
+    if not any(pads):
+        return x
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return functional.pad(x.flatten(0, 1), pads, mode).unflatten(0, x.shape[:2])
+
+
+def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """Return what each output position sees of x, [t, n, G, positions, patch], and their sizes.
+
+    A copy of strided views, which is several times faster than `functional.unfold`.
+    """
+    windows, axes = _pad(layer, x), len(layer.kernel_size)
+    for axis in range(axes):
+        reach = (layer.kernel_size[axis] - 1) * layer.dilation[axis] + 1
+        windows = windows.unfold(3 + axis, reach, layer.stride[axis])
+    for axis, step in enumerate(layer.dilation, start=3 + axes):
+        windows = windows[(slice(None),) * axis + (slice(None, None, step),)]
+    # [t, n, G, in / G, *sizes, *kernel]
+    windows = windows.unflatten(2, (layer.groups, -1))
+    sizes, kernel = range(4, 4 + axes), range(4 + axes, 4 + 2 * axes)
+    if _channels_innermost(layer):
+        patches = windows.permute(0, 1, 2, *sizes, *kernel, 3).flatten(3 + axes)
+        return patches.flatten(3, -2), tuple(windows.shape[4 : 4 + axes])
+    patches = windows.permute(0, 1, 2, 3, *kernel, *sizes).flatten(3, 3 + axes)
+    return patches.flatten(4).mT, tuple(windows.shape[4 : 4 + axes])
+
+
+def _channels_innermost(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:
+    return layer.in_channels // layer.groups >= MANY_CHANNELS
+
+
+def _as_patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, weight: Tensor) -> Tensor:
+    """Map weights [T, out, in / G, *kernel] to [T, G, patch, out / G]."""
+    if _channels_innermost(layer):
+        weight = weight.movedim(2, -1)
+    return weight.flatten(2).unflatten(1, (layer.groups, -1)).mT
+
+
+def _as_weight(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, products: Tensor) -> Tensor:
+    """Map [..., G, patch, out / G] to [..., out, in / G, *kernel]."""
+    rows = products.mT.flatten(-3, -2)
+    channels = layer.in_channels // layer.groups
+    if _channels_innermost(layer):
+        return rows.unflatten(-1, (*layer.kernel_size, channels)).movedim(-1, rows.dim() - 1)
+    return rows.unflatten(-1, (channels, *layer.kernel_size))
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Return x [t, n, channels, *sizes] with the channels innermost in memory."""
+    return x.movedim(2, -1).contiguous().movedim(-1, 2)
+
+
+def _embedding(
+    layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
+) -> tuple[Tensor, Backward]:
+    assert isinstance(layer, nn.Embedding)
+    weight = parameters["weight"]
+    trials, rows = weight.shape[:2]
+    seen = x.detach().flatten(2) if x.dim() > 2 else x.detach()[..., None]
+    if layer.padding_idx is not None:
+        seen = seen.masked_fill(seen == layer.padding_idx, -1)
+
+    def backward(errors: Tensor) -> dict[str, Gradient]:
+        return {"weight": Rows(seen, errors.reshape(*errors.shape[:2], -1, errors.shape[-1]), rows)}
+
+    # The trials' tables one below the other.
+    first = torch.arange(trials, device=x.device) * rows
+    output = functional.embedding(x + first.view(-1, *[1] * (x.dim() - 1)), weight.flatten(0, 1))
+    return output, backward
+
+
+def _normalised(
+    normalise: Callable[[nn.Module, Tensor], Tensor], channel: Callable[[nn.Module, Tensor], int]
+) -> Rule:
+    """Return the rule of weight * normalise(x) + bias.
+
+    `channel` is the first axis of the output that the weight's axes lie along.
+    """
+
+    def rule(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
+        normal = normalise(layer, x)
+        seen, axis = normal.detach(), channel(layer, x)
+        weight = parameters["weight"]
+        shape = [len(weight), *[1] * (axis - 1), *weight.shape[1:]]
+        shape += [1] * (x.dim() - len(shape))
+        others = [i for i in range(2, x.dim()) if not axis <= i < axis + weight.dim() - 1]
+
+        def backward(errors: Tensor) -> dict[str, Gradient]:
+            products = seen * errors
+            return {
+                "weight": Dense(products.sum(others) if others else products),
+                "bias": Dense(errors.sum(others) if others else errors),
+            }
+
+        if "bias" not in parameters:
+            return normal * weight.view(shape), backward
+        return torch.addcmul(parameters["bias"].view(shape), normal, weight.view(shape)), backward
+
+    return rule
+
+
+def _group_norm(layer: nn.Module, x: Tensor) -> Tensor:
+    assert isinstance(layer, nn.GroupNorm)
+    normal = functional.group_norm(x.flatten(0, 1), layer.num_groups, eps=layer.eps)
+    return normal.unflatten(0, x.shape[:2])
+
+
+def _layer_norm(layer: nn.Module, x: Tensor) -> Tensor:
+    assert isinstance(layer, nn.LayerNorm)
+    return functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
+
+
+def _last_axes(layer: nn.Module, x: Tensor) -> int:
+    assert isinstance(layer, nn.LayerNorm)
+    return x.dim() - len(layer.normalized_shape)
 
 
 RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: _LinearRule(),
-    nn.Conv2d: _Conv2dRule(),
-    ChannelAffine: _ChannelAffineRule(),
+    nn.Linear: _linear,
+    **dict.fromkeys(_CONVOLUTIONS, _convolution),
+    nn.Embedding: _embedding,
+    nn.GroupNorm: _normalised(_group_norm, lambda layer, x: 2),
+    nn.LayerNorm: _normalised(_layer_norm, _last_axes),
+    ChannelAffine: _normalised(lambda layer, x: x, lambda layer, x: 2),
 }
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A call of a parametrised layer: its input [t, n, *shape] and where e will arrive."""
-
-    x: Tensor
-    version: int
-    output: GradientEdge
-
-
-class LayerwiseModel:
-    """A private copy of a model whose parametrised layers run T trials as one batch.
-
-    Not thread-safe: each thread needs its own.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = copy.deepcopy(model)
-        self._shapes = parameter_shapes(model)
-        self._layers = dict(_parametrised(self._model))
-        self._calls: dict[str, list[_Call]] = {}
-        for name, layer in self._layers.items():
-            layer.forward = partial(self._forward, name)
-
-    def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
-        """Return the unclipped gradients, one item for each parameter in order.
-
-        parameters [T, P], features [n, *shape], labels [n]. Raises ValueError if the model does
-        not call every parametrised layer exactly once, on a batch of examples it leaves alone.
-        """
-        self._size = (len(parameters), len(labels))
-        self._values = unflatten(parameters.detach().requires_grad_(), self._shapes)
-        self._calls = {name: [] for name in self._layers}
-        logits = self._model(features)
-        self._check(logits)
-        calls = {name: calls[0] for name, calls in self._calls.items()}
-        targets = labels.repeat(len(parameters))
-        loss = functional.cross_entropy(logits, targets, reduction="sum")
-        errors = torch.autograd.grad(loss, [call.output for call in calls.values()])
-        gradients: dict[str, Gradient] = {}
-        for (name, call), error in zip(calls.items(), errors, strict=True):
-            layer = self._layers[name]
-            by_parameter = RULES[type(layer)].gradients(
-                layer, call.x, error.unflatten(0, self._size)
-            )
-            gradients |= {_join(name, key): value for key, value in by_parameter.items()}
-        return [gradients[name] for name in self._shapes]
-
-    def input_scalars(self) -> int:
-        """Return the scalars of layer inputs that the last pass held."""
-        return sum(call.x.numel() for calls in self._calls.values() for call in calls)
-
-    def _forward(self, name: str, x: Tensor) -> Tensor:
-        layer, (trials, records) = self._layers[name], self._size
-        if len(x) not in (records, records * trials):
-            raise ValueError(f"layer '{name}' sees {len(x)} rows, which are not the records")
-        # Before the first parametrised layer all trials are the same, and run once.
-        x = x.unflatten(0, (-1, records))
-        parameters = {key: self._values[_join(name, key)] for key, _ in layer.named_parameters()}
-        output: Tensor = RULES[type(layer)].forward(layer, parameters, x).flatten(0, 1)
-        # An activation may overwrite the output, so e is asked for at its edge of the graph.
-        # Writing into a view would replace the edge; this makes it no view, without a copy.
-        output = torch.ops.aten._unsafe_view(output, output.shape)
-        self._calls[name].append(_Call(x.detach(), x._version, get_gradient_edge(output)))
-        return output
-
-    def _check(self, logits: Tensor) -> None:
-        for name, calls in self._calls.items():
-            if len(calls) != 1:
-                raise ValueError(f"layer '{name}' is called {len(calls)} times in one forward pass")
-            if calls[0].x._version != calls[0].version:
-                raise ValueError(f"the input of layer '{name}' is overwritten after its use")
-        trials, records = self._size
-        if len(logits) != records * trials:
-            raise ValueError("the model does not map each record to logits of its own")
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Whether `LayerwiseModel` can differentiate a model, and what that takes."""
-
-    refusal: str | None
-    """Why it cannot; None if it can."""
-    scalars: int = 0
-    """Scalars of layer inputs and gradients held for one example."""
-
-
-def fit(model: nn.Module, record: Tensor) -> Fit:
-    """Try `LayerwiseModel` on records of zeros of the shape and device of `record`."""
-    shapes = parameter_shapes(model)
-    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
-    if tied := [name for name in names if name not in shapes]:
-        return Fit(f"parameter '{tied[0]}' is shared with another layer")
-    for name, layer in _parametrised(model):
-        rule = RULES.get(type(layer))
-        if rule is None:
-            return Fit(f"layer '{name}' is {type(layer).__name__}, which has no rule")
-        if refusal := rule.refusal(layer):
-            return Fit(f"layer '{name}' is {type(layer).__name__} with {refusal}")
-    for name, module in model.named_modules():
-        if isinstance(module, _DropoutNd) and module.training:
-            return Fit(f"layer '{name}' is {type(module).__name__}, which draws random numbers")
-    # Different numbers of trials and records, so that an axis taken for the other one shows.
-    trials, records = 3, 2
-    parameters = record.new_zeros(trials, sum(shape.numel() for shape in shapes.values()))
-    labels = torch.zeros(records, dtype=torch.long, device=record.device)
-    layerwise = LayerwiseModel(model)
-    try:
-        gradients = layerwise.gradients(
-            parameters, record.new_zeros(records, *record.shape), labels
-        )
-    except (RuntimeError, ValueError) as error:
-        return Fit(str(error))
-    held = sum(gradient.numel() for gradient in gradients) + layerwise.input_scalars()
-    return Fit(None, -(-held // (trials * records)))
-
-
-def _parametrised(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that own parameters themselves, with their names."""
-    for name, module in model.named_modules():
-        if next(module.parameters(recurse=False), None) is not None:
-            yield name, module
-
-
-def _join(layer: str, parameter: str) -> str:
-    return f"{layer}.{parameter}" if layer else parameter

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedsim.layers import RULES
+from fedsim import gradients
+from fedsim.layers import RULES, by_torch_func, refusal
 from fedsim.models import ChannelAffine
 
 TRIALS, RECORDS = 3, 4
@@ -17,12 +18,41 @@ LAYERS = {
     "linear on a grid": (lambda: nn.Linear(5, 4), (2, 3, 5)),
     "convolution": (lambda: nn.Conv2d(2, 3, 3), (2, 6, 5)),
     "convolution without bias": (lambda: nn.Conv2d(2, 3, 3, bias=False), (2, 6, 5)),
+    "convolution of many channels": (lambda: nn.Conv2d(9, 3, 3, padding=1), (9, 4, 5)),
     "1x1 convolution": (lambda: nn.Conv2d(2, 3, 1), (2, 6, 5)),
     "stride": (lambda: nn.Conv2d(2, 3, (3, 2), stride=(2, 3)), (2, 8, 9)),
     "padding": (lambda: nn.Conv2d(2, 3, 3, padding=(0, 2)), (2, 6, 5)),
+    "padding 'same'": (lambda: nn.Conv2d(2, 3, (2, 3), padding="same"), (2, 6, 5)),
+    "padding 'valid'": (lambda: nn.Conv2d(2, 3, 3, padding="valid"), (2, 6, 5)),
+    "reflecting padding": (
+        lambda: nn.Conv2d(2, 3, 3, padding=(2, 1), padding_mode="reflect"),
+        (2, 6, 5),
+    ),
+    "circular padding": (lambda: nn.Conv1d(2, 3, 3, padding=2, padding_mode="circular"), (2, 6)),
     "dilation": (lambda: nn.Conv2d(2, 3, (2, 3), dilation=(3, 2)), (2, 8, 9)),
     "all of them": (lambda: nn.Conv2d(2, 3, 3, stride=2, padding=1, dilation=2), (2, 9, 8)),
+    "grouped convolution": (lambda: nn.Conv2d(4, 6, 3, groups=2, padding=1), (4, 5, 4)),
+    "depthwise convolution": (lambda: nn.Conv2d(3, 6, 2, groups=3), (3, 5, 4)),
+    "groups of many channels": (lambda: nn.Conv2d(16, 4, 2, groups=2), (16, 3, 3)),
+    "convolution over time": (lambda: nn.Conv1d(2, 3, 3, stride=2, padding=1, groups=1), (2, 7)),
+    "convolution over space": (
+        lambda: nn.Conv3d(2, 4, 2, padding=(1, 0, 1), groups=2),
+        (2, 3, 4, 3),
+    ),
+    "embedding": (lambda: nn.Embedding(7, 4), (6,)),
+    "embedding with padding": (lambda: nn.Embedding(7, 4, padding_idx=0), (6,)),
+    "embedding of one word": (lambda: nn.Embedding(7, 4), ()),
+    "embedding of a grid": (lambda: nn.Embedding(7, 4), (2, 3)),
+    "group norm": (lambda: nn.GroupNorm(2, 4), (4, 3, 5)),
+    "group norm without positions": (lambda: nn.GroupNorm(2, 4), (4,)),
+    "layer norm": (lambda: nn.LayerNorm(5), (3, 5)),
+    "layer norm over two axes": (lambda: nn.LayerNorm((3, 5)), (2, 3, 5)),
+    "layer norm without positions": (lambda: nn.LayerNorm(5), (5,)),
+    "layer norm without bias": (lambda: nn.LayerNorm(5, bias=False), (3, 5)),
     "channel affine": (lambda: ChannelAffine(3), (3, 4, 5)),
+    "channel affine over time": (lambda: ChannelAffine(3), (3, 4)),
+    "no rule: transposed convolution": (lambda: nn.ConvTranspose1d(3, 2, 3), (3, 4)),
+    "no rule: root mean square": (lambda: nn.RMSNorm(5), (3, 5)),
 }
 
 
@@ -33,22 +63,33 @@ def _example(layer: nn.Module, values: dict[str, Tensor], x: Tensor, error: Tens
     return list(torch.autograd.grad((output[0] * error).sum(), list(values.values())))
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize("cost", [0, gradients.FORMING_COST, 10**9])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("case", LAYERS)
-def test_a_rule_agrees_with_autograd(case: str, shared: bool) -> None:
+def test_a_rule_agrees_with_autograd(
+    case: str, shared: bool, cost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Formed always, where it costs less, or never.
+    monkeypatch.setattr(gradients, "FORMING_COST", cost)
     build, shape = LAYERS[case]
     torch.manual_seed(0)
     layer = build()
-    rule = RULES[type(layer)]
-    assert rule.refusal(layer) is None
+    rule = by_torch_func if case.startswith("no rule") else RULES[type(layer)]
+    assert (refusal(layer) is None) == (rule is not by_torch_func)
     values = {name: torch.randn(TRIALS, *p.shape) for name, p in layer.named_parameters()}
-    # Inputs that need a gradient are those behind another parametrised layer.
-    x = torch.randn(1 if shared else TRIALS, RECORDS, *shape, requires_grad=not shared)
-    output = rule.forward(layer, values, x)
+    size = (1 if shared else TRIALS, RECORDS, *shape)
+    if isinstance(layer, nn.Embedding):
+        x = torch.randint(0, 7, size)
+    else:
+        # Inputs that need a gradient are those behind another parametrised layer.
+        x = torch.randn(size, requires_grad=not shared)
+    output, backward = rule(layer, values, x)
     errors, weights = torch.randn(output.shape), torch.rand(TRIALS, RECORDS)
-    gradients = rule.gradients(layer, x.detach(), errors)
+    found = backward(errors)
     sums = {name: torch.zeros_like(value) for name, value in values.items()}
     norms = {name: torch.zeros(TRIALS, RECORDS) for name in values}
+    each = {name: torch.zeros(TRIALS, RECORDS, *value.shape[1:]) for name, value in values.items()}
     for t in range(TRIALS):
         of_trial = {name: value[t] for name, value in values.items()}
         for n in range(RECORDS):
@@ -57,23 +98,20 @@ def test_a_rule_agrees_with_autograd(case: str, shared: bool) -> None:
             torch.testing.assert_close(output[t, n].detach(), expected.detach())
             example = _example(layer, of_trial, own, errors[t, n])
             for name, gradient in zip(values, example, strict=True):
+                each[name][t, n] = gradient
                 sums[name][t] += weights[t, n] * gradient
                 norms[name][t, n] = gradient.pow(2).sum()
-    assert list(gradients) == list(values)
-    for name, gradient in gradients.items():
+    for name in values:
+        gradient = found[name]
         torch.testing.assert_close(gradient.squared_norms(), norms[name], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(
             gradient.weighted_sum(weights), sums[name].flatten(1), rtol=1e-4, atol=1e-5
         )
+        torch.testing.assert_close(gradient.formed(), each[name].flatten(2), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("layer", "reason"),
-    [
-        (nn.Conv2d(2, 4, 3, groups=2), "groups=2"),
-        (nn.Conv2d(2, 4, 3, padding=1, padding_mode="reflect"), "padding_mode='reflect'"),
-        (nn.Conv2d(2, 4, 3, padding="same"), "padding='same'"),
-    ],
-)
-def test_a_convolution_the_rule_does_not_cover_is_refused(layer: nn.Module, reason: str) -> None:
-    assert RULES[nn.Conv2d].refusal(layer) == reason
+@pytest.mark.parametrize("option", [{"max_norm": 1.0}, {"scale_grad_by_freq": True}])
+def test_an_embedding_that_changes_its_weights_or_gradients_has_no_rule(
+    option: dict[str, float],
+) -> None:
+    assert "has no rule" in str(refusal(nn.Embedding(7, 4, **option)))

@@ -1,0 +1,177 @@
+"""Per-example gradients of one parameter, in the forms that layers give them.
+
+T trials and n records have T * n gradients. Clipping needs their norms and one weighted sum of
+them, for which most layers need not form them at all (Goodfellow 2015, arXiv:1510.01799; Rochette
+et al. 2019, arXiv:1912.06015).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+FORMING_COST = 12
+"""Multiplications that take as long as writing one number to memory and reading it back twice: what
+a formed gradient costs beside the arithmetic. Measured on one core, between 5 and 30."""
+
+
+class Gradient(ABC):
+    """The gradients of one parameter for T trials and n records."""
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """Return |g|^2 [T, n]."""
+
+    @abstractmethod
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Return sum_n w[T, n] g[T, n] as [T, size]."""
+
+    @abstractmethod
+    def formed(self) -> Tensor:
+        """Return all gradients, [T, n, size]."""
+
+
+@dataclass(frozen=True)
+class Dense(Gradient):
+    """Formed gradients: values [T, n, *shape]."""
+
+    values: Tensor
+
+    def squared_norms(self) -> Tensor:
+        return self.values.pow(2).sum(tuple(range(2, self.values.dim())))
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
+        return (weights * self.values).sum(1).flatten(1)
+
+    def formed(self) -> Tensor:
+        return self.values.flatten(2)
+
+
+@dataclass(frozen=True)
+class Products(Gradient):
+    """Gradients sum_l a_l e_l^T, of the inputs a and output-gradients e at L positions.
+
+    inputs a [t, n, G, L, in] with t = 1 where all trials share them, else T; errors e
+    [T, n, G, L, out]; G independent groups. `arrange` maps [..., G, in, out] to [..., *shape].
+    Forms the gradients where that costs less than the Gram matrices a a^T and e e^T, in which
+    |sum_l a_l e_l^T|^2 = <a a^T, e e^T>.
+    """
+
+    inputs: Tensor
+    errors: Tensor
+    arrange: Callable[[Tensor], Tensor]
+
+    def squared_norms(self) -> Tensor:
+        if self._by_gram:
+            if self.inputs.shape[-2] == 1:
+                each = self.inputs.pow(2).sum((-2, -1)) * self.errors.pow(2).sum((-2, -1))
+            else:
+                gram = (self.inputs @ self.inputs.mT) * (self.errors @ self.errors.mT)
+                each = gram.sum((-2, -1))
+            # The squares of a rounded sum may come out below zero.
+            return each.sum(-1).clamp(min=0)
+        return self._products.pow(2).sum((-3, -2, -1))
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        if not self._by_gram:
+            trials, records = weights.shape
+            flat = self._products.reshape(trials, records, -1)
+            total = (weights[:, None] @ flat).squeeze(1)
+            return self.arrange(total.unflatten(1, self._products.shape[2:])).flatten(1)
+        # One product for each trial and group, over all records and positions.
+        errors = self.errors * weights[..., None, None, None]
+        errors, inputs = (x.transpose(1, 2).flatten(2, 3) for x in (errors, self.inputs))
+        if len(inputs) == 1 and len(errors) > 1:
+            # The trials share one factor, and are more columns of the other.
+            columns = errors.permute(1, 2, 0, 3).flatten(2)
+            total = (inputs[0].mT @ columns).unflatten(2, (len(errors), -1)).permute(2, 0, 1, 3)
+        else:
+            total = inputs.mT @ errors
+        return self.arrange(total).flatten(1)
+
+    def formed(self) -> Tensor:
+        return self.arrange(self._products).flatten(2)
+
+    @property
+    def _by_gram(self) -> bool:
+        positions, size_in = self.inputs.shape[-2:]
+        size_out = self.errors.shape[-1]
+        return positions**2 * (size_in + size_out) <= FORMING_COST * size_in * size_out
+
+    @cached_property
+    def _products(self) -> Tensor:
+        return self.inputs.mT @ self.errors
+
+
+@dataclass(frozen=True)
+class Rows(Gradient):
+    """Gradients of an embedding [rows, D]: at each position l, e_l is added to one row.
+
+    indices [t, n, L] as the inputs of `Products`; errors [T, n, L, D]. A row of -1 takes nothing.
+    """
+
+    indices: Tensor
+    errors: Tensor
+    rows: int
+
+    def squared_norms(self) -> Tensor:
+        """By the Gram matrix of e over pairs of positions that name the same row."""
+        same = (self.indices[..., :, None] == self.indices[..., None, :]) & (self._taken[..., None])
+        return ((self.errors @ self.errors.mT) * same).sum((-2, -1)).clamp(min=0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        values = self.errors * (weights[..., None] * self._taken)[..., None]
+        return self._scatter(values.flatten(1, 2), self.indices.flatten(1)).flatten(1)
+
+    def formed(self) -> Tensor:
+        trials, records = self.errors.shape[:2]
+        values = (self.errors * self._taken[..., None]).flatten(0, 1)
+        indices = self.indices.expand(trials, -1, -1).flatten(0, 1)
+        return self._scatter(values, indices).unflatten(0, (trials, records)).flatten(2)
+
+    @property
+    def _taken(self) -> Tensor:
+        return self.indices >= 0
+
+    def _scatter(self, values: Tensor, indices: Tensor) -> Tensor:
+        """Add values [N, L, D] to zeros [N, rows, D] at indices [1 or N, L]."""
+        index = indices.clamp(min=0).expand(len(values), -1)[..., None].expand(values.shape)
+        zeros = values.new_zeros(len(values), self.rows, values.shape[-1])
+        return zeros.scatter_add_(1, index, values)
+
+
+@dataclass(frozen=True)
+class Shared(Gradient):
+    """A parameter that is used several times: its gradients are the sums of the parts."""
+
+    parts: Sequence[Gradient]
+
+    def squared_norms(self) -> Tensor:
+        return self._formed.pow(2).sum(-1)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return (weights[:, None] @ self._formed).squeeze(1)
+
+    def formed(self) -> Tensor:
+        return self._formed
+
+    @cached_property
+    def _formed(self) -> Tensor:
+        first, *others = (part.formed() for part in self.parts)
+        for other in others:
+            first = first + other
+        return first
+
+
+def joined(parts: Sequence[Gradient]) -> Gradient:
+    """Return the gradient of a parameter from its uses."""
+    return parts[0] if len(parts) == 1 else Shared(parts)
+
+
+def formed(gradients: Sequence[Gradient]) -> Tensor:
+    """Return the gradients of all parameters as one vector each, [T, n, P]."""
+    return torch.cat([gradient.formed() for gradient in gradients], dim=-1)

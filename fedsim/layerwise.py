@@ -1,0 +1,194 @@
+"""Per-example gradients of a whole model from one forward and one backward pass.
+
+Every parametrised layer of a private copy of the model runs by its rule (`fedsim.layers`); the
+layers between them run as they are, on one batch of T * n rows.
+"""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call
+
+from fedsim.device import Precision, reduced
+from fedsim.gradients import Gradient, joined
+from fedsim.layers import RULES, Backward, Rule, by_torch_func, refusal
+from fedsim.losses import per_example
+from fedsim.models import parameter_shapes, unflatten
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A parametrised layer: its rule, and the module that the rule is shown.
+
+    names: the layer's own trained parameters and those of the model, which tying may make another
+    layer's; frozen: its other parameters, the same for all trials.
+    """
+
+    module: nn.Module
+    rule: Rule
+    names: dict[str, str]
+    frozen: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a layer: its input, how it turns e into gradients, and where e will arrive."""
+
+    layer: str
+    x: Tensor
+    version: int
+    backward: Backward
+    output: GradientEdge
+
+
+class LayerwiseModel:
+    """A private copy of a model whose parametrised layers run T trials as one batch.
+
+    precision: of the forward and backward passes; what a layer's rule makes of them is float32.
+    fallbacks: the layers without a rule of their own, which go through `torch.func`, and why.
+    Not thread-safe: each thread needs its own.
+    """
+
+    def __init__(self, model: nn.Module, precision: Precision = "float32") -> None:
+        self._model = copy.deepcopy(model)
+        self._precision = precision
+        self._shapes = parameter_shapes(model)
+        self._layers: dict[str, _Layer] = {}
+        self._calls: list[_Call] = []
+        self.fallbacks: dict[str, str] = {}
+        originals = {id(p): name for name, p in self._model.named_parameters()}
+        for name, module in _parametrised(self._model):
+            reason = refusal(module)
+            if reason is not None:
+                self.fallbacks[name] = reason
+            own = dict(module.named_parameters(remove_duplicate=False))
+            self._layers[name] = _Layer(
+                # torch.func calls the module, whose forward is about to be replaced.
+                module if reason is None else copy.deepcopy(module),
+                RULES[type(module)] if reason is None else by_torch_func,
+                {key: originals[id(p)] for key, p in own.items() if p.requires_grad},
+                {key: p.detach() for key, p in own.items() if not p.requires_grad},
+            )
+        for name in self._layers:
+            self._model.get_submodule(name).forward = partial(self._forward, name)
+
+    def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
+        """Return the unclipped gradients, one item for each trained parameter in order.
+
+        parameters [T, P]; features [n, *shape] and labels [n], or [T, n, *shape] and [T, n] where
+        every trial has records of its own. Raises ValueError if the model does not call every
+        parametrised layer, each on a batch of examples that it leaves alone.
+        """
+        self._size = (len(parameters), labels.shape[-1])
+        if labels.dim() == 2:
+            features, labels = features.flatten(0, 1), labels.flatten()
+        else:
+            labels = labels.repeat(len(parameters))
+        self._values = unflatten(parameters.detach().requires_grad_(), self._shapes)
+        self._calls = []
+        with reduced(self._precision, features.device):
+            logits = self._model(features)
+            self._check(logits)
+            loss = per_example(logits, labels).sum()
+            errors = torch.autograd.grad(loss, [call.output for call in self._calls])
+        parts: dict[str, list[Gradient]] = {name: [] for name in self._shapes}
+        while self._calls:
+            call, error = self._calls.pop(), errors[len(self._calls)]
+            gradients = call.backward(error.unflatten(0, self._size).float())
+            for key, name in self._layers[call.layer].names.items():
+                parts[name].append(gradients[key])
+        return [joined(uses) for uses in parts.values()]
+
+    def _forward(self, name: str, x: Tensor) -> Tensor:
+        layer, (trials, records) = self._layers[name], self._size
+        if len(x) not in (records, records * trials):
+            raise ValueError(f"layer '{name}' sees {len(x)} rows, which are not the records")
+        # Before the first parametrised layer all trials are the same, and run once.
+        x = x.unflatten(0, (-1, records))
+        values = {key: self._values[own] for key, own in layer.names.items()}
+        values |= {key: p.expand(trials, *p.shape) for key, p in layer.frozen.items()}
+        output, backward = layer.rule(layer.module, values, x)
+        output = output.flatten(0, 1)
+        # An activation may overwrite the output, so e is asked for at its edge of the graph.
+        # Writing into a view would replace the edge; this makes it no view, without a copy.
+        output = torch.ops.aten._unsafe_view(output, output.shape)
+        edge = get_gradient_edge(output)
+        self._calls.append(_Call(name, x.detach(), x._version, backward, edge))
+        return output
+
+    def _check(self, logits: Tensor) -> None:
+        called = {call.layer for call in self._calls}
+        if missing := [name for name in self._layers if name not in called]:
+            raise ValueError(f"layer '{missing[0]}' takes no part in the forward pass")
+        for call in self._calls:
+            if call.x._version != call.version:
+                raise ValueError(f"the input of layer '{call.layer}' is overwritten after its use")
+        trials, records = self._size
+        if len(logits) != records * trials:
+            raise ValueError("the model does not map each record to logits of its own")
+
+
+def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
+    """Return which layers must go through `torch.func`, and why; '' stands for the whole model.
+
+    Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule presumes that
+    a layer sees the examples of a batch apart; a model that mixes or reorders them on the way would
+    get wrong gradients without an error, which this finds out.
+    """
+    try:
+        layerwise = LayerwiseModel(model)
+        if "" not in layerwise.fallbacks:
+            _compare(model, layerwise, record)
+    except (RuntimeError, ValueError, TypeError) as error:
+        return {"": next(iter(str(error).splitlines()), type(error).__name__)}
+    return layerwise.fallbacks
+
+
+def _compare(model: nn.Module, layerwise: LayerwiseModel, record: Tensor) -> None:
+    """Raise ValueError unless the sums over records agree with autograd's, record by record."""
+    shapes = parameter_shapes(model)
+    # Different numbers of trials and records, so that an axis taken for the other one shows.
+    trials, records = 3, 2
+    generator = torch.Generator().manual_seed(0)
+    parameters = torch.cat([p.detach().flatten() for p in model.parameters() if p.requires_grad])
+    jitter = 0.1 * torch.randn(trials, len(parameters), generator=generator).to(record.device)
+    parameters = parameters + jitter
+    features = record.expand(records, *record.shape)
+    if features.is_floating_point():
+        jitter = torch.randn(features.shape, generator=generator)
+        features = features + jitter.to(features)
+    labels = torch.zeros(records, dtype=torch.long, device=record.device)
+    ones = torch.ones(trials, records, device=record.device)
+    gradients = layerwise.gradients(parameters, features, labels)
+    found = torch.cat([gradient.weighted_sum(ones) for gradient in gradients], dim=-1)
+    for trial in range(trials):
+        values = unflatten(parameters[trial].requires_grad_(), shapes)
+        loss = torch.stack(
+            [
+                per_example(functional_call(model, values, (feature[None],)), label[None])[0]
+                for feature, label in zip(features, labels, strict=True)
+            ]
+        ).sum()
+        expected = torch.cat(
+            [g.flatten() for g in torch.autograd.grad(loss, list(values.values()))]
+        )
+        # Norms are compared: single entries of a float32 gradient may be all rounding error.
+        if (found[trial] - expected).norm() > 1e-3 * expected.norm():
+            raise ValueError("layer by layer its gradients are not those of autograd")
+
+
+def _parametrised(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules that own trained parameters, and not those inside one without a rule."""
+    whole: list[str] = []
+    for name, module in model.named_modules():
+        if any(f"{name}.".startswith(outer) for outer in whole):
+            continue
+        if any(p.requires_grad for p in module.parameters(recurse=False)):
+            if refusal(module) is not None:
+                whole.append(f"{name}." if name else "")
+            yield name, module

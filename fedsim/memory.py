@@ -1,0 +1,123 @@
+"""How much memory a computation takes, and how much there is.
+
+A block of t trials and r records takes a + b t + c r + d t r bytes at its peak: a `Footprint`. Its
+four coefficients are measured, on four small blocks, and decide how trials and records are cut.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fedsim.errors import InputError
+
+UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "KB": 10**3, "MB": 10**6}
+UNITS |= {"GB": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def parse(text: str) -> int:
+    """Return the bytes of a size such as "4GiB" or "500MB". Raises InputError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is None or match[2].upper() not in UNITS:
+        raise InputError(f'run.max-memory is "{text}"; give a size such as "4GiB" or "500MB"')
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def spare(device: torch.device) -> int:
+    """Return the bytes that the device has to spare, less a quarter for everything else."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] * 3 // 4
+    return psutil.virtual_memory().available * 3 // 4
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Peak bytes of a block of t trials and r records: fixed + t trial + r record + t r example."""
+
+    fixed: float
+    trial: float
+    record: float
+    example: float
+
+    def bytes(self, trials: int, records: int) -> float:
+        """Return the peak bytes of a block."""
+        own = trials * self.trial + records * self.record
+        return self.fixed + own + trials * records * self.example
+
+    def records(self, trials: int, limit: float) -> int:
+        """Return how many records fit beside each other in a block of so many trials."""
+        rest = limit - self.fixed - trials * self.trial
+        return int(rest // (self.record + trials * self.example))
+
+    def trials(self, records: int, limit: float) -> int:
+        """Return how many trials fit beside each other in a block of so many records."""
+        rest = limit - self.fixed - records * self.record
+        return int(rest // (self.trial + records * self.example))
+
+
+def footprint(run: Callable[[int, int], object], device: torch.device) -> Footprint:
+    """Measure `run(trials, records)` on four small blocks.
+
+    The kernels' own scratch memory does not show on a CPU.
+    """
+    blocks = [(1, 1), (1, 3), (3, 1), (3, 3)]
+    run(1, 1)  # what is made once and kept
+    peaks = [peak_bytes(partial(run, *block), device) for block in blocks]
+    terms = [[1, trials, records, trials * records] for trials, records in blocks]
+    fixed, trial, record, example = np.maximum(np.linalg.solve(terms, peaks), 0).tolist()
+    return Footprint(fixed, trial, record, max(1.0, example))
+
+
+def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
+    """Return the most bytes of tensors that a function holds at once, beyond what was there."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        return torch.cuda.max_memory_allocated(device) - before
+    with _Storages() as storages:
+        run()
+    return storages.peak
+
+
+class _Storages(TorchDispatchMode):
+    """Adds up the storages that operators make, for as long as they live."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._alive: dict[int, object] = {}
+        self._bytes = self.peak = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        for tensor in tree_leaves((args, kwargs)):
+            if isinstance(tensor, Tensor):  # made elsewhere, if it is not known by now
+                self._add(tensor.untyped_storage(), 0)
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._add(tensor.untyped_storage(), tensor.untyped_storage().nbytes())
+        return result
+
+    def _add(self, storage: torch.UntypedStorage, size: int) -> None:
+        number = storage._cdata
+        if number in self._alive:
+            return
+
+        def gone(_: object) -> None:
+            self._bytes -= size
+            del self._alive[number]
+
+        self._alive[number] = ref(storage, gone)
+        self._bytes += size
+        self.peak = max(self.peak, self._bytes)
