@@ -96,7 +96,7 @@ def assemble(
             # Absent in runs from before there was a choice.
             "gradient_fallbacks": facts.get("gradient_fallbacks"),
         },
-        "precision": facts.get("precision", "float32"),
+        "precision": facts.get("precision", config.run.precision),
         "training": config.training.model_dump(exclude=MECHANISM_KEYS),
         "audit_mode": config.audit.mode,
         "challenge": facts["challenge"],
