@@ -223,7 +223,7 @@ def html(report, transcript):
 @pytest.fixture
 def wording_only(monkeypatch):
     """Leave out the figures, which take nearly all of the time, where only the words matter."""
-    monkeypatch.setattr("fedsim.report._figures", lambda report, transcript: {})
+    monkeypatch.setattr("fedsim.report_figures.drawn_figures", lambda report, transcript: {})
 
 
 class Page(HTMLParser):
@@ -662,7 +662,7 @@ def test_the_same_run_gives_the_same_page(report, transcript, html):
 def test_a_figure_too_large_for_svg_becomes_an_embedded_png(
     report, transcript, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("fedsim.report.LARGEST_SVG", 100_000)
+    monkeypatch.setattr("fedsim.report_figures.LARGEST_SVG", 100_000)
     page = Page(render_html(report, transcript))
     sources = [value for name, value in page.attributes if name == "src"]
     assert len(sources) == 1

@@ -1,0 +1,184 @@
+"""Which figures a report shows, with their titles and captions."""
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from scipy.special import logit
+
+from adversaries.estimators import trial_mu
+from fedsim import figures
+from fedsim.errors import InputError
+from fedsim.figures import Bools, Floats, Measured
+from fedsim.report_sections import ATTACKS
+from fedsim.report_values import (
+    Report,
+    at,
+    confidence_of,
+    first_to_last,
+    interval_at,
+    is_sampled,
+    local_steps,
+    number,
+    percent,
+    plain,
+    rho_alpha_of,
+    rho_beta_of,
+)
+
+LARGEST_SVG = 500_000
+"""Characters above which a figure is a PNG instead."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What the adversary saw: worlds [T]; log_odds, sensitivities and noise_stds [T, k]."""
+
+    worlds: Bools
+    log_odds: Floats
+    sensitivities: Floats
+    noise_stds: Floats
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
+        """Take the arrays of a run. Raises InputError if one is missing or of another shape."""
+        names = ("log_odds", "sensitivities", "noise_stds")
+        missing = [name for name in ("worlds", *names) if name not in arrays]
+        if missing:
+            raise InputError(
+                f"the transcript has no array '{missing[0]}'; give the one that the run wrote"
+            )
+        worlds = np.asarray(arrays["worlds"], bool)
+        steps = [np.asarray(arrays[name], np.float64) for name in names]
+        shape = steps[0].shape
+        if len(shape) != 2 or 0 in shape or worlds.shape != shape[:1]:
+            raise InputError(
+                f"the transcript's log_odds are {shape} for worlds {worlds.shape}, not [T, k] for "
+                "[T]; give the one that the run wrote"
+            )
+        for name, array in zip(names, steps, strict=True):
+            if array.shape != shape:
+                raise InputError(
+                    f"the transcript's {name} are {array.shape}, its log_odds {shape}; "
+                    "give the one that the run wrote"
+                )
+        return cls(worlds, *steps)
+
+
+def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, str]]:
+    """Return name -> (figure, title, caption)."""
+    rho_beta = rho_beta_of(report)
+    # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
+    subsampled, density = is_sampled(report), _density(report)
+    mu, prior = at(report, "prediction.mu"), at(report, "prior") or 0.5
+    per_trial = trial_mu(seen.sensitivities, seen.noise_stds)
+    if at(report, "prediction.deterministic") and mu is not None:
+        per_trial = np.full(len(seen.worlds), float(mu))
+    rms, largest = (number(at(report, f"empirical.sensitivity_{n}")) for n in ("rms", "max"))
+    bound = at(report, "empirical.sensitivity_bound")
+    drawn = {
+        "belief": (
+            figures.belief_trajectories(seen.worlds, seen.log_odds - logit(prior), rho_beta),
+            "Belief, round by round.",
+            "The adversary's posterior belief, from even odds, that D was used: single trials, "
+            f"their median, and the band of 90% of them. Theory's limit ρβ is {number(rho_beta)}.",
+        ),
+        "log-odds": (
+            figures.log_odds_histogram(
+                seen.worlds,
+                seen.log_odds[:, -1],
+                None if subsampled else per_trial,
+                at(report, "bounds.epsilon"),
+                prior=prior,
+                density=density if subsampled else None,
+            ),
+            "Final log-odds.",
+            f"How far the two worlds lie apart after the last round. {_curves(report)}",
+        ),
+        "advantage": (
+            figures.advantages(
+                _measured(report),
+                bound=rho_alpha_of(report),
+                prediction=at(report, "prediction.advantage"),
+                theorem2=at(report, "bounds.theorem2_rho_alpha"),
+            ),
+            "Advantage of every attack.",
+            f"Against the bound ρα = {number(rho_alpha_of(report))}; bars are measured, whiskers "
+            f"their {confidence_of(report)}intervals.",
+        ),
+        "sensitivity": (
+            figures.sensitivities(seen.sensitivities, bound),
+            "Local sensitivity of the challenge.",
+            f"How much the two worlds really differ in a round, over all trials: root mean square "
+            f"{rms}, largest {largest}, of {number(bound)} that clipping allows.",
+        ),
+    }
+    utility = at(report, "utility")
+    if utility and at(utility, "accuracy.mean") and at(utility, "loss.mean"):
+        accuracy = first_to_last(report, "accuracy", percent)
+        drawn["utility"] = (
+            figures.utility(utility["rounds"], utility["accuracy"], utility["loss"]),
+            "Utility of the global model.",
+            f"Mean and 5–95% band of {plain(utility.get('trials'))} trials on "
+            f"{plain(utility.get('records'))} records: accuracy {accuracy}, loss "
+            f"{first_to_last(report, 'loss', number)}.",
+        )
+    return drawn
+
+
+def _density(report: Report) -> Mapping[str, Any] | None:
+    """Return the simulated densities, None unless all of them are there."""
+    density = {
+        name: at(report, f"prediction.density.{name}")
+        for name in ("edges", "world_d", "world_d_prime")
+    }
+    whole = all(isinstance(numbers, list) and None not in numbers for numbers in density.values())
+    return density if whole else None
+
+
+def _curves(report: Report) -> str:
+    """Say what the curves in the histogram of log-odds are."""
+    mu = number(at(report, "prediction.mu"))
+    if not is_sampled(report):
+        if local_steps(report) > 1:
+            return (
+                f"The curves are the normal prediction of the linearised attack (μ = {mu}), which "
+                "its score follows at best roughly."
+            )
+        return f"The curves are theory's, not a fit (μ = {mu})."
+    if _density(report) is None:
+        return "Sampled steps have no Gaussian prediction."
+    return (
+        "The outlines are theory's, not a fit: the game of sampled steps, which is not Gaussian, "
+        "played again with the recorded gradient norms and noise."
+    )
+
+
+def _measured(report: Report) -> list[Measured]:
+    attacks = {"empirical": "DI adversary"}
+    for name in at(report, "membership_inference") or {}:
+        attacks[f"membership_inference.{name}"] = ATTACKS.get(name, (name, name))[0]
+    return [
+        Measured(label, value, interval_at(report, f"{path}.advantage_interval"))
+        for path, label in attacks.items()
+        if (value := at(report, f"{path}.advantage")) is not None
+    ]
+
+
+def inline(figure: Figure, name: str, alternative: str) -> Markup:
+    """Return the figure as HTML: inline SVG with ids of its own, or an embedded PNG."""
+    svg = figures.to_svg(figure)
+    if len(svg) > LARGEST_SVG:
+        data = base64.b64encode(figures.to_png(figure)).decode()
+        return Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, alternative)
+    # HTML needs no namespaces, and ids and styles must not reach other figures or the page.
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg[svg.index("<svg") :])
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = svg.replace(">*{", ">svg *{")
+    label = Markup('<svg role="img" aria-label="{}"').format(alternative)
+    return Markup(svg.replace("<svg", label, 1))

@@ -1,0 +1,647 @@
+"""What the report says: every section of the page as rows, sentences and marks.
+
+`report` is the content of report.json.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import expit
+
+from fedsim.report_values import (
+    DASH,
+    INFINITE,
+    Interval,
+    Report,
+    at,
+    confidence_of,
+    epsilon_of,
+    first_to_last,
+    interval_at,
+    is_sampled,
+    is_unprotected,
+    local_steps,
+    number,
+    percent,
+    plain,
+    rho_alpha_of,
+    rho_beta_of,
+    setting,
+    span,
+    standard_errors_apart,
+)
+
+Entries = list[tuple[str, str]]
+
+CLASSIC = "rdp-classic"
+"""The accountant of the paper, which the empirical epsilon from sensitivities uses too."""
+
+WHO = {
+    "participant": "An adversary who took part in this federation and knew everything",
+    "server": "An adversary who ran the server of this federation and knew everything",
+    "released-model": "An adversary who saw only the released model and knew everything",
+}
+TRUST = {
+    "central": "Here the server is trusted to add the noise to the sum of the owners' messages.",
+    "local": "Here every owner adds the whole noise to its own message.",
+    "distributed": "Here every owner adds a share of the noise, and the messages are summed "
+    "under secure aggregation.",
+}
+
+LOWER_BOUNDS = {
+    "clopper_pearson": "Clopper–Pearson",
+    "gaussian": "Gaussian",
+}
+OPTIMIZER_SETTINGS = {
+    "sgd": {"momentum": "momentum"},
+    "adam": {"β₁": "beta1", "β₂": "beta2", "ε": "adam_epsilon"},
+}
+AUDIT_MODES = {
+    "participant": "The beliefs were computed by the adversary itself, from what an owner receives "
+    "and the background knowledge of the threat model.",
+    "instrumented": "The beliefs were computed by the auditor, from the noise that was drawn; they "
+    "are the adversary's, which it would have computed at greater cost.",
+}
+
+PROOF = "clopper_pearson"
+"""The lower bound that answers how much is proven: fixed in advance, and the one assuming least."""
+
+ATTACKS = {
+    "yeom": ("Yeom", "Yeom: members are those with at most the mean loss"),
+    "yeom_challenge": ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
+}
+
+
+@dataclass(frozen=True)
+class Label:
+    """What every reader must know before the numbers."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a measurement stands to its limit; kind is good, caution or alarm."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured thing, its limit, and what both mean."""
+
+    name: str
+    answer: str
+    limit: str
+    reading: str
+    detail: str = ""
+    mark: Mark | None = None
+
+
+def verdict(report: Report) -> str:
+    """Return the one sentence for everybody: how often the adversary was right, and the limit."""
+    vantage, trials = (plain(at(report, name)) for name in ("vantage", "trials"))
+    who = WHO.get(vantage, f"An adversary at the vantage “{vantage}” who knew everything")
+    if at(report, "challenge.record") is None:
+        secret = "whether this one owner took part"
+    elif at(report, "neighbouring") == "replace":
+        secret = "which of two people's records was used"
+    else:
+        secret = "whether this one person's record was used"
+    limit = rho_alpha_of(report)
+    if limit is None:
+        allowed = "For this vantage theory states no limit."
+    elif limit >= 1:
+        allowed = "Theory sets no limit below 100%: the adversary may always be right."
+    else:
+        allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
+    return (
+        f"{who} except {secret} answered that question correctly in {percent(_success(report))} "
+        f"of {trials} trials, where tossing a coin is right in 50%. {allowed}"
+    )
+
+
+def standing(report: Report) -> str:
+    """Return the measured advantage, its interval and its limit as a sentence."""
+    interval = interval_at(report, "empirical.advantage_interval")
+    between = f" ({confidence_of(report)}interval {span(interval, number)})" if interval else ""
+    return (
+        f"On the scale of advantage, from 0 (a coin) to 1 (certainty), that is "
+        f"{number(at(report, 'empirical.advantage'))}{between}; the limit ρα is "
+        f"{number(rho_alpha_of(report))}."
+    )
+
+
+def labels(report: Report) -> list[Label]:
+    """Return what keeps the run from being a release with a guarantee."""
+    labels = []
+    local, seeded = (
+        at(report, "mechanism.sensitivity") == "local",
+        at(report, "noise_source") == "seed",
+    )
+    if local:
+        text = (
+            "The noise was scaled to the local sensitivity of the challenge record, which depends "
+            "on the data: an instrument that measures how tight the theory is."
+        )
+        labels.append(Label("Measurement, not a DP guarantee.", text))
+    if seeded:
+        text = (
+            f"It comes from seed {plain(at(report, 'seed'))}, and whoever knows the seed can "
+            "take it away again: fit for measuring, not for protecting people."
+        )
+        labels.append(Label("Experiment: noise is reproducible, not a DP guarantee.", text))
+    instrumented = at(report, "audit_mode") == "instrumented"
+    if instrumented:
+        text = (
+            "The auditor computed the beliefs from the noise, which the owners handed over: the "
+            "same numbers as the adversary's own, at less cost, in a federation that protects "
+            "nobody."
+        )
+        labels.append(Label("Instrumented audit, not a DP guarantee.", text))
+    if at(report, "mechanism.dp_guarantee") is False and not (local or seeded or instrumented):
+        labels.append(Label("Not a DP guarantee.", at(report, "mechanism.dp_note") or ""))
+    return labels
+
+
+def trust(report: Report) -> str:
+    """Say who added the noise, and what of it the bounds count on."""
+    words = TRUST.get(str(at(report, "trust")), "")
+    if local_steps(report) > 1:
+        words += (
+            " Owners take several steps of their own in a round, each at a model that only their "
+            "own noise hides; so the bounds grant every vantage all of these steps."
+        )
+    return words
+
+
+def training(report: Report) -> list[str]:
+    """Return, in whole sentences, what a step is, how the model takes it, and who audited it."""
+    rounds, local = at(report, "rounds"), local_steps(report)
+    rate = plain(at(report, "mechanism.sampling_rate"))
+    if is_sampled(report):
+        step = (
+            f"In each of {plain(rounds)} rounds every record took part with probability "
+            f"{rate}, by itself (Poisson sampling). The bounds count on it that nobody learns "
+            "whether the challenge record did; the adversary is taken to know of all others."
+        )
+    elif local > 1:
+        step = (
+            f"In each of {plain(rounds)} rounds every owner took {local} noisy steps on a model "
+            f"of its own: {plain(at(report, 'mechanism.steps'))} noisy steps are accounted. The "
+            "adversary sees only their sum, and decides by a linearised attack's score."
+        )
+    else:
+        step = f"In each of {plain(rounds)} rounds every record took part, in one step."
+    sentences = [step, _optimisation(report), _audited(report), _gradients(report)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _optimisation(report: Report) -> str:
+    if at(report, "training.optimizer") is None:
+        return ""
+    optimizer, schedule, rate, local_rate, warmup = (
+        at(report, f"training.{key}")
+        for key in (
+            "optimizer",
+            "schedule",
+            "learning_rate",
+            "local_learning_rate",
+            "warmup_rounds",
+        )
+    )
+    settings = ", ".join(
+        f"{name} {plain(value)}"
+        for name, key in OPTIMIZER_SETTINGS.get(optimizer, {}).items()
+        if (value := at(report, f"training.{key}"))
+    )
+    return (
+        f"The server's optimiser was {plain(optimizer)}{f' ({settings})' if settings else ''}, "
+        f"its learning rate {plain(rate)} on the schedule {plain(schedule)}"
+        f"{f' after {plain(warmup)} rounds of warm-up' if warmup else ''}"
+        f"{f', that of the owners {plain(local_rate)}' if local_rate else ''}. It works on what "
+        "is released anyway and costs no privacy."
+    )
+
+
+def _audited(report: Report) -> str:
+    return AUDIT_MODES.get(str(at(report, "audit_mode")), "")
+
+
+def _gradients(report: Report) -> str:
+    """Say in which precision and by which rules per-example gradients were clipped."""
+    precision, fallbacks = at(report, "precision"), at(report, "model.gradient_fallbacks")
+    if precision is None:
+        return ""
+    sentence = f"Forward and backward passes ran in {plain(precision)}"
+    if fallbacks is None:
+        return f"{sentence}."
+    if not isinstance(fallbacks, Mapping) or not fallbacks:
+        return f"{sentence}; every layer was clipped by its own rule."
+    layers = "; ".join(f"{name} ({plain(reason)})" for name, reason in fallbacks.items())
+    return f"{sentence}; layers whose gradients went through torch.func: {layers}."
+
+
+def is_alarming(report: Report) -> bool:
+    """Whether a measurement contradicts theory beyond chance, which the audit decides."""
+    return bool(at(report, "alarms"))
+
+
+def questions(report: Report) -> list[Row]:
+    """Return the table at the top: question, answer, limit, reading."""
+    rho_alpha, advantage = rho_alpha_of(report), interval_at(report, "empirical.advantage_interval")
+    success = ((1 + advantage[0]) / 2, (1 + advantage[1]) / 2) if advantage else None
+    predicted = at(report, "prediction.advantage")
+    largest = at(report, "empirical.epsilon.belief")
+    surer = interval_at(report, "empirical.delta_prime_interval")
+    tail = at(report, "bounds.tail_probability")
+    yeom_bound = at(report, "bounds.yeom_bound")
+    rows = [
+        Row(
+            "How often was the adversary right?",
+            percent(_success(report)),
+            percent(None if rho_alpha is None else (1 + rho_alpha) / 2),
+            "A coin is right in 50%."
+            + ("" if predicted is None else f" Predicted: {percent((1 + predicted) / 2)}."),
+            f"{confidence_of(report)}interval {span(success, percent)}" if success else "",
+            against(report, "advantage", advantage, rho_alpha),
+        ),
+        Row(
+            "How sure did it become at most?",
+            percent(None if largest is None else float(expit(largest))),
+            percent(rho_beta_of(report)),
+            "The belief of the most extreme trial. The limit ρβ may be passed, but no more often "
+            f"than the next row allows.{_score_caution(report)}",
+        ),
+        Row(
+            "How often was it surer than ρβ?",
+            percent(at(report, "empirical.delta_prime")),
+            percent(tail),
+            "Of the trials with the record (δ′). The limit is the tail of the privacy loss, which "
+            f"is not δ.{_score_caution(report)}",
+            f"{confidence_of(report)}interval {span(surer, percent)}" if surer else "",
+            None if local_steps(report) > 1 else against(report, "delta_prime", surer, tail),
+        ),
+    ]
+    if proven := _proven(report):
+        above = proven.mark is not None and proven.mark.kind == "alarm"
+        gap = (
+            "Chance does this rarely: repeat with another seed, then doubt the noise."
+            if above
+            else "What it lacks of the limit is slack, or too few trials to tell."
+        )
+        rows.append(
+            Row(
+                "How much privacy loss is proven?",
+                f"ε ≥ {proven.answer}",
+                f"ε ≤ {proven.limit}",
+                f"By {proven.name}, which assumes only independent trials. {gap}",
+                mark=proven.mark,
+            )
+        )
+    rows += [
+        Row(
+            "Does the final model betray its members?",
+            number(at(report, "membership_inference.yeom.advantage")),
+            f"none (e^ε − 1 = {number(yeom_bound)})"
+            if yeom_bound is not None and yeom_bound >= 1
+            else number(yeom_bound),
+            "Advantage of membership inference (Yeom), which knows far less than the adversary.",
+        ),
+        Row(
+            "What is the model worth?",
+            first_to_last(report, "accuracy", percent),
+            DASH,
+            "Accuracy before the first and after the last round.",
+        ),
+    ]
+    return rows
+
+
+def vantages(report: Report) -> list[dict[str, Any]]:
+    """Return the bounds of every vantage point, worded."""
+    rows = []
+    for row in at(report, "bounds.vantages") or []:
+        infinite = row.get("noise_multiplier") == 0
+        rows.append(
+            {
+                "vantage": row.get("vantage"),
+                "audited": row.get("vantage") == at(report, "vantage"),
+                "noise_multiplier": number(row.get("noise_multiplier")),
+                "epsilon": number(math.inf if infinite else row.get("epsilon")),
+                "rho_beta": percent(1.0 if infinite else row.get("rho_beta")),
+                "rho_alpha": number(1.0 if infinite else row.get("rho_alpha")),
+                "note": row.get("note") or ("nothing hides the record here" if infinite else ""),
+            }
+        )
+    return rows
+
+
+def bounds(report: Report) -> Entries:
+    """Return the bounds of the audited vantage point, worded."""
+    bounds = at(report, "bounds") or {}
+    epsilon = epsilon_of(report, "epsilon")
+    reason = " (no noise hides the record at this vantage)" if epsilon == INFINITE else ""
+    accountant = plain(bounds.get("accountant"))
+    return [
+        (f"ε at δ = {plain(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
+        ("ε by exact accounting", epsilon_of(report, "tight_epsilon")),
+        ("ρβ, limit of the belief", f"{number(rho_beta_of(report))} (from the ε above)"),
+        ("ρβ by exact accounting", number(bounds.get("tight_rho_beta"))),
+        ("ρα, limit of the advantage", f"{number(rho_alpha_of(report))} (from the noise used)"),
+        ("Tail: how often ρβ may be passed", number(bounds.get("tail_probability"))),
+        (
+            "paper (Theorem 2), not a bound",
+            f"{number(bounds.get('theorem2_rho_alpha'))}: presumes the classic noise scale",
+        ),
+        ("Yeom's bound e^ε − 1", number(bounds.get("yeom_bound"))),
+    ]
+
+
+def estimates(report: Report) -> list[Row]:
+    """Return the paper's estimates of epsilon, and what each is worth."""
+    epsilon = epsilon_of(report, "epsilon")
+    comparable = at(report, "bounds.accountant") == CLASSIC
+    return [
+        Row(
+            "from sensitivities, exact",
+            _measured_epsilon(report, "sensitivity_exact"),
+            epsilon_of(report, "tight_epsilon"),
+            _worth_of_sensitivities(report),
+        ),
+        Row(
+            "from sensitivities, classic RDP",
+            _measured_epsilon(report, "sensitivity"),
+            epsilon if comparable else DASH,
+            "The same in the paper's accounting, which is looser: compares only with an ε of "
+            f"the accountant {CLASSIC}.",
+        ),
+        Row(
+            "from belief",
+            _measured_epsilon(report, "belief"),
+            epsilon,
+            "The largest log-odds of any trial (paper's estimator). An extreme value: it grows "
+            f"with the number of trials and may pass ε.{_score_caution(report)}",
+        ),
+        Row(
+            "from advantage",
+            _measured_epsilon(report, "advantage"),
+            epsilon,
+            "The paper's Eq. 15 with its missing factor 2. Presumes the classic noise scale: no "
+            "statement about tightly calibrated noise.",
+        ),
+    ]
+
+
+def _worth_of_sensitivities(report: Report) -> str:
+    """Say what the estimator from sensitivities is worth for these steps."""
+    sampled = is_sampled(report)
+    if sampled and at(report, "neighbouring") == "replace":
+        return (
+            "None: where replaced records are sampled, the loss depends on both gradients and not "
+            "only on how far they lie apart."
+        )
+    if at(report, "mechanism.sensitivity") == "local":
+        return (
+            "A tautology here: noise scaled to these very sensitivities gives the theory's own ε "
+            "back."
+        )
+    how = ", each sampled step at the trial's root mean square ratio to the noise" * sampled
+    return (
+        f"Composes the steps with the sensitivities that occurred, largest trial{how}. Trusts the "
+        f"claimed noise.{_score_caution(report)}"
+    )
+
+
+def _score_caution(report: Report) -> str:
+    """Say where log-odds are no likelihood, of whatever takes them for one."""
+    if local_steps(report) == 1:
+        return ""
+    return " With local steps it describes the score of a linearised attack and is not bounded."
+
+
+def lower_bounds(report: Report) -> list[Row]:
+    """Return the lower bounds on epsilon, and how each stands to theory."""
+    limit = at(report, "bounds.tight_epsilon")
+    rows = []
+    for name in at(report, "empirical.lower_bounds") or {}:
+        bound = f"empirical.lower_bounds.{name}"
+        value, trusts = at(report, f"{bound}.epsilon"), at(report, f"{bound}.trusts_noise")
+        mark = None
+        if value is not None and limit is not None:
+            if name in (at(report, "alarms") or {}):
+                mark = Mark("alarm", "Above theory")
+            elif value > limit:
+                mark = Mark("caution", "Above theory, within chance")
+            else:
+                mark = Mark("good", "Consistent")
+        method, assumes, reason = (
+            at(report, f"{bound}.{entry}") for entry in ("method", "assumes", "reason")
+        )
+        worth = [
+            f"Method: {method}." if method else "",
+            f"Assumes: {assumes}." if assumes else "",
+            f"Says nothing here: {reason}." if reason else "",
+            ""
+            if trusts is None
+            else f"{'Trusts' if trusts else 'Does not trust'} the noise claimed.",
+        ]
+        rows.append(
+            Row(
+                LOWER_BOUNDS.get(name, str(name)),
+                number(value),
+                epsilon_of(report, "tight_epsilon"),
+                " ".join(filter(None, worth)),
+                mark=mark,
+            )
+        )
+    return rows
+
+
+def prediction(report: Report) -> Entries:
+    """Return what theory predicted for this run beside what happened."""
+    alike = at(report, "prediction.deterministic")
+    simulated = at(report, "prediction.method") == "simulation"
+    error = at(report, "prediction.standard_error")
+    if simulated:
+        kind = "the signal-to-noise ratio were every step unsampled: not that of Λ, a mixture"
+        how = " (the game played again with these gradient norms, this noise and sampling rate"
+        how += "; alike in every trial)" if alike else "; approximate: they differ between trials)"
+    else:
+        how = ""
+        if alike:
+            kind = "the same in every trial: Λ ~ N(±μ²/2, μ²)"
+        else:
+            kind = "differs between trials: Λ is a mixture over them, and μ a summary"
+    if local_steps(report) > 1:
+        kind = "of the linearised attack; its score follows N(±μ²/2, μ²) at best roughly"
+    entries = [
+        ("μ", f"{number(at(report, 'prediction.mu'))} ({kind})"),
+        (
+            "Advantage predicted",
+            f"{number(at(report, 'prediction.advantage'))}"
+            f"{f' ± {number(error)}' if error else ''}{how}",
+        ),
+        (
+            "Advantage measured",
+            f"{number(at(report, 'empirical.advantage'))} ± "
+            f"{number(at(report, 'empirical.standard_error'))} {standard_errors_apart(report)}",
+        ),
+        (
+            "Trials won, lost, tied",
+            ", ".join(plain(at(report, f"empirical.{n}")) for n in ("wins", "losses", "ties")),
+        ),
+    ]
+    for world, key in (("D", "world_d"), ("D′", "world_d_prime")):
+        statistic = at(report, f"prediction.fit.{key}.statistic")
+        p_value = at(report, f"prediction.fit.{key}.p_value")
+        fit = f"Kolmogorov–Smirnov distance {number(statistic)}, p = {number(p_value)}"
+        entries.append((f"Fit on {world}", DASH if statistic is None else fit))
+    return entries
+
+
+def inference(report: Report) -> list[dict[str, str]]:
+    """Return the attacks by membership inference, worded."""
+    rows = []
+    for name in at(report, "membership_inference") or {}:
+        attack = f"membership_inference.{name}"
+        interval = interval_at(report, f"{attack}.advantage_interval")
+        rows.append(
+            {
+                "attack": ATTACKS.get(name, (name, name))[1],
+                "advantage": number(at(report, f"{attack}.advantage")),
+                "detail": span(interval, number),
+                "tpr": percent(at(report, f"{attack}.tpr")),
+                "fpr": percent(at(report, f"{attack}.fpr")),
+            }
+        )
+    return rows
+
+
+def configuration(report: Report) -> list[tuple[str, Entries]]:
+    """Return the settings of the run by section."""
+    sections: dict[str, dict[str, str]] = {
+        "Federation": {
+            "Owners": "owners",
+            "Rounds": "rounds",
+            "Trials": "trials",
+            "Trust": "trust",
+            "Vantage": "vantage",
+            "Neighbouring": "neighbouring",
+            "Runtime": "runtime",
+            "Device": "device",
+        },
+        "Data and model": {
+            "Dataset": "data.name",
+            "Records": "data.records",
+            "Held out": "data.held_out",
+            "Partition": "data.partition",
+            "Records per owner": "data.owner_sizes",
+            "Model": "model.name",
+            "Parameters": "model.parameters",
+            "Precision": "precision",
+            "Layers through torch.func": "model.gradient_fallbacks",
+        },
+        "Challenge": {
+            "Record": "challenge.record",
+            "Replacement": "challenge.replacement",
+            "Owner": "challenge.owner",
+            "Adversary": "challenge.adversary",
+            "Dissimilarity": "challenge.measure",
+            "Distance": "challenge.distance",
+        },
+        "Mechanism": {
+            "Noise multiplier": "mechanism.noise_multiplier",
+            "Effective noise multiplier": "mechanism.effective_noise_multiplier",
+            "Clipping norm C": "mechanism.clipping_norm",
+            "Sensitivity": "mechanism.sensitivity",
+            "Noisy steps accounted": "mechanism.steps",
+            "Local steps in a round": "mechanism.local_steps",
+            "Sampling rate": "mechanism.sampling_rate",
+            "DP guarantee": "mechanism.dp_guarantee",
+            "Note": "mechanism.dp_note",
+        },
+        "Training": {
+            "Learning rate": "mechanism.learning_rate",
+            **{
+                key.replace("_", " ").capitalize(): f"training.{key}"
+                for key in at(report, "training") or {}
+                if key != "learning_rate"
+            },
+            "Audit mode": "audit_mode",
+        },
+        "Randomness and versions": {
+            "Seed": "seed",
+            "Noise from": "noise_source",
+            **{name: f"versions.{name}" for name in at(report, "versions") or {}},
+        },
+        "Seconds": {name: f"timing.{name}" for name in at(report, "timing") or {}},
+    }
+    return [
+        (title, [(name, setting(at(report, path))) for name, path in entries.items()])
+        for title, entries in sections.items()
+        if entries
+    ]
+
+
+def scope(report: Report) -> str:
+    """Return the size and the setting of the run in one line."""
+    sampled = is_sampled(report)
+    return " · ".join(
+        (
+            f"{plain(at(report, 'trials'))} trials",
+            f"{plain(at(report, 'rounds'))} rounds",
+            f"{plain(at(report, 'owners'))} owners",
+            f"{plain(at(report, 'trust'))} trust",
+            f"vantage: {plain(at(report, 'vantage'))}",
+            f"neighbouring: {plain(at(report, 'neighbouring'))}",
+            *([f"sampling rate {plain(at(report, 'mechanism.sampling_rate'))}"] * sampled),
+            *([f"{local_steps(report)} local steps"] * (local_steps(report) > 1)),
+        )
+    )
+
+
+def against(
+    report: Report, name: str, interval: Interval | None, limit: float | None
+) -> Mark | None:
+    """Return how a confidence interval stands to its limit; None without either."""
+    if interval is None or limit is None:
+        return None
+    if limit >= 1:
+        return Mark("caution", "No protection")
+    if name in (at(report, "alarms") or {}):
+        return Mark("alarm", "Above the limit")
+    if interval[0] > limit:
+        return Mark("caution", "Above the limit, within chance")
+    if interval[1] < limit:
+        return Mark("good", "Below the limit")
+    return Mark("good", "Compatible with the limit")
+
+
+def _measured_epsilon(report: Report, name: str) -> str:
+    value = at(report, f"empirical.epsilon.{name}")
+    if value is not None:
+        return number(value)
+    if is_unprotected(report):
+        return f"{INFINITE} (no noise)"
+    if name == "advantage" and at(report, "empirical.advantage") == 1:
+        return f"{INFINITE} (every trial won)"
+    return DASH
+
+
+def _proven(report: Report) -> Row | None:
+    """Return the bound that assumes least; to take the largest of several would cost confidence."""
+    names = list(at(report, "empirical.lower_bounds") or {})
+    if PROOF not in names or at(report, f"empirical.lower_bounds.{PROOF}.epsilon") is None:
+        return None
+    return lower_bounds(report)[names.index(PROOF)]
+
+
+def _success(report: Report) -> float | None:
+    """Return the share of trials that the adversary won; ties are not won."""
+    wins, trials = at(report, "empirical.wins"), at(report, "trials")
+    return wins / trials if wins is not None and trials else None

@@ -1,0 +1,134 @@
+"""The values of report.json, and how each is worded.
+
+A value that is null or absent is a dash, or ∞ with its reason.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Report = Mapping[str, Any]
+Interval = tuple[float, float]
+
+DASH, INFINITE = "–", "∞"
+
+
+def at(tree: Report, path: str) -> Any:
+    """Return the value at a dotted path, None where it is absent, null or not a number."""
+    value: Any = tree
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def interval_at(report: Report, path: str) -> Interval | None:
+    """Return the two ends at a dotted path, None unless both are numbers."""
+    ends = at(report, path)
+    if not ends or any(end is None or math.isnan(end) for end in ends):
+        return None
+    return float(ends[0]), float(ends[1])
+
+
+def is_unprotected(report: Report) -> bool:
+    """Whether no noise at all hides the record from the audited vantage."""
+    return bool(at(report, "mechanism.effective_noise_multiplier") == 0)
+
+
+def is_sampled(report: Report) -> bool:
+    """Whether a record joins a round only with a probability below 1."""
+    return bool((at(report, "mechanism.sampling_rate") or 1) < 1)
+
+
+def local_steps(report: Report) -> int:
+    """Return how many steps owners took on their own in a round; 1 in older reports."""
+    return int(at(report, "mechanism.local_steps") or 1)
+
+
+def rho_alpha_of(report: Report) -> float | None:
+    """Return the bound on the advantage, 1 where there is no protection, None if unknown."""
+    value: float | None = at(report, "bounds.rho_alpha")
+    return 1.0 if value is None and is_unprotected(report) else value
+
+
+def rho_beta_of(report: Report) -> float | None:
+    """Return the bound on the belief, 1 where there is no protection, None if unknown."""
+    value: float | None = at(report, "bounds.rho_beta")
+    return 1.0 if value is None and is_unprotected(report) else value
+
+
+def epsilon_of(report: Report, name: str) -> str:
+    """Return the epsilon of this name among the bounds, worded."""
+    value = at(report, f"bounds.{name}")
+    return INFINITE if value is None and is_unprotected(report) else number(value)
+
+
+def standard_errors_apart(report: Report) -> str:
+    """Say how many standard errors prediction and measurement differ by; "" if unknown."""
+    measured, predicted = at(report, "empirical.advantage"), at(report, "prediction.advantage")
+    error = at(report, "empirical.standard_error")
+    if measured is None or predicted is None or not error:
+        return ""
+    error = math.hypot(error, at(report, "prediction.standard_error") or 0.0)
+    return f"({abs(measured - predicted) / error:.1f} standard errors apart)"
+
+
+def confidence_of(report: Report) -> str:
+    """Return the confidence of every interval as the start of a phrase, such as "95% "."""
+    confidence = at(report, "empirical.confidence")
+    return "" if confidence is None else f"{100 * confidence:g}% "
+
+
+def first_to_last(report: Report, series: str, wording: Callable[[Any], str]) -> str:
+    """Word the first and the last mean of a utility series: "accuracy" or "loss"."""
+    means = at(report, f"utility.{series}.mean")
+    return f"{wording(means[0])} → {wording(means[-1])}" if means else DASH
+
+
+def span(interval: Interval | None, wording: Callable[[Any], str]) -> str:
+    """Word an interval; "" for None."""
+    return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
+
+
+def number(value: float | None) -> str:
+    """Word a number with three significant digits or decimals."""
+    if value is None or math.isnan(value):
+        return DASH
+    if math.isinf(value):
+        return INFINITE if value > 0 else f"−{INFINITE}"
+    if value == round(value) and abs(value) < 1e5:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
+
+
+def percent(value: float | None) -> str:
+    """Word a probability as a percentage, without rounding up to certainty."""
+    if value is None or math.isnan(value):
+        return DASH
+    if value in (0, 1):
+        return f"{100 * value:.0f}%"
+    if 0.9995 <= value < 1:
+        return ">99.9%"
+    return f"{100 * value:.1f}%" if value >= 1e-2 else f"{100 * value:.2g}%"
+
+
+def setting(value: Any) -> str:
+    """Word a value of the configuration."""
+    if value is None:
+        return DASH
+    if isinstance(value, Mapping) and not value:
+        return "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else plain(value)
+
+
+def plain(value: Any) -> str:
+    """Return a value of report.json as text, floats with ten digits."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return DASH
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {plain(entry)}" for key, entry in value.items())
+    if isinstance(value, list | tuple):
+        separator = "; " if value and isinstance(value[0], Mapping) else ", "
+        return separator.join(map(plain, value))
+    if isinstance(value, float):
+        return f"{value:.10g}" if math.isfinite(value) else number(value)
+    return str(value)
