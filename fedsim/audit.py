@@ -247,9 +247,10 @@ def _empirical(
         },
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
         "sensitivity_max": float(norms.max()),
-        "sensitivity_bound": sensitivity(
-            config.privacy.neighbouring, config.training.clipping_norm
-        ),
+        # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
+        "sensitivity_bound": sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+        if config.training.local_steps == 1
+        else None,
     }
 
 

@@ -15,7 +15,7 @@ from adversaries.estimators import trial_mu
 from fedsim import figures
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured
-from fedsim.report_sections import ATTACKS
+from fedsim.report_sections import ATTACKS, score_caution
 from fedsim.report_values import (
     Report,
     at,
@@ -86,7 +86,8 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             figures.belief_trajectories(seen.worlds, seen.log_odds - logit(prior), rho_beta),
             "Belief, round by round.",
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
-            f"their median, and the band of 90% of them. Theory's limit ρβ is {number(rho_beta)}.",
+            f"their median, and the band of 90% of them. Theory's limit ρβ is {number(rho_beta)}."
+            f"{score_caution(report)}",
         ),
         "log-odds": (
             figures.log_odds_histogram(
@@ -115,7 +116,12 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             figures.sensitivities(seen.sensitivities, bound),
             "Local sensitivity of the challenge.",
             f"How much the two worlds really differ in a round, over all trials: root mean square "
-            f"{rms}, largest {largest}, of {number(bound)} that clipping allows.",
+            f"{rms}, largest {largest}"
+            + (
+                f", of {number(bound)} that clipping allows."
+                if local_steps(report) == 1
+                else ". By the replay of the linearised attack, which clipping does not limit."
+            ),
         ),
     }
     utility = at(report, "utility")

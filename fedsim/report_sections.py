@@ -275,14 +275,14 @@ def questions(report: Report) -> list[Row]:
             percent(None if largest is None else float(expit(largest))),
             percent(rho_beta_of(report)),
             "The belief of the most extreme trial. The limit ρβ may be passed, but no more often "
-            f"than the next row allows.{_score_caution(report)}",
+            f"than the next row allows.{score_caution(report)}",
         ),
         Row(
             "How often was it surer than ρβ?",
             percent(at(report, "empirical.delta_prime")),
             percent(tail),
             "Of the trials with the record (δ′). The limit is the tail of the privacy loss, which "
-            f"is not δ.{_score_caution(report)}",
+            f"is not δ.{score_caution(report)}",
             f"{confidence_of(report)}interval {span(surer, percent)}" if surer else "",
             None if local_steps(report) > 1 else against(report, "delta_prime", surer, tail),
         ),
@@ -297,7 +297,7 @@ def questions(report: Report) -> list[Row]:
         rows.append(
             Row(
                 "How much privacy loss is proven?",
-                f"ε ≥ {proven.answer}",
+                "nothing" if proven.answer == DASH else f"ε ≥ {proven.answer}",
                 f"ε ≤ {proven.limit}",
                 f"By {proven.name}, which assumes only independent trials. {gap}",
                 mark=proven.mark,
@@ -385,7 +385,7 @@ def estimates(report: Report) -> list[Row]:
             _measured_epsilon(report, "belief"),
             epsilon,
             "The largest log-odds of any trial (paper's estimator). An extreme value: it grows "
-            f"with the number of trials and may pass ε.{_score_caution(report)}",
+            f"with the number of trials and may pass ε.{score_caution(report)}",
         ),
         Row(
             "from advantage",
@@ -413,11 +413,11 @@ def _worth_of_sensitivities(report: Report) -> str:
     how = ", each sampled step at the trial's root mean square ratio to the noise" * sampled
     return (
         f"Composes the steps with the sensitivities that occurred, largest trial{how}. Trusts the "
-        f"claimed noise.{_score_caution(report)}"
+        f"claimed noise.{score_caution(report)}"
     )
 
 
-def _score_caution(report: Report) -> str:
+def score_caution(report: Report) -> str:
     """Say where log-odds are no likelihood, of whatever takes them for one."""
     if local_steps(report) == 1:
         return ""
@@ -432,16 +432,15 @@ def lower_bounds(report: Report) -> list[Row]:
         bound = f"empirical.lower_bounds.{name}"
         value, trusts = at(report, f"{bound}.epsilon"), at(report, f"{bound}.trusts_noise")
         mark = None
-        if value is not None and limit is not None:
+        reason = at(report, f"{bound}.reason")
+        if value is not None and limit is not None and not reason:
             if name in (at(report, "alarms") or {}):
                 mark = Mark("alarm", "Above theory")
             elif value > limit:
                 mark = Mark("caution", "Above theory, within chance")
             else:
                 mark = Mark("good", "Consistent")
-        method, assumes, reason = (
-            at(report, f"{bound}.{entry}") for entry in ("method", "assumes", "reason")
-        )
+        method, assumes = (at(report, f"{bound}.{entry}") for entry in ("method", "assumes"))
         worth = [
             f"Method: {method}." if method else "",
             f"Assumes: {assumes}." if assumes else "",
@@ -453,7 +452,7 @@ def lower_bounds(report: Report) -> list[Row]:
         rows.append(
             Row(
                 LOWER_BOUNDS.get(name, str(name)),
-                number(value),
+                DASH if reason else number(value),
                 epsilon_of(report, "tight_epsilon"),
                 " ".join(filter(None, worth)),
                 mark=mark,
@@ -570,7 +569,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             **{
                 key.replace("_", " ").capitalize(): f"training.{key}"
                 for key in at(report, "training") or {}
-                if key != "learning_rate"
+                if key not in _without_effect(report)
             },
             "Audit mode": "audit_mode",
         },
@@ -586,6 +585,16 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
         for title, entries in sections.items()
         if entries
     ]
+
+
+def _without_effect(report: Report) -> set[str]:
+    """Return the keys of the training that did not matter, or stand elsewhere."""
+    optimizer, schedule = at(report, "training.optimizer"), at(report, "training.schedule")
+    idle = {"learning_rate"}
+    for name, settings in OPTIMIZER_SETTINGS.items():
+        idle |= set(settings.values()) if name != optimizer else set()
+    idle |= {"decay_every", "decay_factor"} if schedule != "step" else set()
+    return idle | ({"local_learning_rate"} if local_steps(report) == 1 else set())
 
 
 def scope(report: Report) -> str:

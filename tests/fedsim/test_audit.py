@@ -321,6 +321,7 @@ def test_local_steps_are_bounded_by_all_of_them_under_the_owners_own_noise(
     mechanism = report["mechanism"]
     assert (mechanism["steps"], mechanism["local_steps"]) == (4 * ROUNDS, 4)
     assert mechanism["effective_noise_multiplier"] == mechanism["noise_multiplier"]
+    assert report["empirical"]["sensitivity_bound"] is None
     assert report["bounds"]["rho_beta"] == pytest.approx(0.9, rel=1e-6)
     assert {row["epsilon"] for row in report["bounds"]["vantages"]} == {report["bounds"]["epsilon"]}
 

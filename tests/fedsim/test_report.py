@@ -618,6 +618,7 @@ def test_local_steps_are_explained_and_their_score_is_not_taken_for_a_belief(rep
     assert "the bounds grant every vantage all of these steps" in text
     assert text.count("describes the score of a linearised attack and is not bounded") == 4
     assert "of the linearised attack; its score follows" in text
+    assert "Local learning rate" in text
     surer = text.partition("How often was it surer than ρβ?")[2].partition("How much privacy")[0]
     assert "Compatible with the limit" not in surer
     assert "linearised" not in visible(render_html(with_steps(report, local_steps=1), transcript))
@@ -630,6 +631,8 @@ def test_the_optimiser_and_its_schedule_are_named(report, transcript):
         "The server's optimiser was sgd (momentum 0.9), its learning rate 0.5 on the schedule "
         "cosine after 5 rounds of warm-up."
     ) in text
+    assert "Warmup rounds 5" in text
+    assert "Local learning rate" not in text
 
 
 @pytest.mark.usefixtures("wording_only")
@@ -653,6 +656,14 @@ def test_an_instrumented_audit_is_labelled_no_guarantee(report, transcript):
     assert text.count("Instrumented audit, not a DP guarantee.") == 1
     assert text.count(" Not a DP guarantee.") == 0
     assert "computed by the auditor, from the noise that was drawn" in text
+
+
+def test_local_steps_are_drawn_without_a_limit_that_clipping_does_not_set(report, transcript):
+    local = with_steps(report, local_steps=4, steps=4 * ROUNDS)
+    unlimited = changed(local, "empirical.sensitivity_bound", None)
+    text = visible(render_html(unlimited, transcript))
+    assert "which clipping does not limit" in text
+    assert "clipping allows" not in text
 
 
 def test_the_same_run_gives_the_same_page(report, transcript, html):
