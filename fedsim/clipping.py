@@ -27,14 +27,14 @@ from fedsim.losses import per_example
 from fedsim.memory import Footprint, footprint
 from fedsim.models import parameter_shapes, unflatten
 
-BLOCK_BYTES = {"cpu": 2**23, "cuda": 2**32}
-"""Memory of a block's examples: what a core's caches nearly hold, and what fills a GPU."""
+BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
+"""Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
 
-BLOCK_TRIALS = 4
-"""Trials for which a block has room at least: enough to share the first layer's input."""
+BLOCK_TRIALS = 2
+"""Trials for which a block has room at least, so that they share the first layer's input."""
 
-AMORTISED = 4
-"""A block has examples for so many times the memory of its trials, to make theirs worth while."""
+SMALLEST_BLOCK = 2**18
+"""Bytes of examples below which it is no use to cut the records of one trial in two for threads."""
 
 SAMPLED = 0.8
 """The share of records, below which each trial's are gathered instead of weighting all of them."""
@@ -170,8 +170,10 @@ class Clipper:
             return self.threads * need.bytes(trials, records) + waiting
 
         examples = BLOCK_BYTES[record.device.type] / need.example
-        worth_while = AMORTISED * need.trial / need.example
-        records_at_once = max(1, min(records, int(max(examples / BLOCK_TRIALS, worth_while))))
+        # Enough records that what a trial costs of itself is little.
+        fewest = max(need.trial, SMALLEST_BLOCK) / need.example
+        most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
+        records_at_once = max(1, math.ceil(records / math.ceil(records / most)))
         trials_at_once = max(1, min(trials, int(examples / records_at_once)))
         limit = math.inf if self.max_memory is None else self.max_memory
         while held(trials_at_once, records_at_once) > limit:

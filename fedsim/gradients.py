@@ -66,7 +66,7 @@ class Products(Gradient):
     arrange: Callable[[Tensor], Tensor]
 
     def squared_norms(self) -> Tensor:
-        if self._by_gram:
+        if not self.formed_at_once:
             if self.inputs.shape[-2] == 1:
                 each = self.inputs.pow(2).sum((-2, -1)) * self.errors.pow(2).sum((-2, -1))
             else:
@@ -74,14 +74,14 @@ class Products(Gradient):
                 each = gram.sum((-2, -1))
             # The squares of a rounded sum may come out below zero.
             return each.sum(-1).clamp(min=0)
-        return self._products.pow(2).sum((-3, -2, -1))
+        return self.products.pow(2).sum((-3, -2, -1))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        if not self._by_gram:
+        if self.formed_at_once:
             trials, records = weights.shape
-            flat = self._products.reshape(trials, records, -1)
+            flat = self.products.reshape(trials, records, -1)
             total = (weights[:, None] @ flat).squeeze(1)
-            return self.arrange(total.unflatten(1, self._products.shape[2:])).flatten(1)
+            return self.arrange(total.unflatten(1, self.products.shape[2:])).flatten(1)
         # One product for each trial and group, over all records and positions.
         errors = self.errors * weights[..., None, None, None]
         errors, inputs = (x.transpose(1, 2).flatten(2, 3) for x in (errors, self.inputs))
@@ -94,16 +94,18 @@ class Products(Gradient):
         return self.arrange(total).flatten(1)
 
     def formed(self) -> Tensor:
-        return self.arrange(self._products).flatten(2)
+        return self.arrange(self.products).flatten(2)
 
     @property
-    def _by_gram(self) -> bool:
+    def formed_at_once(self) -> bool:
+        """Whether forming the gradients costs less than the Gram matrices."""
         positions, size_in = self.inputs.shape[-2:]
         size_out = self.errors.shape[-1]
-        return positions**2 * (size_in + size_out) <= FORMING_COST * size_in * size_out
+        return positions**2 * (size_in + size_out) > FORMING_COST * size_in * size_out
 
     @cached_property
-    def _products(self) -> Tensor:
+    def products(self) -> Tensor:
+        """The gradients before they are arranged, [T, n, G, in, out]."""
         return self.inputs.mT @ self.errors
 
 

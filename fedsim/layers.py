@@ -18,7 +18,8 @@ from fedsim.gradients import Dense, Gradient, Products, Rows
 from fedsim.models import ChannelAffine
 
 Backward = Callable[[Tensor], dict[str, Gradient]]
-"""Output-gradient e [T, n, *shape] -> the gradients of the parameters by name."""
+"""Output-gradient e [T, n, *shape], which it may overwrite -> gradients of the parameters by name.
+"""
 
 Rule = Callable[[nn.Module, dict[str, Tensor], Tensor], tuple[Tensor, Backward]]
 """Layer, parameters {name: [T, *shape]}, input x [t, n, *shape] -> output [T, n, *shape], backward.
@@ -111,27 +112,38 @@ def _convolution(
     """
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     weight, bias = parameters["weight"], parameters.get("bias")
-    trials, channels = weight.shape[:2]
+    trials = len(weight)
     if len(x) == 1 and not x.requires_grad:
         patches, sizes = _patches(layer, x)
         columns = _as_patches(layer, weight)
+        if bias is not None:
+            # The bias is the weight of an input that is always 1: no passes of its own.
+            patches = functional.pad(patches.mT, (0, 0, 0, 1), value=1.0).mT
+            columns = torch.cat([columns, bias.view(trials, layer.groups, 1, -1)], dim=2)
         # One product for each trial, over all records and positions.
         product = patches.movedim(2, 1).flatten(2, 3).expand(trials, -1, -1, -1) @ columns
         output = product.movedim(1, 2).flatten(2).unflatten(1, (x.shape[1], *sizes)).movedim(-1, 2)
-        if bias is not None:
-            output = output.add_(bias.view(trials, 1, channels, *[1] * len(sizes)))
     else:
         patches, seen = None, x.detach()
         output = _grouped_convolution(layer, weight, bias, x)
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
-        inputs = _patches(layer, seen)[0] if patches is None else patches
         positions = errors.flatten(3).mT
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
-        return {
-            "weight": Products(inputs, by_group, partial(_as_weight, layer)),
-            "bias": Dense(positions.sum(2)),
-        }
+        as_weight = partial(_as_weight, layer)
+        if patches is None:
+            weights = Products(_patches(layer, seen)[0], by_group, as_weight)
+        elif bias is None:
+            weights = Products(patches, by_group, as_weight)
+        elif (both := Products(patches, by_group, as_weight)).formed_at_once:
+            products = both.products
+            return {
+                "weight": Dense(as_weight(products[..., :-1, :])),
+                "bias": Dense(products[..., -1, :].flatten(2)),
+            }
+        else:
+            weights = Products(patches[..., :-1], by_group, as_weight)
+        return {"weight": weights, "bias": Dense(positions.sum(2))}
 
     return output, backward
 
@@ -261,11 +273,10 @@ def _normalised(
         others = [i for i in range(2, x.dim()) if not axis <= i < axis + weight.dim() - 1]
 
         def backward(errors: Tensor) -> dict[str, Gradient]:
-            products = seen * errors
-            return {
-                "weight": Dense(products.sum(others) if others else products),
-                "bias": Dense(errors.sum(others) if others else errors),
-            }
+            of_bias = errors.sum(others) if others else errors.clone()
+            products = errors.mul_(seen)
+            of_weight = products.sum(others) if others else products
+            return {"weight": Dense(of_weight), "bias": Dense(of_bias)}
 
         if "bias" not in parameters:
             return normal * weight.view(shape), backward

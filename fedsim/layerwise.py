@@ -5,9 +5,11 @@ layers between them run as they are, on one batch of T * n rows.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +78,7 @@ class LayerwiseModel:
             )
         for name in self._layers:
             self._model.get_submodule(name).forward = partial(self._forward, name)
+        self._activate_in_place()
 
     def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
         """Return the unclipped gradients, one item for each trained parameter in order.
@@ -96,12 +99,15 @@ class LayerwiseModel:
             self._check(logits)
             loss = per_example(logits, labels).sum()
             errors = torch.autograd.grad(loss, [call.output for call in self._calls])
+        # A rule may overwrite its e, but branches that are added have one e together.
+        uses = Counter(error.untyped_storage().data_ptr() for error in errors)
         parts: dict[str, list[Gradient]] = {name: [] for name in self._shapes}
-        while self._calls:
-            call, error = self._calls.pop(), errors[len(self._calls)]
-            gradients = call.backward(error.unflatten(0, self._size).float())
+        for call, error in zip(self._calls, errors, strict=True):
+            own = error if uses[error.untyped_storage().data_ptr()] == 1 else error.clone()
+            gradients = call.backward(own.unflatten(0, self._size).float())
             for key, name in self._layers[call.layer].names.items():
                 parts[name].append(gradients[key])
+        self._calls = []
         return [joined(uses) for uses in parts.values()]
 
     def _forward(self, name: str, x: Tensor) -> Tensor:
@@ -120,6 +126,19 @@ class LayerwiseModel:
         edge = get_gradient_edge(output)
         self._calls.append(_Call(name, x.detach(), x._version, backward, edge))
         return output
+
+    def _activate_in_place(self) -> None:
+        """Let a ReLU behind a layer overwrite the layer's output, which no rule needs again.
+
+        Only in a Sequential, where nothing else can see the output.
+        """
+        ruled = {id(self._model.get_submodule(name)) for name in self._layers}
+        ruled -= {id(self._model.get_submodule(name)) for name in self.fallbacks}
+        for chain in self._model.modules():
+            if type(chain) is nn.Sequential:
+                for layer, activation in pairwise(chain):
+                    if id(layer) in ruled and type(activation) is nn.ReLU:
+                        activation.inplace = True
 
     def _check(self, logits: Tensor) -> None:
         called = {call.layer for call in self._calls}

@@ -86,7 +86,7 @@ def test_a_rule_agrees_with_autograd(
         x = torch.randn(size, requires_grad=not shared)
     output, backward = rule(layer, values, x)
     errors, weights = torch.randn(output.shape), torch.rand(TRIALS, RECORDS)
-    found = backward(errors)
+    found = backward(errors.clone())  # which may be overwritten
     sums = {name: torch.zeros_like(value) for name, value in values.items()}
     norms = {name: torch.zeros(TRIALS, RECORDS) for name in values}
     each = {name: torch.zeros(TRIALS, RECORDS, *value.shape[1:]) for name, value in values.items()}
