@@ -98,6 +98,12 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "data.name=mnist", "--set", "data.root=/nowhere"], "/nowhere"),
         (["--set", "data.records=100000"], "1797"),
         (["--set", "challenge.dissimilarity=euclid"], "did you mean 'euclidean'?"),
+        (["--set", "training.optimizer=adma"], "did you mean 'adam'?"),
+        (["--set", "training.schedule=linaer"], "did you mean 'linear'?"),
+        (
+            ["--set", "training.sampling-rate=0.5", "--set", "privacy.noise-source=system"],
+            'audit.mode = "instrumented"',
+        ),
         (["--set", "privacy.accountant=pdl"], "did you mean 'pld'?"),
         (
             [
@@ -216,6 +222,9 @@ def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
         ["--set", "privacy.rho-beta=0", "--set", "privacy.noise-multiplier=5"],
         ["--set", "model.name=mlp", "--set", "challenge.dissimilarity=ssim"],
         ["--set", "trials.cohort=3", "--set", "audit.evaluated-trials=5"],
+        ["--set", "training.sampling-rate=0.5", "--set", "training.momentum=0.9"],
+        ["--set", "training.sampling-rate=0.5", "--set", "audit.mode=instrumented"],
+        ["--set", "training.local-steps=2", "--set", "federation.trust=local"],
     ],
     ids=lambda changes: " ".join(changes[1::2]),
 )
