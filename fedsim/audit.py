@@ -156,10 +156,16 @@ def _prediction(config: Config, transcript: Arrays) -> dict[str, Any]:
             "density": None,
         }
     simulation = _simulation(config, transcript)
+    advantage, error = simulation.advantage, simulation.standard_error
+    if not _two_sided(transcript):
+        # What is measured then is 2 TPR - 1, which is TPR - FPR only for symmetric worlds.
+        sample = simulation.world_d + logit(prior)
+        one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
+        advantage, error = one_sided.point, one_sided.standard_error
     return {
         "mu": predicted.mu,
-        "advantage": simulation.advantage,
-        "standard_error": simulation.standard_error,
+        "advantage": advantage,
+        "standard_error": error,
         "deterministic": simulation.deterministic,
         "method": "simulation",
         "fit": estimators.simulated_fit(worlds, final, simulation, prior),

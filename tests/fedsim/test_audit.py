@@ -300,6 +300,26 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> No
     assert off < 4 * report["prediction"]["standard_error"]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"trials.worlds": "d-only"}, {"audit.prior": 0.8}, {"audit.prior": 0.3}], ids=str
+)
+def test_a_sampled_campaign_of_another_kind_is_predicted_too(
+    changes: dict[str, str | float], sampled: Config, small: Make
+) -> None:
+    keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.sampling-rate": 0.1}
+    keys |= {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.8}
+    config = small(keys | changes)
+    facts, transcript = _sampled_game(config)
+    prior = config.audit.prior
+    transcript["log_odds"] = transcript["log_odds"] + np.log(prior / (1 - prior))
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report["alarms"] == {}
+    off = abs(report["prediction"]["advantage"] - report["empirical"]["advantage"])
+    assert off < 4 * report["empirical"]["standard_error"]
+    usual = audit.assemble(sampled, *_sampled_game(sampled), 0.95, 0.01)["prediction"]["advantage"]
+    assert abs(report["prediction"]["advantage"] - usual) > 0.01
+
+
 def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled: Config) -> None:
     facts, transcript = _game(sampled)
     with pytest.raises(InputError, match="no array 'present_norms'"):
