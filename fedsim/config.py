@@ -7,6 +7,7 @@ is declared here with its default; `[tool.flwr.app.config]` in `pyproject.toml` 
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -208,6 +209,22 @@ class RunConfig(Table):
     client_cpus: PositiveInt = 1
     client_gpus: Annotated[float, Field(ge=0)] = 0.0
     out: str = ""
+
+    @model_validator(mode="after")
+    def _memory_is_a_size(self) -> Self:
+        if self.max_memory and self.memory_limit is None:
+            raise ValueError(
+                f"run.max-memory is '{self.max_memory}'; give a size such as '4GiB' or '500MB'"
+            )
+        return self
+
+    @property
+    def memory_limit(self) -> int | None:
+        """The bytes that each process may use; None where the device decides."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", self.max_memory.strip().upper())
+        if match is None:
+            return None
+        return int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
 
 
 class Config(Table):

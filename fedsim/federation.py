@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from fedsim import data, device, models
-from fedsim.clipping import Clipper
+from fedsim.clipping import Clipper, Cut
 from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.memory import spare
 from fedsim.partition import partition
 
 
@@ -43,6 +45,21 @@ class Federation:
     def owned_by(self, owner: int) -> npt.NDArray[np.intp]:
         """Return the positions in D of an owner's records."""
         return np.flatnonzero(self.owner_of == owner)
+
+    def fallbacks(self) -> dict[str, str]:
+        """Return which layers go through `torch.func`, and why."""
+        features, labels = self.members(np.asarray([0]))
+        found = self.clipper.fallbacks(features[0], labels[0])
+        return {name or "the whole model": reason for name, reason in found.items()}
+
+    def cut(self, trials: int) -> Cut:
+        """Return how T trials of the largest owner's records are cut into blocks.
+
+        Raises InputError where memory does not allow for one record.
+        """
+        features, labels = self.members(np.asarray([0]))
+        most = int(np.bincount(self.owner_of).max())
+        return self.clipper.cut(features[0], labels[0], trials, most)
 
     def _tensors(self, records: data.Records) -> tuple[Tensor, Tensor]:
         # The arrays are shared and read-only; torch wants a copy of its own.
@@ -80,6 +97,46 @@ def load(config: Config) -> Federation:
     shape = dataset.train.features.shape[1:]
     models.check_input(model, config.model.name, shape, dataset.classes)
     model = model.to(where)
-    workers = device.threads(config.run.threads)
-    clipper = Clipper(model, config.training.clipping_norm, workers)
+    device.check_precision(config.run.precision, where)
+    clipper = Clipper(
+        model,
+        config.training.clipping_norm,
+        device.threads(config.run.threads) if where.type == "cpu" else 1,
+        _memory(config, where) - config.trials.cohort * _trial_bytes(config, model),
+        config.run.precision,
+    )
     return Federation(split, owner_of, model, clipper, where)
+
+
+def fit_cohort(config: Config) -> Config:
+    """Return the experiment with no more trials in a cohort than fit in half of the memory.
+
+    The other half is for gradients. Raises InputError if not even one trial fits.
+    """
+    dataset = data.load(config.data.name, config.data.root)
+    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
+    memory = _memory(config, device.resolve(config.run.device))
+    each = _trial_bytes(config, model)
+    if each > memory // 2:
+        raise InputError(
+            f"one trial of this model takes {each / 2**20:.0f} MiB between the rounds and as much "
+            f"again for its gradients, but there are {memory / 2**20:.0f} MiB (run.max-memory); "
+            "allow more, or choose a smaller model"
+        )
+    cohort = min(config.trials.cohort, memory // 2 // each)
+    trials = config.trials.model_copy(update={"cohort": cohort})
+    return config.model_copy(update={"trials": trials})
+
+
+def _memory(config: Config, where: torch.device) -> int:
+    return config.run.memory_limit or spare(where)
+
+
+def _trial_bytes(config: Config, model: nn.Module) -> int:
+    """Return what a trial takes between the computations of gradients, in one process of them all.
+
+    For each parameter: the model, the aggregate and their messages, noise, optimiser and belief in
+    float64, and the replies of the owners.
+    """
+    parameters = sum(shape.numel() for shape in models.parameter_shapes(model).values())
+    return parameters * (128 + 16 * config.federation.owners)

@@ -58,7 +58,8 @@ def by_torch_func(
         per_trial = vmap(
             vmap(gradient, in_dims=(None, 0, 0)), in_dims=(0, None if shared else 0, 0)
         )
-        values = per_trial(held, seen[0] if shared else seen, errors)
+        rows = seen.to(errors.dtype) if seen.is_floating_point() else seen
+        values = per_trial(held, rows[0] if shared else rows, errors)
         return {name: Dense(value) for name, value in values.items()}
 
     output: Tensor = vmap(run, in_dims=(0, None if shared else 0))(
@@ -72,7 +73,9 @@ def _linear(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
         # [t, n, 1 group, positions, size]
-        inputs, outputs = (each[:, :, None].flatten(3, -2) for each in (_row(seen), _row(errors)))
+        inputs, outputs = (
+            each[:, :, None].flatten(3, -2) for each in (_row(seen.float()), _row(errors))
+        )
         return {
             "weight": Products(inputs, outputs, lambda products: products.squeeze(-3).mT),
             "bias": Dense(errors.flatten(2, -2).sum(2) if errors.dim() > 3 else errors),
@@ -132,7 +135,7 @@ def _convolution(
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
         as_weight = partial(_as_weight, layer)
         if patches is None:
-            weights = Products(_patches(layer, seen)[0], by_group, as_weight)
+            weights = Products(_patches(layer, seen.float())[0], by_group, as_weight)
         elif bias is None:
             weights = Products(patches, by_group, as_weight)
         elif (both := Products(patches, by_group, as_weight)).formed_at_once:
@@ -274,7 +277,7 @@ def _normalised(
 
         def backward(errors: Tensor) -> dict[str, Gradient]:
             of_bias = errors.sum(others) if others else errors.clone()
-            products = errors.mul_(seen)
+            products = errors.mul_(seen.float())
             of_weight = products.sum(others) if others else products
             return {"weight": Dense(of_weight), "bias": Dense(of_bias)}
 

@@ -4,7 +4,6 @@ A block of t trials and r records takes a + b t + c r + d t r bytes at its peak:
 four coefficients are measured, on four small blocks, and decide how trials and records are cut.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,30 +11,18 @@ from typing import Any
 from weakref import ref
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fedsim.errors import InputError
-
-UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "KB": 10**3, "MB": 10**6}
-UNITS |= {"GB": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-
-
-def parse(text: str) -> int:
-    """Return the bytes of a size such as "4GiB" or "500MB". Raises InputError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in UNITS:
-        raise InputError(f'run.max-memory is "{text}"; give a size such as "4GiB" or "500MB"')
-    return int(float(match[1]) * UNITS[match[2].upper()])
-
 
 def spare(device: torch.device) -> int:
-    """Return the bytes that the device has to spare, less a quarter for everything else."""
+    """Return three quarters of the bytes that the device has to spare."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] * 3 // 4
+    import psutil  # noqa: PLC0415  (the numerical core does with torch and numpy alone)
+
     return psutil.virtual_memory().available * 3 // 4
 
 
@@ -52,16 +39,6 @@ class Footprint:
         """Return the peak bytes of a block."""
         own = trials * self.trial + records * self.record
         return self.fixed + own + trials * records * self.example
-
-    def records(self, trials: int, limit: float) -> int:
-        """Return how many records fit beside each other in a block of so many trials."""
-        rest = limit - self.fixed - trials * self.trial
-        return int(rest // (self.record + trials * self.example))
-
-    def trials(self, records: int, limit: float) -> int:
-        """Return how many trials fit beside each other in a block of so many records."""
-        rest = limit - self.fixed - records * self.record
-        return int(rest // (self.trial + records * self.example))
 
 
 def footprint(run: Callable[[int, int], object], device: torch.device) -> Footprint:

@@ -47,7 +47,7 @@ CONNECT_TIMEOUT = 120.0
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes; results go to `run.out`."""
-    config = from_run_config(context.run_config)
+    config = federation.fit_cohort(from_run_config(context.run_config))
     directory = RunDirectory.create(default_directory(config), config)
     run(grid, config, directory)
 
@@ -228,7 +228,10 @@ def _facts(
         "owner_sizes": [len(known.owned_by(owner)) for owner in owners],
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
-        "parameters": sum(p.numel() for p in known.model.parameters()),
+        "parameters": sum(p.numel() for p in known.model.parameters() if p.requires_grad),
+        "frozen_parameters": models.frozen_parameters(known.model),
+        "gradient_fallbacks": known.fallbacks(),
+        "precision": config.run.precision,
         "noise_multiplier": noise_multiplier,
         "timing": {
             "federation": float(transcript["cohort_seconds"].sum()),

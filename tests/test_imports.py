@@ -18,6 +18,7 @@ CORE = [
     "fedsim.layers",
     "fedsim.losses",
     "fedsim.mechanism",
+    "fedsim.memory",
     "fedsim.models",
     "fedsim.partition",
     "fedsim.randomness",
@@ -27,7 +28,15 @@ WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "feds
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
 WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules"]
-BEYOND_TORCH_NUMPY_SCIPY = ["pydantic", "dp_accounting", "sklearn", "skimage", "matplotlib", "rich"]
+BEYOND_TORCH_NUMPY_SCIPY = [
+    "pydantic",
+    "dp_accounting",
+    "sklearn",
+    "skimage",
+    "matplotlib",
+    "rich",
+    "psutil",
+]
 
 
 def _import(module: str, blocked: list[str]) -> subprocess.CompletedProcess[str]:

@@ -59,6 +59,10 @@ def run(
     device: Annotated[
         DeviceName | None, typer.Option(help="auto takes CUDA if it is there.")
     ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Such as 4GiB; default: what the device has to spare."),
+    ] = None,
     runtime: Annotated[
         Runtime,
         typer.Option(help="inprocess: fastest on one machine (auto). simulation: Flower with Ray."),
@@ -83,7 +87,7 @@ def run(
     start = time.time()
     console = Console(stderr=True, quiet=quiet)
     if resume is not None:
-        options = [config_file, trials, rounds, seed, out, device, set_]
+        options = [config_file, trials, rounds, seed, out, device, max_memory, set_]
         if any(option is not None for option in options):
             raise InputError(
                 "--resume continues a run with its own configuration; give it alone "
@@ -102,6 +106,7 @@ def run(
             "run.seed": seed,
             "run.out": None if out is None else str(out),
             "run.device": None if device is None else device.value,
+            "run.max-memory": max_memory,
         }
         overrides = dict(configuration.parse_override(text) for text in set_ or [])
         overrides |= {key: value for key, value in given.items() if value is not None}
@@ -110,7 +115,7 @@ def run(
             overrides.setdefault("run.threads", 1)
         config = _with_absolute_paths(configuration.load(config_file, overrides))
         with console.status("preparing"):
-            directory = _prepare(config)
+            config, directory = _prepare(config)
     if directory.has("report.json"):
         raise InputError(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
@@ -139,16 +144,18 @@ def _with_absolute_paths(config: Config) -> Config:
     return config.model_copy(update={"data": data}).placed_at(str(out))
 
 
-def _prepare(config: Config) -> RunDirectory:
+def _prepare(config: Config) -> tuple[Config, RunDirectory]:
     """Find out what is wrong before a directory is made or a runtime started."""
-    from fedsim import challenge, identifiability, privacy, server_app  # noqa: PLC0415
+    from fedsim import challenge, federation, identifiability, privacy, server_app  # noqa: PLC0415
 
     server_app.check(config)
+    config = federation.fit_cohort(config)
+    federation.load(config).cut(config.trials.cohort)
     challenge.choose(config)
     # What the report will need, before the work rather than after it.
     mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
-    return RunDirectory.create(Path(config.run.out), config)
+    return config, RunDirectory.create(Path(config.run.out), config)
 
 
 def _run_in_process(config: Config, directory: RunDirectory) -> None:

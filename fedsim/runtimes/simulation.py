@@ -108,12 +108,12 @@ def simulation(config: Config) -> Iterator[Simulation]:
         write_app(app)
         with _superlink(home, empty, port):
             (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
-            gpus = (
-                1.0 / config.federation.owners if resolve(config.run.device).type == "cuda" else 0
-            )
+            gpus = 0.0
+            if resolve(config.run.device).type == "cuda":
+                gpus = config.run.client_gpus or 1.0 / config.federation.owners
             resources = {
                 "num-supernodes": config.federation.owners,
-                "client-resources-num-cpus": 1,
+                "client-resources-num-cpus": config.run.client_cpus,
                 "client-resources-num-gpus": gpus,
                 "init-args-num-cpus": os.cpu_count() or 1,
             }

@@ -12,7 +12,9 @@ from torch.nn import functional
 
 from fedsim import clipping
 from fedsim.clipping import Clipper, clipping_factors
+from fedsim.errors import InputError
 from fedsim.gradients import Dense
+from fedsim.memory import peak_bytes
 from fedsim.models import build, initial_parameters
 
 TRIALS, RECORDS = 4, 6
@@ -320,6 +322,60 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(
         Clipper(model, 0.7, threads=4).clipped_sum(parameters, features, labels), expected
     )
+
+
+CUTS = [(name, shape, share) for name, shape in GAMES for share in (1.0, 0.5, 0.1)]
+
+
+@pytest.mark.parametrize(("name", "shape", "share"), CUTS)
+def test_less_memory_cuts_finer_keeps_its_promise_and_changes_no_result(
+    name: str, shape: tuple[int, ...], share: float
+) -> None:
+    model, parameters, features, labels = _game(name, shape)
+    parameters = parameters.repeat(10, 1)
+    whole = Clipper(model, 0.7)
+    expected = whole.clipped_sum(parameters, features, labels)
+    most = whole.cut(features[0], labels[0], len(parameters), RECORDS).bytes
+    least = whole.cut(features[0], labels[0], 1, 1).bytes
+    clipper = Clipper(model, 0.7, max_memory=int(max(least, share * most)))
+    cut = clipper.cut(features[0], labels[0], len(parameters), RECORDS)
+    assert cut.bytes <= max(least, share * most)
+    results = []
+    peak = peak_bytes(
+        lambda: results.append(clipper.clipped_sum(parameters, features, labels)),
+        torch.device("cpu"),
+    )
+    # The result itself, and how far four small blocks tell about a large one.
+    assert peak <= parameters.numel() * 8 + 1.1 * cut.bytes
+    # Other blocks add float32 numbers in another order.
+    torch.testing.assert_close(results[0], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_too_little_memory_for_one_record_is_refused_in_words() -> None:
+    model, parameters, features, labels = _game("mlp", (1, 4, 4))
+    with pytest.raises(InputError, match=r"run\.max-memory leaves .* one record takes"):
+        Clipper(model, 0.7, max_memory=100).clipped_sum(parameters, features, labels)
+
+
+@pytest.mark.parametrize(("name", "shape"), GAMES)
+def test_bfloat16_is_close_and_still_clips_in_full_precision(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    model, parameters, features, labels = _game(name, shape)
+    exact, rough = Clipper(model, 0.7), Clipper(model, 0.7, precision="bf16")
+    expected = exact.clipped_sum(parameters, features, labels)
+    actual = rough.clipped_sum(parameters, features, labels)
+    assert not torch.equal(actual, expected)
+    # 0.4 % in every product, and a maximum or a ReLU here and there that falls the other way.
+    assert float((actual - expected).norm() / expected.norm()) < 0.1
+    # One record at a time: its sum is its clipped gradient.
+    for record in range(RECORDS):
+        alone = slice(record, record + 1)
+        norms = rough.clipped_sum(parameters, features[alone], labels[alone]).norm(dim=-1)
+        assert float(norms.max()) <= 0.7 * (1 + 1e-5)
+    # What a belief rests on does not lose a bit.
+    each = rough.clipped_gradients(parameters, features, labels)
+    assert torch.equal(each, exact.clipped_gradients(parameters, features, labels))
 
 
 def test_the_size_of_the_cohort_does_not_change_a_trial() -> None:
