@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from fedsim.config import Config, dump
+from fedsim.config import Config, Scalar, dump
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.simulation import write_app
 
@@ -53,11 +53,24 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        {"federation.trust": "central", "privacy.sensitivity": "local"},
+        {"federation.trust": "local", "privacy.sensitivity": "local"},
+        {"training.sampling-rate": 0.5, "training.optimizer": "adam"},
+        {"training.sampling-rate": 0.5, "audit.mode": "instrumented", "federation.trust": "local"},
+        {"training.local-steps": 2, "federation.trust": "local"},
+    ],
+    ids=lambda mode: "-".join(map(str, mode.values())),
+)
 def test_both_runtimes_give_the_same_bits(
-    trust: str, small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
+    mode: dict[str, Scalar],
+    small: Callable[..., Config],
+    run: Callable[[Config], Arrays],
+    tmp_path: Path,
 ) -> None:
-    config = small({"federation.trust": trust, "privacy.sensitivity": "local"})
+    config = small(mode)
     expected = run(config)
     before = _flower_processes()
     (tmp_path / "small.toml").write_text(dump(config))
