@@ -60,8 +60,8 @@ def measure(
     taken one by one; worlds bool [T]: b; participation bool [T]: B, None if the record surely takes
     part; noise_std [T]: sigma of w; sampling_rate: q. All but the bits are float64.
 
-    At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else DESIGN's mixtures of s =
-    (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
+    At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else the mixtures of the
+    posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
     """
     difference = present if absent is None else present - absent
     sensitivity, present_norm = _norm(difference), _norm(present)
