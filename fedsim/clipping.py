@@ -10,7 +10,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -33,8 +33,12 @@ BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 BLOCK_TRIALS = 2
 """Trials for which a block has room at least, so that they share the first layer's input."""
 
-SMALLEST_BLOCK = 2**18
-"""Bytes of examples below which it is no use to cut the records of one trial in two for threads."""
+BLOCKS = 8
+"""Blocks into which trials are cut if there is enough to do, so that threads share them evenly."""
+
+ENOUGH_TRIALS, ENOUGH_RECORDS = 2**22, 2**18
+"""Bytes of examples in a block from which it is worth while to cut the trials further, so that
+threads have more blocks; and, where there are too few trials for that, the records."""
 
 SAMPLED = 0.8
 """The share of records, below which each trial's are gathered instead of weighting all of them."""
@@ -170,11 +174,13 @@ class Clipper:
             return self.threads * need.bytes(trials, records) + waiting
 
         examples = BLOCK_BYTES[record.device.type] / need.example
-        # Enough records that what a trial costs of itself is little.
-        fewest = max(need.trial, SMALLEST_BLOCK) / need.example
+        # As many records that what a trial costs of itself is little.
+        fewest = max(need.trial, ENOUGH_RECORDS) / need.example
         most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
-        records_at_once = max(1, math.ceil(records / math.ceil(records / most)))
-        trials_at_once = max(1, min(trials, int(examples / records_at_once)))
+        records_at_once = _even(records, most)
+        fewest = ENOUGH_TRIALS / (records_at_once * need.example)
+        most = min(examples / records_at_once, max(fewest, trials / BLOCKS))
+        trials_at_once = _even(trials, most)
         limit = math.inf if self.max_memory is None else self.max_memory
         while held(trials_at_once, records_at_once) > limit:
             if trials_at_once > 1:
@@ -238,17 +244,25 @@ class Clipper:
             yield from (function(*block) for block in blocks)
             return
         ahead: deque[Future[Tensor]] = deque()
-        with ThreadPoolExecutor(self.threads) as pool:
-            try:
-                for block in blocks:
-                    if len(ahead) > self.threads:
-                        yield ahead.popleft().result()
-                    ahead.append(pool.submit(function, *block))
-                while ahead:
+        pool = _threads(self.threads)
+        try:
+            for block in blocks:
+                if len(ahead) > self.threads:
                     yield ahead.popleft().result()
-            finally:
-                for future in ahead:
-                    future.cancel()
+                ahead.append(pool.submit(function, *block))
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            # After an error nothing may go on in the background.
+            for future in ahead:
+                future.cancel()
+            wait(ahead)
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    """Return a pool that lasts: new threads would touch new memory in every call."""
+    return ThreadPoolExecutor(count, thread_name_prefix="clipping")
 
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
@@ -300,6 +314,11 @@ def _keep_freed_memory() -> None:
     M_MMAP_THRESHOLD); the memory of this one is never touched. Elsewhere it does nothing.
     """
     torch.empty(2**25 - 2**15, dtype=torch.uint8)
+
+
+def _even(length: int, most: float) -> int:
+    """Return the length of parts that are at most so long, and as even as can be."""
+    return math.ceil(length / math.ceil(length / max(1.0, most)))
 
 
 def _slices(length: int, step: int) -> Iterator[slice]:
