@@ -248,6 +248,12 @@ class Config(Table):
                 'on D\'; give an even number, or trials.worlds = "d-only"'
             )
         self._check_steps()
+        if self.run.precision != "float32" and self.audit.mode == "participant":
+            raise ValueError(
+                f"run.precision is '{self.run.precision}', but a participant's belief compares "
+                "sums that it computed in full precision with what others rounded; choose "
+                "audit.mode = \"instrumented\", or precision = 'float32'"
+            )
         if self.data.records < self.federation.owners:
             raise ValueError(
                 f"data.records is {self.data.records}, fewer than the "
@@ -377,13 +383,14 @@ def parse_override(text: str) -> tuple[str, Scalar]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"--set {text!r} is not KEY=VALUE, for example --set data.records=100")
+    key, text = key.strip(), value.strip().strip("\"'")
+    if isinstance(to_run_config(Config()).get(key), str):
+        return key, text  # a layer may be named 1
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        parsed = value
-    return key.strip(), parsed if isinstance(parsed, bool | int | float) else str(value).strip(
-        "\"'"
-    )
+        return key, text
+    return key, parsed if isinstance(parsed, bool | int | float) else text
 
 
 def dump(config: Config) -> str:

@@ -24,9 +24,9 @@ AGREEMENT = 1e-4
 
 
 NOTE = (
-    "Medians of steps, in rounds that alternate between the contestants. fedsim and torch.func work on all T "
-    "models at once, the others on one model after another. The contestants' clipped sums were "
-    "compared before: their relative distance is below 1e-4."
+    "Medians of steps, in rounds that alternate between the contestants. fedsim and torch.func "
+    "work on all T models at once, the others on one model after another. The contestants' clipped "
+    "sums were compared before: their relative distance is below 1e-4."
 )
 
 

@@ -71,6 +71,43 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"go together under replace"),
         ({"challenge.record": 200}, r"D has records 0 to 199"),
         ({"data.records": 1}, r"fewer than the 2 owners"),
+        ({"training.sampling-rate": 1.5}, r"training.sampling-rate is 1.5"),
+        (
+            {"training.optimizer": "adam", "training.momentum": 0.9},
+            r"'adam', which has none; use training.beta1",
+        ),
+        ({"training.local-learning-rate": 0.1}, r"local-steps is 1 and no owner steps"),
+        ({"training.local-steps": 2}, r'set federation.trust = "local"'),
+        (
+            {"training.local-steps": 2, "federation.trust": "local", "training.sampling-rate": 0.5},
+            r"use one of the two",
+        ),
+        (
+            {
+                "training.local-steps": 2,
+                "federation.trust": "local",
+                "privacy.sensitivity": "local",
+            },
+            r"measured at the model of the round",
+        ),
+        (
+            {
+                "training.local-steps": 2,
+                "federation.trust": "local",
+                "audit.mode": "instrumented",
+            },
+            r"the noise alone does not tell the belief",
+        ),
+        (
+            {
+                "training.sampling-rate": 0.5,
+                "privacy.neighbouring": "replace",
+                "privacy.sensitivity": "local",
+            },
+            r"no one distance describes the pair",
+        ),
+        ({"run.precision": "bf16"}, r"compares sums .* in full precision .*instrumented"),
+        ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),
     ],
 )
 def test_bad_values_are_refused_in_one_line_that_names_the_key(
@@ -79,6 +116,21 @@ def test_bad_values_are_refused_in_one_line_that_names_the_key(
     with pytest.raises(InputError, match=complaint) as caught:
         from_run_config(values)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4GiB", 4 * 2**30),
+        ("500MB", 500_000_000),
+        ("1.5 gib", 3 * 2**29),
+        ("2048", 2048),
+        ("1TiB", 2**40),
+        ("", None),
+    ],
+)
+def test_a_memory_limit_is_read_in_bytes(text: str, size: int | None) -> None:
+    assert from_run_config({"run.max-memory": text}).run.memory_limit == size
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -97,6 +149,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ("data.root=/some/where", ("data.root", "/some/where")),
         ('data.name="mnist"', ("data.name", "mnist")),
         ("data.root=", ("data.root", "")),
+        ("model.frozen=1", ("model.frozen", "1")),
     ],
 )
 def test_overrides_are_toml_scalars_or_plain_strings(
