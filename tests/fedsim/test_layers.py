@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedsim import gradients
+from fedsim.gradients import Gradient
 from fedsim.layers import RULES, by_torch_func, refusal
 from fedsim.models import ChannelAffine
 
@@ -115,3 +118,54 @@ def test_an_embedding_that_changes_its_weights_or_gradients_has_no_rule(
     option: dict[str, float],
 ) -> None:
     assert "has no rule" in str(refusal(nn.Embedding(7, 4, **option)))
+
+
+@st.composite
+def _convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
+    """Any convolution over one to three axes, and a record that is large enough for it."""
+    axes = draw(st.integers(1, 3))
+    groups = draw(st.integers(1, 3))
+    channels = groups * draw(st.integers(1, 9 if axes == 1 else 2))
+    kernel, stride, dilation, padding, spare = (
+        [draw(st.integers(low, high)) for _ in range(axes)]
+        for low, high in ((1, 3), (1, 3), (1, 2), (0, 2), (0, 2))
+    )
+    layer = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1](
+        channels,
+        groups * draw(st.integers(1, 3)),
+        tuple(kernel),
+        tuple(stride),
+        tuple(padding),
+        tuple(dilation),
+        groups,
+        bias=draw(st.booleans()),
+    )
+    sizes = [(k - 1) * d + 1 + more for k, d, more in zip(kernel, dilation, spare, strict=True)]
+    return layer, (channels, *sizes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(_convolutions(), st.booleans(), st.integers(1, 3), st.integers(1, 3))
+def test_a_convolution_of_any_shape_agrees_with_torch_func(
+    case: tuple[nn.Module, tuple[int, ...]], shared: bool, trials: int, records: int
+) -> None:
+    layer, shape = case
+    torch.manual_seed(0)
+    values = {name: torch.randn(trials, *p.shape) for name, p in layer.named_parameters()}
+    x = torch.randn(1 if shared else trials, records, *shape, requires_grad=not shared)
+    output, backward = RULES[type(layer)](layer, values, x)
+    expected, by_func = by_torch_func(layer, values, x)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+    errors, weights = torch.randn(output.shape), torch.rand(trials, records)
+    found = backward(errors.clone())
+    for name, gradient in by_func(errors).items():
+        for quantity in (Gradient.squared_norms, Gradient.formed):
+            torch.testing.assert_close(
+                getattr(found[name], quantity.__name__)(),
+                getattr(gradient, quantity.__name__)(),
+                rtol=1e-4,
+                atol=1e-4,
+            )
+        torch.testing.assert_close(
+            found[name].weighted_sum(weights), gradient.weighted_sum(weights), rtol=1e-4, atol=1e-4
+        )
