@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 
 from fedsim.device import Precision, reduced
 from fedsim.errors import InputError
-from fedsim.gradients import Dense, Gradient, formed
+from fedsim.gradients import Dense, Gradient, formed, weighted_sum
 from fedsim.layerwise import LayerwiseModel, fallbacks
 from fedsim.losses import per_example
 from fedsim.memory import Footprint, footprint
@@ -132,7 +132,7 @@ class Clipper:
             for part in _slices(records, cut.records)
         ]
         for (trials, _), added in zip(blocks, self._run(block, blocks), strict=True):
-            total[trials] += added
+            total[trials].add_(added)
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -234,7 +234,7 @@ class Clipper:
         if weights is not None:
             # w = 0 must remove a record exactly, and 0 * g does for every finite g.
             scale = scale * weights
-        return torch.cat([gradient.weighted_sum(scale) for gradient in gradients], dim=-1)
+        return weighted_sum(gradients, scale)
 
     def _run(
         self, function: Callable[..., Tensor], blocks: Sequence[tuple[slice, ...]]
@@ -278,7 +278,8 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
         per_trial = vmap(per_record, in_dims=(0, own, own))
         with reduced(precision, features.device):
             found = per_trial(unflatten(parameters, shapes), features, labels)
-        return [Dense(gradient) for gradient in found.values()]
+        shape = (len(parameters), labels.shape[-1], -1)
+        return [Dense(gradient.reshape(shape)) for gradient in found.values()]
 
     return gradients
 

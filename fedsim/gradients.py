@@ -27,7 +27,7 @@ class Gradient(ABC):
 
     @abstractmethod
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return sum_n w[T, n] g[T, n] as [T, size]."""
+        """Return sum_n w[T, n] g[T, n] as [T, *shape], or flat as [T, size]."""
 
     @abstractmethod
     def formed(self) -> Tensor:
@@ -36,7 +36,7 @@ class Gradient(ABC):
 
 @dataclass(frozen=True)
 class Dense(Gradient):
-    """Formed gradients: values [T, n, *shape]."""
+    """Formed gradients: values [T, n, *shape], with [1] for the shape of a scalar."""
 
     values: Tensor
 
@@ -45,7 +45,7 @@ class Dense(Gradient):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
-        return (weights * self.values).sum(1).flatten(1)
+        return (weights * self.values).sum(1)
 
     def formed(self) -> Tensor:
         return self.values.flatten(2)
@@ -81,7 +81,7 @@ class Products(Gradient):
             trials, records = weights.shape
             flat = self.products.reshape(trials, records, -1)
             total = (weights[:, None] @ flat).squeeze(1)
-            return self.arrange(total.unflatten(1, self.products.shape[2:])).flatten(1)
+            return self.arrange(total.unflatten(1, self.products.shape[2:]))
         # One product for each trial and group, over all records and positions.
         errors = self.errors * weights[..., None, None, None]
         errors, inputs = (x.transpose(1, 2).flatten(2, 3) for x in (errors, self.inputs))
@@ -91,7 +91,7 @@ class Products(Gradient):
             total = (inputs[0].mT @ columns).unflatten(2, (len(errors), -1)).permute(2, 0, 1, 3)
         else:
             total = inputs.mT @ errors
-        return self.arrange(total).flatten(1)
+        return self.arrange(total)
 
     def formed(self) -> Tensor:
         return self.arrange(self.products).flatten(2)
@@ -127,7 +127,7 @@ class Rows(Gradient):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         values = self.errors * (weights[..., None] * self._taken)[..., None]
-        return self._scatter(values.flatten(1, 2), self.indices.flatten(1)).flatten(1)
+        return self._scatter(values.flatten(1, 2), self.indices.flatten(1))
 
     def formed(self) -> Tensor:
         trials, records = self.errors.shape[:2]
@@ -172,6 +172,16 @@ class Shared(Gradient):
 def joined(parts: Sequence[Gradient]) -> Gradient:
     """Return the gradient of a parameter from its uses."""
     return parts[0] if len(parts) == 1 else Shared(parts)
+
+
+def weighted_sum(gradients: Sequence[Gradient], weights: Tensor) -> Tensor:
+    """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial, [T, P]."""
+    sums = [gradient.weighted_sum(weights) for gradient in gradients]
+    joined = sums[0].new_empty(len(weights), sum(total[0].numel() for total in sums))
+    # One copy each, whatever the order of the axes in memory is.
+    for part, total in zip(joined.split([t[0].numel() for t in sums], dim=1), sums, strict=True):
+        part.view(total.shape).copy_(total)
+    return joined
 
 
 def formed(gradients: Sequence[Gradient]) -> Tensor:

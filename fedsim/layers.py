@@ -60,7 +60,7 @@ def by_torch_func(
         )
         rows = seen.to(errors.dtype) if seen.is_floating_point() else seen
         values = per_trial(held, rows[0] if shared else rows, errors)
-        return {name: Dense(value) for name, value in values.items()}
+        return {name: Dense(value.reshape(*errors.shape[:2], -1)) for name, value in values.items()}
 
     output: Tensor = vmap(run, in_dims=(0, None if shared else 0))(
         parameters, x[0] if shared else x

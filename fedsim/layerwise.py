@@ -17,7 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
 from fedsim.device import Precision, reduced
-from fedsim.gradients import Gradient, joined
+from fedsim.gradients import Gradient, joined, weighted_sum
 from fedsim.layers import RULES, Backward, Rule, by_torch_func, refusal
 from fedsim.losses import per_example
 from fedsim.models import parameter_shapes, unflatten
@@ -184,7 +184,7 @@ def _compare(model: nn.Module, layerwise: LayerwiseModel, record: Tensor) -> Non
     labels = torch.zeros(records, dtype=torch.long, device=record.device)
     ones = torch.ones(trials, records, device=record.device)
     gradients = layerwise.gradients(parameters, features, labels)
-    found = torch.cat([gradient.weighted_sum(ones) for gradient in gradients], dim=-1)
+    found = weighted_sum(gradients, ones)
     for trial in range(trials):
         values = unflatten(parameters[trial].requires_grad_(), shapes)
         loss = torch.stack(

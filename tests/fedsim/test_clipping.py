@@ -146,6 +146,17 @@ class Token(nn.Module):
         return self.layer(x + self.token)
 
 
+class Scaled(nn.Module):
+    """A layer of one number, which has no axis at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
 def _frozen(model: nn.Module, *names: str) -> nn.Module:
     model(torch.zeros(1, 2, 6, 5) if isinstance(model[0], nn.Conv2d) else torch.zeros(1, 5))
     for name, parameter in model.named_parameters():
@@ -211,6 +222,11 @@ NETWORKS = {
     "bias frozen": (lambda: _frozen(_conv(nn.Conv2d(2, 4, 3)), "0.bias"), (2, 6, 5), {}),
     "skip from the input": (SkipFromTheInput, (5,), {"": "size of tensor"}),
     "token": (Token, (5,), {"": "Token has no rule"}),
+    "a scalar": (
+        lambda: nn.Sequential(nn.Linear(5, 4), Scaled(), nn.Linear(4, 3)),
+        (5,),
+        {"1": "Scaled has no rule"},
+    ),
     "a layer without a rule": (
         lambda: nn.Sequential(nn.Linear(5, 4), nn.RMSNorm(4), nn.Linear(4, 3)),
         (5,),

@@ -108,7 +108,10 @@ def test_a_rule_agrees_with_autograd(
         gradient = found[name]
         torch.testing.assert_close(gradient.squared_norms(), norms[name], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(
-            gradient.weighted_sum(weights), sums[name].flatten(1), rtol=1e-4, atol=1e-5
+            gradient.weighted_sum(weights).flatten(1),
+            sums[name].flatten(1),
+            rtol=1e-4,
+            atol=1e-5,
         )
         torch.testing.assert_close(gradient.formed(), each[name].flatten(2), rtol=1e-4, atol=1e-5)
 
