@@ -111,20 +111,20 @@ class Clipper:
         """
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
         chosen = None if weights is None else _chosen(weights)
+        own = chosen is not None
         records = len(labels) if chosen is None else chosen.shape[1]
         if not records:
             return total
-        method = self._method(features[0], labels[0], self.precision)
-        cut = self.cut(features[0], labels[0], len(parameters), records)
+        method = self._method(features[0], labels[0], self.precision, own)
+        cut = self.cut(features[0], labels[0], len(parameters), records, own)
 
         def block(trials: slice, part: slice) -> Tensor:
-            if chosen is None:
-                own = None if weights is None else weights[trials, part]
-                return self._sum(method, parameters[trials], features[part], labels[part], own)
-            assert weights is not None
+            if chosen is None or weights is None:
+                inside = None if weights is None else weights[trials, part]
+                return self._sum(method, parameters[trials], features[part], labels[part], inside)
             here = chosen[trials, part]
-            own = weights[trials].gather(1, here)
-            return self._sum(method, parameters[trials], features[here], labels[here], own)
+            inside = weights[trials].gather(1, here)
+            return self._sum(method, parameters[trials], features[here], labels[here], inside)
 
         blocks = [
             (trials, part)
@@ -159,14 +159,17 @@ class Clipper:
         """Return which layers go through `torch.func`, and why; '' stands for the whole model."""
         return self._method(record, label, self.precision).fallbacks
 
-    def cut(self, record: Tensor, label: Tensor, trials: int, records: int) -> Cut:
+    def cut(
+        self, record: Tensor, label: Tensor, trials: int, records: int, own: bool = False
+    ) -> Cut:
         """Return how T trials of n records like this one are cut into blocks.
 
-        The peak of working memory is `Cut.bytes`: that of a block for each thread, and the sums of
-        the blocks that wait to be added. Raises InputError if max_memory is too little for one
-        record of one trial.
+        own: whether every trial has records of its own, as where they are sampled. The peak of
+        working memory is `Cut.bytes`: that of a block for each thread, and the sums of the blocks
+        that wait to be added. Raises InputError if max_memory is too little for one record of one
+        trial.
         """
-        need = self._method(record, label, self.precision).footprint
+        need = self._method(record, label, self.precision, own).footprint
         size = sum(shape.numel() for shape in parameter_shapes(self.model).values())
 
         def held(trials: int, records: int) -> float:
@@ -195,9 +198,11 @@ class Clipper:
                 )
         return Cut(trials_at_once, records_at_once, held(trials_at_once, records_at_once))
 
-    def _method(self, record: Tensor, label: Tensor, precision: Precision) -> _Method:
+    def _method(
+        self, record: Tensor, label: Tensor, precision: Precision, own: bool = False
+    ) -> _Method:
         """Return how records of this kind are computed; found out once."""
-        kind = (record.shape, record.dtype, record.device, precision)
+        kind = (record.shape, record.dtype, record.device, precision, own)
         if kind not in self._methods:
             if record.device.type == "cpu":
                 _keep_freed_memory()
@@ -214,6 +219,10 @@ class Clipper:
 
             def run(trials: int, records: int) -> Tensor:
                 features, labels = (x.expand(records, *x.shape) for x in (record, label))
+                if own:  # a copy for each trial, as gathering makes
+                    features, labels = (
+                        x.expand(trials, *x.shape).clone() for x in (features, labels)
+                    )
                 return self._sum(method, zeros[:trials], features, labels, None)
 
             self._methods[kind] = replace(method, footprint=footprint(run, record.device))

@@ -62,6 +62,7 @@ class LayerwiseModel:
         self._shapes = parameter_shapes(model)
         self._layers: dict[str, _Layer] = {}
         self._calls: list[_Call] = []
+        self._values: dict[str, Tensor] = {}
         self.fallbacks: dict[str, str] = {}
         originals = {id(p): name for name, p in self._model.named_parameters()}
         for name, module in _parametrised(self._model):
@@ -107,7 +108,8 @@ class LayerwiseModel:
             gradients = call.backward(own.unflatten(0, self._size).float())
             for key, name in self._layers[call.layer].names.items():
                 parts[name].append(gradients[key])
-        self._calls = []
+        # Between two calls nothing of the trials is held.
+        self._calls, self._values = [], {}
         return [joined(uses) for uses in parts.values()]
 
     def _forward(self, name: str, x: Tensor) -> Tensor:
@@ -130,14 +132,17 @@ class LayerwiseModel:
     def _activate_in_place(self) -> None:
         """Let a ReLU behind a layer overwrite the layer's output, which no rule needs again.
 
-        Only in a Sequential, where nothing else can see the output.
+        Only in a Sequential, where nothing else can see the output, and if the ReLU has no other
+        place in the model.
         """
+        places = Counter(module for _, module in self._model.named_modules(remove_duplicate=False))
         ruled = {id(self._model.get_submodule(name)) for name in self._layers}
         ruled -= {id(self._model.get_submodule(name)) for name in self.fallbacks}
         for chain in self._model.modules():
             if type(chain) is nn.Sequential:
                 for layer, activation in pairwise(chain):
-                    if id(layer) in ruled and type(activation) is nn.ReLU:
+                    alone = type(activation) is nn.ReLU and places[activation] == 1
+                    if alone and id(layer) in ruled:
                         activation.inplace = True
 
     def _check(self, logits: Tensor) -> None:

@@ -20,9 +20,12 @@ from contestants import CORES, OPACUS, Opacus
 from tables import Table, Value
 from torch import nn
 
+from fedsim import challenge, device, federation, models, privacy
 from fedsim import config as configuration
-from fedsim import federation, models, privacy
 from fedsim.config import Config, Scalar
+from fedsim.optimizers import ServerOptimizer
+from fedsim.owner import challenge_gradients, clean_sum, noise
+from fedsim.randomness import SERVER
 
 CONFIG = Path(__file__).parents[2] / "configs" / "mnist.toml"
 MODES = ("instrumented", "participant")
@@ -35,6 +38,7 @@ class Size:
     trials: int = 1000
     rounds: int = 30
     opacus_trials: int = 40
+    alone_trials: int = 200
     pool: int = 2000
     held_out: int = 500
 
@@ -50,7 +54,7 @@ class Size:
         }
 
 
-SMOKE = Size(trials=4, rounds=2, opacus_trials=2, pool=20, held_out=20)
+SMOKE = Size(4, 2, opacus_trials=2, alone_trials=4, pool=20, held_out=20)
 
 
 def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Table]:
@@ -65,6 +69,7 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
         overrides = size.overrides(root, where)
         timings = {mode: _fedsim(overrides, mode, Path(scratch) / mode) for mode in MODES}
         config = configuration.load(CONFIG, overrides)
+        alone = _training_alone(config, size)
         opacus = {who: _opacus(config, mode, size, where) for who, mode in OPACUS.items()}
     what = f"{size.trials} trials x {size.rounds} rounds x {config.data.records} {records}"
     command = timings["instrumented"]["command"]
@@ -86,7 +91,9 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
         "command",
         "federation",
         "owners computing",
-        "federation / owners computing",
+        "training alone",
+        "command / training alone",
+        "owners computing / training alone",
     )
     rows = [
         (
@@ -94,15 +101,50 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
             timing["command"],
             timing["federation"],
             timing["owners_computing"],
-            timing["federation"] / timing["owners_computing"],
+            alone,
+            timing["command"] / alone,
+            timing["owners_computing"] / alone,
         )
         for mode, timing in timings.items()
     ]
     note = (
-        "Seconds. Owners computing: clipped gradients, the training itself, the owners one after "
-        "another; what the federation takes beyond is messages, noise, adversary and evaluation."
+        "Seconds. Training alone: a loop over the rounds that takes the clipped sums of all "
+        "owners, the sensitivity that scales the noise, the noise and the step, without Flower, "
+        f"adversary, evaluation and report; measured on {min(size.alone_trials, size.trials)} "
+        "trials and scaled. Owners computing: in the run, the adversary's part included."
     )
     yield Table("Campaign: where fedsim's time goes", columns, rows, note)
+
+
+def _training_alone(config: Config, size: Size) -> float:
+    """Return the seconds in which a plain loop trains all the models, scaled from some of them."""
+    device.single_threaded_kernels()
+    known, chosen = federation.load(config), challenge.choose(config)
+    worlds = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
+    multiplier = privacy.noise_multiplier(config)
+    timed = min(size.alone_trials, size.trials)
+
+    def train(trials: range) -> None:
+        theta = models.initial_parameters(
+            lambda: federation.build_model(config, known.split.dataset), config.run.seed, trials
+        ).to(known.device)
+        bits = torch.from_numpy(worlds[trials.start : trials.stop]).to(known.device)
+        optimizer = ServerOptimizer(config.training, config.data.records)
+        for step in range(1, config.training.rounds + 1):
+            pair = chosen.record, chosen.replacement
+            present, absent = challenge_gradients(known, theta, *pair)
+            std = multiplier * (present - absent).norm(dim=-1)
+            total = noise(config.noise_seed, trials, step, SERVER, std, theta.shape[1])
+            for owner in range(config.federation.owners):
+                challenged = pair if owner == chosen.owner else (None, None)
+                total += clean_sum(known, owner, theta, *challenged, bits)
+            theta = optimizer.step(theta, total.float(), step)
+
+    train(range(min(timed, 2)))  # to warm up
+    start = time.perf_counter()
+    for first in range(0, timed, config.trials.cohort):
+        train(range(first, min(first + config.trials.cohort, timed)))
+    return (time.perf_counter() - start) * size.trials / timed
 
 
 def _fedsim(overrides: dict[str, Scalar], mode: str, out: Path) -> dict[str, float]:

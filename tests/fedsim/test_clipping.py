@@ -413,26 +413,31 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 CUTS = [(name, shape, share) for name, shape in GAMES for share in (1.0, 0.5, 0.1)]
 
 
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize(("name", "shape", "share"), CUTS)
 def test_less_memory_cuts_finer_keeps_its_promise_and_changes_no_result(
-    name: str, shape: tuple[int, ...], share: float
+    name: str, shape: tuple[int, ...], share: float, sampled: bool
 ) -> None:
     model, parameters, features, labels = _game(name, shape)
     parameters = parameters.repeat(10, 1)
+    weights = torch.ones(len(parameters), RECORDS)
+    if sampled:
+        weights[:, ::2] = 0
+    records = int(weights[0].sum())
     whole = Clipper(model, 0.7)
-    expected = whole.clipped_sum(parameters, features, labels)
-    most = whole.cut(features[0], labels[0], len(parameters), RECORDS).bytes
-    least = whole.cut(features[0], labels[0], 1, 1).bytes
+    expected = whole.clipped_sum(parameters, features, labels, weights)
+    most = whole.cut(features[0], labels[0], len(parameters), records, sampled).bytes
+    least = whole.cut(features[0], labels[0], 1, 1, sampled).bytes
     clipper = Clipper(model, 0.7, max_memory=int(max(least, share * most)))
-    cut = clipper.cut(features[0], labels[0], len(parameters), RECORDS)
+    cut = clipper.cut(features[0], labels[0], len(parameters), records, sampled)
     assert cut.bytes <= max(least, share * most)
     results = []
     peak = peak_bytes(
-        lambda: results.append(clipper.clipped_sum(parameters, features, labels)),
+        lambda: results.append(clipper.clipped_sum(parameters, features, labels, weights)),
         torch.device("cpu"),
     )
-    # The result itself, and how far four small blocks tell about a large one.
-    assert peak <= parameters.numel() * 8 + 1.1 * cut.bytes
+    # The result itself, the weights' order, and how far four small blocks tell about a large one.
+    assert peak <= parameters.numel() * 8 + weights.numel() * 16 + 1.1 * cut.bytes
     # Other blocks add float32 numbers in another order.
     torch.testing.assert_close(results[0], expected, rtol=1e-6, atol=1e-6)
 

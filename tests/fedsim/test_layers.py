@@ -170,5 +170,8 @@ def test_a_convolution_of_any_shape_agrees_with_torch_func(
                 atol=1e-4,
             )
         torch.testing.assert_close(
-            found[name].weighted_sum(weights), gradient.weighted_sum(weights), rtol=1e-4, atol=1e-4
+            found[name].weighted_sum(weights).flatten(1),
+            gradient.weighted_sum(weights).flatten(1),
+            rtol=1e-4,
+            atol=1e-4,
         )
