@@ -20,7 +20,6 @@ from torch import Tensor
 from adversaries import membership
 from adversaries.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from fedsim.config import Config
-from fedsim.evaluation import evaluate
 from fedsim.federation import Federation
 from fedsim.mechanism import Vantage, effective_noise_multiplier, sensitivity
 from fedsim.owner import challenge_gradients, clean_sum, local_step_size, local_steps
@@ -191,9 +190,9 @@ def infer_membership(
     each trial, the true and false positive rates and whether x^ itself is taken for a member.
     """
     certain = np.delete(np.arange(len(federation.owner_of)), record)
-    members, _ = evaluate(federation.model, parameters, *federation.members(certain))
-    strangers, _ = evaluate(federation.model, parameters, *federation.held_out())
-    target, _ = evaluate(federation.model, parameters, *federation.members(np.asarray([record])))
+    members, _ = federation.evaluate(parameters, *federation.members(certain))
+    strangers, _ = federation.evaluate(parameters, *federation.held_out())
+    target, _ = federation.evaluate(parameters, *federation.members(np.asarray([record])))
     true_positives, false_positives = membership.yeom(members, strangers)
     return {
         "true-positive-rate": true_positives,

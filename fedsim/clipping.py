@@ -8,10 +8,7 @@ model that does not allow it from `torch.func`, in blocks of trials and records 
 
 import copy
 import math
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -19,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from fedsim.blocks import Lender, even, run, slices
 from fedsim.device import Precision, reduced
 from fedsim.errors import InputError
 from fedsim.gradients import Dense, Gradient, formed, weighted_sum
@@ -59,25 +57,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class _Method:
-    """How the gradients of records of one kind are computed, and what memory that takes.
-
-    make: returns a function for one thread at a time; idle: those that no thread is using.
-    """
+    """How the gradients of records of one kind are computed, and what memory that takes."""
 
     fallbacks: dict[str, str]
-    make: Callable[[], Gradients]
-    idle: list[Gradients]
+    gradients: Lender[Gradients]
     footprint: Footprint
-
-    @contextmanager
-    def gradients(self) -> Iterator[Gradients]:
-        """Lend one of the functions."""
-        try:
-            function = self.idle.pop()
-        except IndexError:
-            function = self.make()
-        yield function
-        self.idle.append(function)
 
 
 @dataclass(frozen=True)
@@ -128,10 +112,10 @@ class Clipper:
 
         blocks = [
             (trials, part)
-            for trials in _slices(len(parameters), cut.trials)
-            for part in _slices(records, cut.records)
+            for trials in slices(len(parameters), cut.trials)
+            for part in slices(records, cut.records)
         ]
-        for (trials, _), added in zip(blocks, self._run(block, blocks), strict=True):
+        for (trials, _), added in zip(blocks, run(block, blocks, self.threads), strict=True):
             total[trials].add_(added)
         return total
 
@@ -147,13 +131,13 @@ class Clipper:
             limit = min(limit, self.max_memory // self.threads)
 
         def block(trials: slice) -> Tensor:
-            with method.gradients() as gradients_of:
+            with method.gradients.lend() as gradients_of:
                 gradients = gradients_of(parameters[trials], features, labels)
             scale = clipping_factors(gradients, self.clipping_norm)
             return formed(gradients).double() * scale.double()[..., None]
 
-        blocks = [(part,) for part in _slices(len(parameters), max(1, int(limit / each)))]
-        return torch.cat(list(self._run(block, blocks)))
+        blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
+        return torch.cat(list(run(block, blocks, self.threads)))
 
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
         """Return which layers go through `torch.func`, and why; '' stands for the whole model."""
@@ -180,10 +164,10 @@ class Clipper:
         # As many records that what a trial costs of itself is little.
         fewest = max(need.trial, ENOUGH_RECORDS) / need.example
         most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
-        records_at_once = _even(records, most)
+        records_at_once = even(records, most)
         fewest = ENOUGH_TRIALS / (records_at_once * need.example)
         most = min(examples / records_at_once, max(fewest, trials / BLOCKS))
-        trials_at_once = _even(trials, most)
+        trials_at_once = even(trials, most)
         limit = math.inf if self.max_memory is None else self.max_memory
         while held(trials_at_once, records_at_once) > limit:
             if trials_at_once > 1:
@@ -213,11 +197,11 @@ class Clipper:
                     return _by_torch_func(self.model, precision)
                 return LayerwiseModel(self.model, precision).gradients
 
-            method = _Method(reasons, make, [], Footprint(0, 0, 0, 1))
+            method = _Method(reasons, Lender(make), Footprint(0, 0, 0, 1))
             size = sum(shape.numel() for shape in parameter_shapes(self.model).values())
             zeros = torch.zeros(3, size, device=record.device)
 
-            def run(trials: int, records: int) -> Tensor:
+            def block(trials: int, records: int) -> Tensor:
                 features, labels = (x.expand(records, *x.shape) for x in (record, label))
                 if own:  # a copy for each trial, as gathering makes
                     features, labels = (
@@ -225,7 +209,7 @@ class Clipper:
                     )
                 return self._sum(method, zeros[:trials], features, labels, None)
 
-            self._methods[kind] = replace(method, footprint=footprint(run, record.device))
+            self._methods[kind] = replace(method, footprint=footprint(block, record.device))
         return self._methods[kind]
 
     def _sum(
@@ -237,41 +221,13 @@ class Clipper:
         weights: Tensor | None,
     ) -> Tensor:
         """Return one block of the clipped sum, float32 [t, P]."""
-        with method.gradients() as gradients_of:
+        with method.gradients.lend() as gradients_of:
             gradients = gradients_of(parameters, features, labels)
         scale = clipping_factors(gradients, self.clipping_norm)
         if weights is not None:
             # w = 0 must remove a record exactly, and 0 * g does for every finite g.
             scale = scale * weights
         return weighted_sum(gradients, scale)
-
-    def _run(
-        self, function: Callable[..., Tensor], blocks: Sequence[tuple[slice, ...]]
-    ) -> Iterator[Tensor]:
-        """Yield the results of all blocks in order; threads work a little ahead."""
-        if self.threads == 1 or len(blocks) == 1:
-            yield from (function(*block) for block in blocks)
-            return
-        ahead: deque[Future[Tensor]] = deque()
-        pool = _threads(self.threads)
-        try:
-            for block in blocks:
-                if len(ahead) > self.threads:
-                    yield ahead.popleft().result()
-                ahead.append(pool.submit(function, *block))
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            # After an error nothing may go on in the background.
-            for future in ahead:
-                future.cancel()
-            wait(ahead)
-
-
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    """Return a pool that lasts: new threads would touch new memory in every call."""
-    return ThreadPoolExecutor(count, thread_name_prefix="clipping")
 
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
@@ -324,12 +280,3 @@ def _keep_freed_memory() -> None:
     M_MMAP_THRESHOLD); the memory of this one is never touched. Elsewhere it does nothing.
     """
     torch.empty(2**25 - 2**15, dtype=torch.uint8)
-
-
-def _even(length: int, most: float) -> int:
-    """Return the length of parts that are at most so long, and as even as can be."""
-    return math.ceil(length / math.ceil(length / max(1.0, most)))
-
-
-def _slices(length: int, step: int) -> Iterator[slice]:
-    return (slice(start, min(start + step, length)) for start in range(0, length, step))

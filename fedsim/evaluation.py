@@ -1,33 +1,35 @@
 """Losses and predictions of T models on the same records."""
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from fedsim.blocks import Lender, run, slices
+from fedsim.layerwise import LayerwiseModel, fallbacks
 from fedsim.losses import correct, per_example
 from fedsim.models import parameter_shapes, unflatten
 
-BLOCK_SCALARS = {"cpu": 2**23, "cuda": 2**28}
-"""Scalars of parameters, and about as many of layer outputs, in one block: 32 MiB and 1 GiB."""
+BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
+"""Scalars of parameters, and about as many of layer outputs, in one block: 4 MiB and 1 GiB."""
 
 OUTPUT_PER_INPUT = 16
 """Scalars of the largest layer output for one of the input, roughly: images grow so in a CNN."""
 
+Forward = Callable[[Tensor, Tensor], Tensor]
+"""Parameters [T, P], features [n, *shape] -> logits [T, n, c]."""
+
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor
+    model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
     """Return the cross-entropy loss float64 [T, n] and the correctness bool [T, n].
 
     parameters [T, P], features [n, *shape], labels [n].
     """
-    shapes = parameter_shapes(model)
-
-    def logits(flat: Tensor, records: Tensor) -> Tensor:
-        output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
-        return output
-
     budget = BLOCK_SCALARS[parameters.device.type]
     examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
     records_at_once = max(1, min(len(labels), examples))
@@ -35,12 +37,40 @@ def evaluate(
     shape = (len(parameters), len(labels))
     losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
     is_correct = torch.empty(shape, dtype=torch.bool, device=parameters.device)
-    for first in range(0, len(parameters), trials_at_once):
-        trials = slice(first, first + trials_at_once)
-        for start in range(0, len(labels), records_at_once):
-            records = slice(start, start + records_at_once)
-            outputs = vmap(logits, in_dims=(0, None))(parameters[trials], features[records])
+    if not losses.numel():
+        return losses, is_correct
+    forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
+
+    def block(trials: slice, records: slice) -> None:
+        with forwards.lend() as forward, torch.no_grad():  # a setting of each thread
+            outputs = forward(parameters[trials], features[records])
             targets = labels[records].expand(outputs.shape[:2])
             losses[trials, records] = per_example(outputs, targets).double()
             is_correct[trials, records] = correct(outputs, targets)
+
+    blocks = [
+        (trials, records)
+        for trials in slices(len(parameters), trials_at_once)
+        for records in slices(len(labels), records_at_once)
+    ]
+    for _ in run(block, blocks, threads):
+        pass
     return losses, is_correct
+
+
+@lru_cache(maxsize=4)
+def _forwards(
+    model: nn.Module, shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> Lender[Forward]:
+    """Return forward passes of a model for records of one kind."""
+    with torch.enable_grad():
+        layerwise = "" not in fallbacks(model, torch.zeros(shape, dtype=dtype, device=device))
+    if layerwise:
+        return Lender(lambda: LayerwiseModel(model).logits)
+    shapes = parameter_shapes(model)
+
+    def logits(flat: Tensor, records: Tensor) -> Tensor:
+        output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
+        return output
+
+    return Lender(lambda: vmap(logits, in_dims=(0, None)))

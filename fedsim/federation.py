@@ -16,6 +16,7 @@ from fedsim import data, device, models
 from fedsim.clipping import Clipper, Cut
 from fedsim.config import Config
 from fedsim.errors import InputError
+from fedsim.evaluation import evaluate
 from fedsim.memory import spare
 from fedsim.partition import partition
 
@@ -45,6 +46,12 @@ class Federation:
     def owned_by(self, owner: int) -> npt.NDArray[np.intp]:
         """Return the positions in D of an owner's records."""
         return np.flatnonzero(self.owner_of == owner)
+
+    def evaluate(
+        self, parameters: Tensor, features: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses float64 and correctness bool, [T, n], of the models [T, P]."""
+        return evaluate(self.model, parameters, features, labels, self.clipper.threads)
 
     def fallbacks(self) -> dict[str, str]:
         """Return which layers go through `torch.func`, and why."""

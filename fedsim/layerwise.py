@@ -39,13 +39,16 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a layer: its input, how it turns e into gradients, and where e will arrive."""
+    """A call of a layer: its input, how it turns e into gradients, and where e will arrive.
+
+    output: None where no gradients are asked for.
+    """
 
     layer: str
     x: Tensor
     version: int
     backward: Backward
-    output: GradientEdge
+    output: GradientEdge | None
 
 
 class LayerwiseModel:
@@ -88,18 +91,17 @@ class LayerwiseModel:
         every trial has records of its own. Raises ValueError if the model does not call every
         parametrised layer, each on a batch of examples that it leaves alone.
         """
-        self._size = (len(parameters), labels.shape[-1])
+        self._begin(parameters.detach().requires_grad_(), labels.shape[-1])
         if labels.dim() == 2:
             features, labels = features.flatten(0, 1), labels.flatten()
         else:
             labels = labels.repeat(len(parameters))
-        self._values = unflatten(parameters.detach().requires_grad_(), self._shapes)
-        self._calls = []
         with reduced(self._precision, features.device):
             logits = self._model(features)
             self._check(logits)
             loss = per_example(logits, labels).sum()
-            errors = torch.autograd.grad(loss, [call.output for call in self._calls])
+            edges = [call.output for call in self._calls if call.output is not None]
+            errors = torch.autograd.grad(loss, edges)
         # A rule may overwrite its e, but branches that are added have one e together.
         uses = Counter(error.untyped_storage().data_ptr() for error in errors)
         parts: dict[str, list[Gradient]] = {name: [] for name in self._shapes}
@@ -108,9 +110,29 @@ class LayerwiseModel:
             gradients = call.backward(own.unflatten(0, self._size).float())
             for key, name in self._layers[call.layer].names.items():
                 parts[name].append(gradients[key])
-        # Between two calls nothing of the trials is held.
-        self._calls, self._values = [], {}
+        self._end()
         return [joined(uses) for uses in parts.values()]
+
+    @torch.no_grad()
+    def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
+        """Return the logits [T, n, c] of all records, from parameters [T, P], features [n, *shape].
+
+        In full precision. Raises ValueError as `gradients` does.
+        """
+        self._begin(parameters.detach(), len(features))
+        logits: Tensor = self._model(features)
+        self._check(logits)
+        self._end()
+        return logits.unflatten(0, self._size)
+
+    def _begin(self, parameters: Tensor, records: int) -> None:
+        self._size = (len(parameters), records)
+        self._values = unflatten(parameters, self._shapes)
+        self._calls = []
+
+    def _end(self) -> None:
+        """Hold nothing of the trials between two calls."""
+        self._calls, self._values = [], {}
 
     def _forward(self, name: str, x: Tensor) -> Tensor:
         layer, (trials, records) = self._layers[name], self._size
@@ -125,7 +147,7 @@ class LayerwiseModel:
         # An activation may overwrite the output, so e is asked for at its edge of the graph.
         # Writing into a view would replace the edge; this makes it no view, without a copy.
         output = torch.ops.aten._unsafe_view(output, output.shape)
-        edge = get_gradient_edge(output)
+        edge = get_gradient_edge(output) if torch.is_grad_enabled() else None
         self._calls.append(_Call(name, x.detach(), x._version, backward, edge))
         return output
 
@@ -141,9 +163,9 @@ class LayerwiseModel:
         for chain in self._model.modules():
             if type(chain) is nn.Sequential:
                 for layer, activation in pairwise(chain):
-                    alone = type(activation) is nn.ReLU and places[activation] == 1
+                    alone = isinstance(activation, nn.ReLU) and places[activation] == 1
                     if alone and id(layer) in ruled:
-                        activation.inplace = True
+                        activation.inplace = True  # type: ignore[assignment]
 
     def _check(self, logits: Tensor) -> None:
         called = {call.layer for call in self._calls}

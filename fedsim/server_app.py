@@ -31,7 +31,6 @@ from fedsim import (
 from fedsim.challenge import Challenge
 from fedsim.config import Config, from_run_config
 from fedsim.errors import InputError
-from fedsim.evaluation import evaluate
 from fedsim.federation import Federation
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
@@ -151,7 +150,7 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
         utility = {}
         if evaluated:
             parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(known.device)
-            loss, correct = evaluate(known.model, parameters, *held_out)
+            loss, correct = known.evaluate(parameters, *held_out)
             losses.append(loss.mean(1).cpu().numpy())
             accuracies.append(correct.double().mean(1).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}

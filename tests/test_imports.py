@@ -11,6 +11,7 @@ CORE = [
     "adversaries.estimators",
     "adversaries.membership",
     "adversaries.posterior",
+    "fedsim.blocks",
     "fedsim.clipping",
     "fedsim.evaluation",
     "fedsim.gaussian",

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedsim import evaluation
-from fedsim.models import build, initial_parameters, unflatten
+from fedsim.layerwise import LayerwiseModel
+from fedsim.models import build, initial_parameters
 
 
 @pytest.mark.parametrize("block", [1, 30, 300, 10_000])
@@ -43,17 +44,36 @@ def test_losses_and_predictions_equal_a_loop(
 def test_no_forward_pass_is_larger_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     budget = 1000
     monkeypatch.setitem(evaluation.BLOCK_SCALARS, "cpu", budget)
-    largest = []
-
-    def note(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
-        largest.append(flat.shape)
-        return unflatten(flat, shapes)
-
     sizes = []
+    logits = LayerwiseModel.logits
+
+    def note(model: LayerwiseModel, parameters: Tensor, features: Tensor) -> Tensor:
+        sizes.append((len(parameters), len(features)))
+        return logits(model, parameters, features)
+
+    monkeypatch.setattr(LayerwiseModel, "logits", note)
     model = build("linear", (4,), 3, 0)
-    model.register_forward_hook(lambda module, inputs, output: sizes.append(len(inputs[0])))
-    monkeypatch.setattr(evaluation, "unflatten", note)
     parameters = initial_parameters(lambda: build("linear", (4,), 3, 0), 0, range(50))
     evaluation.evaluate(model, parameters, torch.rand(40, 4), torch.zeros(40, dtype=torch.long))
-    assert max(sizes) * 4 * evaluation.OUTPUT_PER_INPUT <= budget
-    assert len(largest) > 50  # the trials too, one block after another
+    inputs = 4
+    assert all(t * n * inputs * evaluation.OUTPUT_PER_INPUT <= budget for t, n in sizes)
+    assert all(t * parameters.shape[1] <= budget for t, _ in sizes)
+    assert sum(t * n for t, n in sizes) == 50 * 40
+
+
+def test_a_model_that_torch_func_alone_can_run_is_evaluated_too() -> None:
+    class Token(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.token, self.layer = nn.Parameter(torch.ones(4)), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x + self.token)
+
+    model, features = Token(), torch.rand(5, 4)
+    parameters = initial_parameters(Token, 0, range(3))
+    losses, _ = evaluation.evaluate(model, parameters, features, torch.zeros(5, dtype=torch.long))
+    for flat, row in zip(parameters, losses, strict=True):
+        nn.utils.vector_to_parameters(flat, model.parameters())
+        expected = -model(features).log_softmax(-1)[:, 0]
+        torch.testing.assert_close(row.float(), expected.detach(), rtol=1e-5, atol=1e-6)

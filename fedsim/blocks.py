@@ -1,0 +1,72 @@
+"""Work that is cut into blocks, which threads share.
+
+Kernels run on one thread each (`fedsim.device`); blocks run beside each other. Results come in the
+order of the blocks, so that sums do not depend on the number of threads.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import cache
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+
+
+def slices(length: int, step: int) -> list[slice]:
+    """Return slices of at most `step` that cover a length."""
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+def even(length: int, most: float) -> int:
+    """Return the length of parts that are at most so long, and as even as can be."""
+    return math.ceil(length / math.ceil(length / max(1.0, most)))
+
+
+def run(
+    function: Callable[..., Result], blocks: Sequence[tuple[slice, ...]], threads: int
+) -> Iterator[Result]:
+    """Yield the results of all blocks in order; threads work a little ahead."""
+    if threads == 1 or len(blocks) == 1:
+        yield from (function(*block) for block in blocks)
+        return
+    ahead: deque[Future[Result]] = deque()
+    pool = _pool(threads)
+    try:
+        for block in blocks:
+            if len(ahead) > threads:
+                yield ahead.popleft().result()
+            ahead.append(pool.submit(function, *block))
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        # After an error nothing may go on in the background.
+        for future in ahead:
+            future.cancel()
+        wait(ahead)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return a pool that lasts: new threads would touch new memory in every call."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="fedsim")
+
+
+class Lender(Generic[Result]):
+    """Keeps things that one thread at a time may use, and makes as many as are needed at once."""
+
+    def __init__(self, make: Callable[[], Result]) -> None:
+        self._make = make
+        self._idle: list[Result] = []
+
+    @contextmanager
+    def lend(self) -> Iterator[Result]:
+        """Lend one; after an error it is not lent again."""
+        try:
+            thing = self._idle.pop()
+        except IndexError:
+            thing = self._make()
+        yield thing
+        self._idle.append(thing)
