@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Generic, TypeVar
 
+import torch
+
 Result = TypeVar("Result")
 
 
@@ -29,6 +31,7 @@ def run(
     function: Callable[..., Result], blocks: Sequence[tuple[slice, ...]], threads: int
 ) -> Iterator[Result]:
     """Yield the results of all blocks in order; threads work a little ahead."""
+    _keep_freed_memory()
     if threads == 1 or len(blocks) == 1:
         yield from (function(*block) for block in blocks)
         return
@@ -52,6 +55,16 @@ def run(
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Return a pool that lasts: new threads would touch new memory in every call."""
     return ThreadPoolExecutor(threads, thread_name_prefix="fedsim")
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Keep glibc from returning every block's memory to the kernel, to be faulted in again.
+
+    Freeing one large allocation raises its thresholds, up to 32 MiB (mallopt(3),
+    M_MMAP_THRESHOLD); the memory of this one is never touched. Elsewhere it does nothing.
+    """
+    torch.empty(2**25 - 2**15, dtype=torch.uint8)
 
 
 class Lender(Generic[Result]):

@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -188,8 +187,6 @@ class Clipper:
         """Return how records of this kind are computed; found out once."""
         kind = (record.shape, record.dtype, record.device, precision, own)
         if kind not in self._methods:
-            if record.device.type == "cpu":
-                _keep_freed_memory()
             reasons = fallbacks(self.model, record) if self.layer_by_layer else {"": "as asked"}
 
             def make() -> Gradients:
@@ -270,13 +267,3 @@ def _chosen(weights: Tensor) -> Tensor | None:
     if most >= SAMPLED * weights.shape[1]:
         return None
     return present.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Keep glibc from returning every block's memory to the kernel, to be faulted in again.
-
-    Freeing one large allocation raises its thresholds, up to 32 MiB (mallopt(3),
-    M_MMAP_THRESHOLD); the memory of this one is never touched. Elsewhere it does nothing.
-    """
-    torch.empty(2**25 - 2**15, dtype=torch.uint8)

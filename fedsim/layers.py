@@ -116,7 +116,7 @@ def _convolution(
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     weight, bias = parameters["weight"], parameters.get("bias")
     trials = len(weight)
-    # Without gradients a single trial's later layers look like a first one, and do not need patches.
+    # Without gradients the later layers of a single trial look like a first one.
     if len(x) == 1 and not x.requires_grad and (trials > 1 or torch.is_grad_enabled()):
         patches, sizes = _patches(layer, x)
         columns = _as_patches(layer, weight)
