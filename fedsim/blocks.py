@@ -24,7 +24,7 @@ def slices(length: int, step: int) -> list[slice]:
 
 def even(length: int, most: float) -> int:
     """Return the length of parts that are at most so long, and as even as can be."""
-    return math.ceil(length / math.ceil(length / max(1.0, most)))
+    return math.ceil(length / math.ceil(length / max(1, int(most))))
 
 
 def run(

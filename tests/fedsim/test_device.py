@@ -1,9 +1,11 @@
 """The device is the one asked for, or an error."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from fedsim.device import resolve, threads
+from fedsim.device import check_precision, reduced, resolve, threads
 from fedsim.errors import InputError
 
 
@@ -21,3 +23,32 @@ def test_cuda_is_refused_where_there_is_none() -> None:
 def test_zero_threads_means_one_for_each_core() -> None:
     assert threads(0) >= 1
     assert threads(3) == 3
+
+
+def test_tf32_is_refused_where_there_is_none() -> None:
+    with pytest.raises(InputError, match="tf32, which cpu does not have; choose float32 or bf16"):
+        check_precision("tf32", torch.device("cpu"))
+    check_precision("bf16", torch.device("cpu"))
+    check_precision("tf32", torch.device("cuda"))
+
+
+def test_bfloat16_holds_inside_alone() -> None:
+    x = torch.ones(2, 2)
+    with reduced("bf16", torch.device("cpu")):
+        assert (x @ x).dtype == torch.bfloat16
+    with reduced("float32", torch.device("cpu")):
+        assert (x @ x).dtype == torch.float32
+    assert (x @ x).dtype == torch.float32
+
+
+def test_tf32_holds_inside_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The switches can be set without the device that they are for.
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    cuda = torch.device("cuda")
+    with reduced("tf32", cuda):
+        assert torch.backends.cuda.matmul.allow_tf32
+        assert torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert not torch.backends.cudnn.allow_tf32
+    with reduced("float32", cuda):
+        assert not torch.backends.cudnn.allow_tf32  # which PyTorch allows by itself
