@@ -66,6 +66,11 @@ def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
             _allow_tf32(False)
 
 
+def at_least_float32(x: torch.Tensor) -> torch.Tensor:
+    """Return x in float32 if it has fewer bits, and else as it is."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def _allow_tf32(allowed: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed

@@ -1,5 +1,6 @@
 """Losses and predictions of T models on the same records."""
 
+import copy
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -67,10 +68,15 @@ def _forwards(
         layerwise = "" not in fallbacks(model, torch.zeros(shape, dtype=dtype, device=device))
     if layerwise:
         return Lender(lambda: LayerwiseModel(model).logits)
+    return Lender(lambda: _by_torch_func(copy.deepcopy(model)))
+
+
+def _by_torch_func(model: nn.Module) -> Forward:
+    """Return the forward passes of a module that no other thread uses: they change it meanwhile."""
     shapes = parameter_shapes(model)
 
     def logits(flat: Tensor, records: Tensor) -> Tensor:
         output: Tensor = functional_call(model, unflatten(flat, shapes), (records,))
         return output
 
-    return Lender(lambda: vmap(logits, in_dims=(0, None)))
+    return vmap(logits, in_dims=(0, None))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional
 
+from fedsim.device import at_least_float32
 from fedsim.gradients import Dense, Gradient, Products, Rows
 from fedsim.models import ChannelAffine
 
@@ -74,7 +75,7 @@ def _linear(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple
     def backward(errors: Tensor) -> dict[str, Gradient]:
         # [t, n, 1 group, positions, size]
         inputs, outputs = (
-            each[:, :, None].flatten(3, -2) for each in (_row(seen.float()), _row(errors))
+            each[:, :, None].flatten(3, -2) for each in (_row(at_least_float32(seen)), _row(errors))
         )
         return {
             "weight": Products(inputs, outputs, lambda products: products.squeeze(-3).mT),
@@ -136,7 +137,7 @@ def _convolution(
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
         as_weight = partial(_as_weight, layer)
         if patches is None:
-            weights = Products(_patches(layer, seen.float())[0], by_group, as_weight)
+            weights = Products(_patches(layer, at_least_float32(seen))[0], by_group, as_weight)
         elif bias is None:
             weights = Products(patches, by_group, as_weight)
         elif (both := Products(patches, by_group, as_weight)).formed_at_once:
@@ -278,7 +279,7 @@ def _normalised(
 
         def backward(errors: Tensor) -> dict[str, Gradient]:
             of_bias = errors.sum(others) if others else errors.clone()
-            products = errors.mul_(seen.float())
+            products = errors.mul_(at_least_float32(seen))
             of_weight = products.sum(others) if others else products
             return {"weight": Dense(of_weight), "bias": Dense(of_bias)}
 

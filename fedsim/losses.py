@@ -1,8 +1,9 @@
 """The loss of each example: what a gradient, a belief and an evaluation are about."""
 
-import torch
 from torch import Tensor
 from torch.nn import functional
+
+from fedsim.device import at_least_float32
 
 
 def per_example(logits: Tensor, labels: Tensor) -> Tensor:
@@ -12,7 +13,7 @@ def per_example(logits: Tensor, labels: Tensor) -> Tensor:
     log-odds of class 1, and the loss is the binary cross-entropy of labels 0 and 1.
     """
     # Eight bits of a bfloat16 are too few for a log-sum-exp.
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = at_least_float32(logits)
     if logits.shape[-1] == 1:
         targets = labels.to(logits.dtype)
         return functional.binary_cross_entropy_with_logits(

@@ -14,6 +14,7 @@ import campaign
 import clipping
 import memory
 import torch
+from contestants import NETWORKS
 from rich.console import Console
 from tables import Table, machine, markdown, show
 
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: does everything work?")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, help="write the figures to FILE.md or FILE.json")
+    parser.add_argument("--network", choices=tuple(NETWORKS), help="clipping of this one alone")
     parser.add_argument("--trials", type=int, help="trials of the campaign (1000)")
     parser.add_argument("--opacus-trials", type=int, help="models that Opacus is timed on (40)")
     parser.add_argument("--data-root", type=Path, help="MNIST's four IDX files; else random pixels")
@@ -42,11 +44,12 @@ def main() -> None:
     for table in measure(options):
         show(table, console)
         tables.append(table)
-    if options.out is not None:
-        described = machine()
-        figures = {"machine": described, "tables": [asdict(table) for table in tables]}
-        text = markdown(tables, described) if options.out.suffix == ".md" else json.dumps(figures)
-        options.out.write_text(text, encoding="utf-8")
+        if options.out is not None:
+            described = machine()
+            figures = {"machine": described, "tables": [asdict(each) for each in tables]}
+            as_text = options.out.suffix == ".md"
+            text = markdown(tables, described) if as_text else json.dumps(figures)
+            options.out.write_text(text, encoding="utf-8")
 
 
 def measure(options: argparse.Namespace) -> Iterator[Table]:
@@ -56,7 +59,9 @@ def measure(options: argparse.Namespace) -> Iterator[Table]:
     torch.backends.cudnn.allow_tf32 = False
     parts = options.parts or PARTS
     if "clipping" in parts:
-        yield from clipping.measure(options.smoke, where)
+        names = NETWORKS if options.network is None else [options.network]
+        networks = {name: NETWORKS[name] for name in names}
+        yield from clipping.measure(options.smoke, where, networks)
     if "memory" in parts:
         yield from memory.measure(options.smoke, where)
     if "campaign" in parts:

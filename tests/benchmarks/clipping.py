@@ -3,12 +3,12 @@
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from textwrap import shorten
 
 import torch
-from contestants import CONTESTANTS, FEDSIM, NETWORKS, OPACUS, PLAIN, Contestant, Game, game
+from contestants import CONTESTANTS, FEDSIM, OPACUS, PLAIN, Contestant, Game, Network, game
 from tables import Table, Value
 from torch import Tensor
 
@@ -30,11 +30,11 @@ NOTE = (
 )
 
 
-def measure(smoke: bool, where: torch.device) -> Iterator[Table]:
+def measure(smoke: bool, where: torch.device, networks: Mapping[str, Network]) -> Iterator[Table]:
     """Yield the times of every contestant, and fedsim's against the better mode of Opacus."""
     rows: list[tuple[Value, ...]] = []
     ratios: list[tuple[Value, ...]] = []
-    for name, network in NETWORKS.items():
+    for name, network in networks.items():
         check_agreement(game(network, 2, 2 if smoke else 4, where))
         per_trial: dict[str, float] = {}
         for trials in (2,) if smoke else TRIALS[where.type]:

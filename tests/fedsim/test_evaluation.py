@@ -61,7 +61,12 @@ def test_no_forward_pass_is_larger_than_a_block(monkeypatch: pytest.MonkeyPatch)
     assert sum(t * n for t, n in sizes) == 50 * 40
 
 
-def test_a_model_that_torch_func_alone_can_run_is_evaluated_too() -> None:
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_model_that_torch_func_alone_can_run_is_evaluated_too(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(evaluation.BLOCK_SCALARS, "cpu", 100)  # many blocks
+
     class Token(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -70,9 +75,12 @@ def test_a_model_that_torch_func_alone_can_run_is_evaluated_too() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.layer(x + self.token)
 
-    model, features = Token(), torch.rand(5, 4)
-    parameters = initial_parameters(Token, 0, range(3))
-    losses, _ = evaluation.evaluate(model, parameters, features, torch.zeros(5, dtype=torch.long))
+    model, features, labels = Token(), torch.rand(50, 4), torch.zeros(50, dtype=torch.long)
+    before = copy.deepcopy(model)
+    parameters = initial_parameters(Token, 0, range(20))
+    losses, _ = evaluation.evaluate(model, parameters, features, labels, threads)
+    for parameter, old in zip(model.parameters(), before.parameters(), strict=True):
+        assert torch.equal(parameter, old)
     for flat, row in zip(parameters, losses, strict=True):
         nn.utils.vector_to_parameters(flat, model.parameters())
         expected = -model(features).log_softmax(-1)[:, 0]
