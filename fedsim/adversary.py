@@ -30,7 +30,8 @@ class Memory:
     """What the adversary remembers between rounds, in arrays that fit its Flower state.
 
     pending: the hypotheses about the aggregate of the current round; ratios, sensitivities,
-    noise_stds, present_norms, absent_norms: [T, i], a column for each aggregate seen so far.
+    noise_stds, present_norms, absent_norms: [T, i], a column for each aggregate seen so far. After
+    local steps, present_norms are |Delta| and absent_norms 0.
     """
 
     pending: Hypotheses | None
@@ -87,8 +88,8 @@ def expect(
     noise_multiplier: float,
     parameters: Tensor,
     own_message: Tensor,
-    participation: Tensor | None = None,
-    round: int = 1,
+    participation: Tensor | None,
+    round: int,
 ) -> Memory:
     """Form the two hypotheses about the aggregate that will answer this round's model.
 

@@ -95,6 +95,9 @@ def assemble(
             "parameters": facts["parameters"],
             # Absent in runs from before there was a choice.
             "gradient_fallbacks": facts.get("gradient_fallbacks"),
+            "frozen": config.model.frozen,
+            "frozen_parameters": facts.get("frozen_parameters", 0),
+            "batch_norm": config.model.batch_norm,
         },
         "precision": facts.get("precision", config.run.precision),
         "training": config.training.model_dump(exclude=MECHANISM_KEYS),
@@ -432,6 +435,11 @@ def _cautions(config: Config) -> list[str]:
         cautions.append(
             "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
             'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
+        )
+    if config.run.precision != "float32":
+        cautions.append(
+            f"Forward and backward passes ran in {config.run.precision}; the beliefs are about the "
+            "challenge's gradients in full precision, which the sums hold rounded."
         )
     if config.audit.prior != 0.5:
         cautions.append(

@@ -33,7 +33,7 @@ BLOCK_TRIALS = 2
 BLOCKS = 8
 """Blocks into which trials are cut if there is enough to do, so that threads share them evenly."""
 
-ENOUGH_TRIALS, ENOUGH_RECORDS = 2**22, 2**18
+WORTH_A_BLOCK, WORTH_A_CUT = 2**22, 2**18
 """Bytes of examples in a block from which it is worth while to cut the trials further, so that
 threads have more blocks; and, where there are too few trials for that, the records."""
 
@@ -68,7 +68,8 @@ class Clipper:
     """Clips the gradient of every record over all trained parameters together.
 
     `model` gives the structure, and the values of what is not trained; all others come with each
-    call as [T, P] float32. `threads` work on different blocks, whose cut does not depend on them.
+    call as [T, P] float32. `threads` work on different blocks, whose cut depends on them only where
+    max_memory binds.
     max_memory: bytes of working memory, beside the arguments and the result; None for no bound.
     precision: of forward and backward passes. layer_by_layer: False for `torch.func` alone.
     """
@@ -132,8 +133,9 @@ class Clipper:
         def block(trials: slice) -> Tensor:
             with method.gradients.lend() as gradients_of:
                 gradients = gradients_of(parameters[trials], features, labels)
-            scale = clipping_factors(gradients, self.clipping_norm)
-            return formed(gradients).double() * scale.double()[..., None]
+            each = formed(gradients).double()
+            # By their own norms, which are exact where those from inputs and errors are rounded.
+            return each * clipping_factors([Dense(each)], self.clipping_norm)[..., None]
 
         blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
         return torch.cat(list(run(block, blocks, self.threads)))
@@ -161,10 +163,10 @@ class Clipper:
 
         examples = BLOCK_BYTES[record.device.type] / need.example
         # As many records that what a trial costs of itself is little.
-        fewest = max(need.trial, ENOUGH_RECORDS) / need.example
+        fewest = max(need.trial, WORTH_A_CUT) / need.example
         most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
         records_at_once = even(records, most)
-        fewest = ENOUGH_TRIALS / (records_at_once * need.example)
+        fewest = WORTH_A_BLOCK / (records_at_once * need.example)
         most = min(examples / records_at_once, max(fewest, trials / BLOCKS))
         trials_at_once = even(trials, most)
         limit = math.inf if self.max_memory is None else self.max_memory
@@ -195,8 +197,8 @@ class Clipper:
                 return LayerwiseModel(self.model, precision).gradients
 
             method = _Method(reasons, Lender(make), Footprint(0, 0, 0, 1))
-            size = sum(shape.numel() for shape in parameter_shapes(self.model).values())
-            zeros = torch.zeros(3, size, device=record.device)
+            trained = [p.detach().flatten() for p in self.model.parameters() if p.requires_grad]
+            parameters = torch.cat(trained).expand(3, -1)
 
             def block(trials: int, records: int) -> Tensor:
                 features, labels = (x.expand(records, *x.shape) for x in (record, label))
@@ -204,7 +206,7 @@ class Clipper:
                     features, labels = (
                         x.expand(trials, *x.shape).clone() for x in (features, labels)
                     )
-                return self._sum(method, zeros[:trials], features, labels, None)
+                return self._sum(method, parameters[:trials], features, labels, None)
 
             self._methods[kind] = replace(method, footprint=footprint(block, record.device))
         return self._methods[kind]

@@ -195,6 +195,7 @@ class AuditConfig(Table):
 class RunConfig(Table):
     """How the run is carried out; only the seed and the precision change a result.
 
+    Where memory binds, blocks are cut otherwise and sums round otherwise, in the seventh digit.
     threads: 0 for one per core; max_memory: such as "4GiB", "" for what the device has to spare;
     precision: of the forward and backward passes, never of norms, sums and beliefs; client_cpus,
     client_gpus: what Flower's simulation gives each owner (0 GPUs: an equal share of one).
@@ -212,7 +213,7 @@ class RunConfig(Table):
 
     @model_validator(mode="after")
     def _memory_is_a_size(self) -> Self:
-        if self.max_memory and self.memory_limit is None:
+        if self.max_memory and not self.memory_limit:
             raise ValueError(
                 f"run.max-memory is '{self.max_memory}'; give a size such as '4GiB' or '500MB'"
             )
@@ -253,6 +254,12 @@ class Config(Table):
                 f"run.precision is '{self.run.precision}', but a participant's belief compares "
                 "sums that it computed in full precision with what others rounded; choose "
                 "audit.mode = \"instrumented\", or precision = 'float32'"
+            )
+        if self.run.precision != "float32" and self.privacy.sensitivity == "local":
+            raise ValueError(
+                f"run.precision is '{self.run.precision}', but privacy.sensitivity is 'local': the "
+                "sensitivity of rounded gradients is not the one that is measured; choose one of "
+                "precision = 'float32' and sensitivity = 'global'"
             )
         if self.data.records < self.federation.owners:
             raise ValueError(
@@ -324,6 +331,11 @@ class Config(Table):
     def placed_at(self, out: str) -> "Config":
         """Return the same experiment with another run directory."""
         return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
+
+    def with_cohort(self, cohort: int) -> "Config":
+        """Return the same experiment with other cohorts."""
+        trials = self.trials.model_copy(update={"cohort": cohort})
+        return self.model_copy(update={"trials": trials})
 
     @property
     def noise_seed(self) -> int | None:

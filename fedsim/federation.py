@@ -59,14 +59,15 @@ class Federation:
         found = self.clipper.fallbacks(features[0], labels[0])
         return {name or "the whole model": reason for name, reason in found.items()}
 
-    def cut(self, trials: int) -> Cut:
+    def cut(self, trials: int, sampled: bool) -> Cut:
         """Return how T trials of the largest owner's records are cut into blocks.
 
-        Raises InputError where memory does not allow for one record.
+        sampled: whether every trial has records of its own. Raises InputError where memory does not
+        allow for one record.
         """
         features, labels = self.members(np.asarray([0]))
         most = int(np.bincount(self.owner_of).max())
-        return self.clipper.cut(features[0], labels[0], trials, most)
+        return self.clipper.cut(features[0], labels[0], trials, most, sampled)
 
     def _tensors(self, records: data.Records) -> tuple[Tensor, Tensor]:
         # The arrays are shared and read-only; torch wants a copy of its own.
@@ -86,7 +87,8 @@ def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
 def load(config: Config) -> Federation:
     """Return the federation that a configuration describes. Raises InputError.
 
-    A pure function of the configuration, cached because a client is called once for each message.
+    A function of the configuration, and of the device's memory where that binds; cached because a
+    client is called once for each message.
     """
     dataset = data.load(config.data.name, config.data.root)
     split = data.split(
@@ -109,7 +111,7 @@ def load(config: Config) -> Federation:
         model,
         config.training.clipping_norm,
         device.threads(config.run.threads) if where.type == "cpu" else 1,
-        _memory(config, where) - config.trials.cohort * _trial_bytes(config, model),
+        _memory(config, where) // 2,
         config.run.precision,
     )
     return Federation(split, owner_of, model, clipper, where)
@@ -130,13 +132,15 @@ def fit_cohort(config: Config) -> Config:
             f"again for its gradients, but there are {memory / 2**20:.0f} MiB (run.max-memory); "
             "allow more, or choose a smaller model"
         )
-    cohort = min(config.trials.cohort, memory // 2 // each)
-    trials = config.trials.model_copy(update={"cohort": cohort})
-    return config.model_copy(update={"trials": trials})
+    cohort = min(config.trials.cohort, config.trials.count, memory // 2 // each)
+    if cohort == min(config.trials.cohort, config.trials.count):
+        return config
+    return config.with_cohort(cohort)
 
 
 def _memory(config: Config, where: torch.device) -> int:
-    return config.run.memory_limit or spare(where)
+    limit = config.run.memory_limit
+    return spare(where) if limit is None else limit
 
 
 def _trial_bytes(config: Config, model: nn.Module) -> int:

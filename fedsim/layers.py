@@ -33,6 +33,8 @@ def refusal(layer: nn.Module) -> str | None:
     """Return why no rule in `RULES` covers this layer; None if one does."""
     if type(layer) not in RULES:
         return f"{type(layer).__name__} has no rule"
+    if more := {name for name, _ in layer.named_parameters(recurse=False)} - {"weight", "bias"}:
+        return f"{type(layer).__name__} with the parameter {min(more)} has no rule"
     if isinstance(layer, nn.Embedding) and (layer.max_norm or layer.scale_grad_by_freq):
         return "Embedding with max_norm or scale_grad_by_freq has no rule"
     return None
@@ -63,9 +65,9 @@ def by_torch_func(
         values = per_trial(held, rows[0] if shared else rows, errors)
         return {name: Dense(value.reshape(*errors.shape[:2], -1)) for name, value in values.items()}
 
-    output: Tensor = vmap(run, in_dims=(0, None if shared else 0))(
-        parameters, x[0] if shared else x
-    )
+    output = vmap(run, in_dims=(0, None if shared else 0))(parameters, x[0] if shared else x)
+    if not isinstance(output, Tensor):
+        raise ValueError(f"{type(layer).__name__} does not return one tensor")
     return output, backward
 
 
@@ -134,20 +136,21 @@ def _convolution(
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
         positions = errors.flatten(3).mT
+        shared = None if patches is None else at_least_float32(patches)
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
         as_weight = partial(_as_weight, layer)
-        if patches is None:
+        if shared is None:
             weights = Products(_patches(layer, at_least_float32(seen))[0], by_group, as_weight)
         elif bias is None:
-            weights = Products(patches, by_group, as_weight)
-        elif (both := Products(patches, by_group, as_weight)).formed_at_once:
+            weights = Products(shared, by_group, as_weight)
+        elif (both := Products(shared, by_group, as_weight)).formed_at_once:
             products = both.products
             return {
                 "weight": Dense(as_weight(products[..., :-1, :])),
                 "bias": Dense(products[..., -1, :].flatten(2)),
             }
         else:
-            weights = Products(patches[..., :-1], by_group, as_weight)
+            weights = Products(shared[..., :-1], by_group, as_weight)
         return {"weight": weights, "bias": Dense(positions.sum(2))}
 
     return output, backward
@@ -160,7 +163,7 @@ def _grouped_convolution(
     trials = len(weight)
     if x.requires_grad:
         # Pooling copies twice where its output's gradient is in another format than its input.
-        x.register_hook(channels_last)
+        x.register_hook(_channels_last)
     pads = _pads(layer)
     symmetric = pads[::2] == pads[1::2] and layer.padding_mode == "zeros"
     x = (x if symmetric else _pad(layer, x)).expand(trials, *x.shape[1:3], *[-1] * (x.dim() - 3))
@@ -175,7 +178,7 @@ def _grouped_convolution(
         layer.dilation,
         trials * layer.groups,
     )
-    return channels_last(output.unflatten(1, (trials, -1)).transpose(0, 1))
+    return _channels_last(output.unflatten(1, (trials, -1)).transpose(0, 1))
 
 
 def _pads(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int]:
@@ -237,7 +240,7 @@ def _as_weight(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, products: Tensor) -> Te
     return rows.unflatten(-1, (channels, *layer.kernel_size))
 
 
-def channels_last(x: Tensor) -> Tensor:
+def _channels_last(x: Tensor) -> Tensor:
     """Return x [t, n, channels, *sizes] with the channels innermost in memory."""
     return x.movedim(2, -1).contiguous().movedim(-1, 2)
 

@@ -107,6 +107,8 @@ class LayerwiseModel:
         parts: dict[str, list[Gradient]] = {name: [] for name in self._shapes}
         for call, error in zip(self._calls, errors, strict=True):
             own = error if uses[error.untyped_storage().data_ptr()] == 1 else error.clone()
+            if 0 in own.stride():  # expanded, as behind a sum
+                own = own.contiguous()
             gradients = call.backward(at_least_float32(own.unflatten(0, self._size)))
             for key, name in self._layers[call.layer].names.items():
                 parts[name].append(gradients[key])
@@ -190,7 +192,7 @@ def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
         layerwise = LayerwiseModel(model)
         if "" not in layerwise.fallbacks:
             _compare(copy.deepcopy(model).double(), record)
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
         return {"": next(iter(str(error).splitlines()), type(error).__name__)}
     return layerwise.fallbacks
 
@@ -211,10 +213,16 @@ def _compare(model: nn.Module, record: Tensor) -> None:
     if features.is_floating_point():
         jitter = torch.randn(features.shape, generator=generator)
         features = features.double() + jitter.to(record.device)
-    labels = torch.zeros(records, dtype=torch.long, device=record.device)
-    ones = torch.ones(trials, records, dtype=torch.float64, device=record.device)
+    else:
+        features = torch.stack([record, record.flip(0) if record.dim() else record])
+    with torch.no_grad():
+        classes = max(2, model(features[:1]).shape[-1])
+    labels = torch.arange(records, device=record.device) % classes
+    weights = torch.rand(trials, records, dtype=torch.float64, generator=generator).to(
+        labels.device
+    )
     gradients = LayerwiseModel(model).gradients(parameters, features, labels)
-    found = weighted_sum(gradients, ones)
+    found = weighted_sum(gradients, weights)
     for trial in range(trials):
         values = unflatten(parameters[trial].requires_grad_(), shapes)
         loss = torch.stack(
@@ -222,7 +230,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
                 per_example(functional_call(model, values, (feature[None],)), label[None])[0]
                 for feature, label in zip(features, labels, strict=True)
             ]
-        ).sum()
+        ).dot(weights[trial])
         expected = torch.cat(
             [g.flatten() for g in torch.autograd.grad(loss, list(values.values()))]
         )

@@ -7,6 +7,7 @@ four coefficients are measured, on four small blocks, and decide how trials and 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -16,14 +17,23 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+CGROUP = Path("/sys/fs/cgroup")
+"""Where Linux states the limits of a container."""
+
 
 def spare(device: torch.device) -> int:
-    """Return three quarters of the bytes that the device has to spare."""
+    """Return three quarters of the bytes that the device, or this process's container, has left."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] * 3 // 4
     import psutil  # noqa: PLC0415  (the numerical core does with torch and numpy alone)
 
-    return psutil.virtual_memory().available * 3 // 4
+    left = psutil.virtual_memory().available
+    try:
+        limit, used = ((CGROUP / name).read_text() for name in ("memory.max", "memory.current"))
+        left = min(left, int(limit) - int(used))
+    except (OSError, ValueError):  # no such limit
+        pass
+    return max(0, left) * 3 // 4
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,22 @@ CONNECT_TIMEOUT = 120.0
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes; results go to `run.out`."""
-    config = federation.fit_cohort(from_run_config(context.run_config))
-    directory = RunDirectory.create(default_directory(config), config)
+    config, directory = prepare(from_run_config(context.run_config))
     run(grid, config, directory)
+
+
+def prepare(config: Config) -> tuple[Config, RunDirectory]:
+    """Return the experiment with cohorts that fit, and its run directory.
+
+    The cohorts of a directory that `fedsim run` prepared, or that is continued, stay as they are.
+    Raises InputError.
+    """
+    path = default_directory(config)
+    if (path / "config.toml").exists():
+        config = config.with_cohort(RunDirectory.open(path).config.trials.cohort)
+    else:
+        config = federation.fit_cohort(config)
+    return config, RunDirectory.create(path, config)
 
 
 def default_directory(config: Config) -> Path:
@@ -66,6 +79,7 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     known = federation.load(config)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
+    known.cut(config.trials.cohort, config.training.sampling_rate < 1)
     chosen = challenge.choose(config)
     noise_multiplier = privacy.noise_multiplier(config)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)

@@ -110,10 +110,11 @@ def run(
         }
         overrides = dict(configuration.parse_override(text) for text in set_ or [])
         overrides |= {key: value for key, value in given.items() if value is not None}
-        if runtime is Runtime.SIMULATION:
-            # One core for each client is Ray's unit of parallelism.
-            overrides.setdefault("run.threads", 1)
         config = _with_absolute_paths(configuration.load(config_file, overrides))
+        if runtime is Runtime.SIMULATION and not config.run.threads:
+            # As many as Ray gives a client.
+            update = {"threads": config.run.client_cpus}
+            config = config.model_copy(update={"run": config.run.model_copy(update=update)})
         with console.status("preparing"):
             config, directory = _prepare(config)
     if directory.has("report.json"):
@@ -150,7 +151,7 @@ def _prepare(config: Config) -> tuple[Config, RunDirectory]:
 
     server_app.check(config)
     config = federation.fit_cohort(config)
-    federation.load(config).cut(config.trials.cohort)
+    federation.load(config).cut(config.trials.cohort, config.training.sampling_rate < 1)
     challenge.choose(config)
     # What the report will need, before the work rather than after it.
     mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))

@@ -108,16 +108,7 @@ def simulation(config: Config) -> Iterator[Simulation]:
         write_app(app)
         with _superlink(home, empty, port):
             (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
-            gpus = 0.0
-            if resolve(config.run.device).type == "cuda":
-                gpus = config.run.client_gpus or 1.0 / config.federation.owners
-            resources = {
-                "num-supernodes": config.federation.owners,
-                "client-resources-num-cpus": config.run.client_cpus,
-                "client-resources-num-gpus": gpus,
-                "init-args-num-cpus": os.cpu_count() or 1,
-            }
-            federation = " ".join(f"{key}={value}" for key, value in resources.items())
+            federation = " ".join(f"{key}={value}" for key, value in resources(config).items())
             run_config = str(home / "run.toml")
             answer = _flwr(
                 home,
@@ -125,6 +116,19 @@ def simulation(config: Config) -> Iterator[Simulation]:
                 *["--run-config", run_config, "--federation-config", federation],
             )
             yield Simulation(home, str(answer["run-id"]))
+
+
+def resources(config: Config) -> dict[str, float]:
+    """Return Flower's federation config: how many owners, and what Ray gives each of them."""
+    gpus = 0.0
+    if resolve(config.run.device).type == "cuda":
+        gpus = config.run.client_gpus or 1.0 / config.federation.owners
+    return {
+        "num-supernodes": config.federation.owners,
+        "client-resources-num-cpus": config.run.client_cpus,
+        "client-resources-num-gpus": gpus,
+        "init-args-num-cpus": os.cpu_count() or 1,
+    }
 
 
 @contextmanager

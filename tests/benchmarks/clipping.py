@@ -4,7 +4,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from textwrap import shorten
 
 import torch
@@ -108,7 +108,8 @@ def check_agreement(played: Game) -> None:
     for who, enter in CONTESTANTS.items():
         if who == PLAIN:
             continue
-        with suppress(NotImplementedError, RuntimeError):
+        # What Opacus cannot run is left out here as it is in the table.
+        with suppress(NotImplementedError, RuntimeError) if who in OPACUS else nullcontext():
             sums[who] = enter(played)().double()
     first, *others = sums
     for who in others:

@@ -157,6 +157,13 @@ class Scaled(nn.Module):
         return x * self.scale
 
 
+class Summed(nn.Module):
+    """Adds positions up; the gradient of each is one and the same number in memory."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum((2, 3))
+
+
 def _frozen(model: nn.Module, *names: str) -> nn.Module:
     model(torch.zeros(1, 2, 6, 5) if isinstance(model[0], nn.Conv2d) else torch.zeros(1, 5))
     for name, parameter in model.named_parameters():
@@ -222,6 +229,11 @@ NETWORKS = {
     "bias frozen": (lambda: _frozen(_conv(nn.Conv2d(2, 4, 3)), "0.bias"), (2, 6, 5), {}),
     "skip from the input": (SkipFromTheInput, (5,), {"": "size of tensor"}),
     "token": (Token, (5,), {"": "Token has no rule"}),
+    "affine behind which positions are added": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 2), ChannelAffine(4), Summed(), nn.Linear(4, 3)),
+        (2, 4, 3),
+        {},
+    ),
     "a scalar": (
         lambda: nn.Sequential(nn.Linear(5, 4), Scaled(), nn.Linear(4, 3)),
         (5,),
@@ -446,6 +458,19 @@ def test_too_little_memory_for_one_record_is_refused_in_words() -> None:
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     with pytest.raises(InputError, match=r"run\.max-memory leaves .* one record takes"):
         Clipper(model, 0.7, max_memory=100).clipped_sum(parameters, features, labels)
+
+
+def test_bfloat16_reaches_a_convolution_through_a_frozen_one() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Conv2d(4, 3, 2), nn.Flatten(), nn.Linear(18, 3))
+    model[0].requires_grad_(False)
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    generator = torch.Generator().manual_seed(0)
+    parameters = torch.randn(TRIALS, size, generator=generator)
+    features = torch.randn(RECORDS, 2, 6, 5, generator=generator)
+    labels = torch.arange(RECORDS) % 3
+    expected = Clipper(model, 0.7).clipped_sum(parameters, features, labels)
+    actual = Clipper(model, 0.7, precision="bf16").clipped_sum(parameters, features, labels)
+    assert 0 < float((actual - expected).norm() / expected.norm()) < 0.1
 
 
 @pytest.mark.parametrize(("name", "shape"), GAMES)

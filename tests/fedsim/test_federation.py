@@ -61,3 +61,30 @@ def test_a_network_for_other_records_is_refused_before_anything_is_sent(small: M
     config = small({"model.name": "torchvision:squeezenet1_1"})
     with pytest.raises(InputError, match=r"torchvision:squeezenet1_1, which does not take records"):
         federation.load(config)
+
+
+def test_a_cohort_shrinks_to_half_of_the_memory_and_takes_the_rest_of_the_experiment_along(
+    small: Make,
+) -> None:
+    config = small({"trials.count": 1000, "trials.cohort": 1000})
+    parameters = sum(p.numel() for p in federation.load(config).model.parameters())
+    trial = parameters * (128 + 16 * config.federation.owners)
+    limited = config.model_copy(
+        update={"run": config.run.model_copy(update={"max_memory": str(20 * trial)})}
+    )
+    assert federation.fit_cohort(limited) == limited.with_cohort(10)
+    assert federation.fit_cohort(config) == config  # which has room here
+    # The other half is for gradients, whatever the cohort is.
+    assert federation.load(limited).clipper.max_memory == 10 * trial
+
+
+def test_memory_for_not_even_one_trial_is_refused_in_words(small: Make) -> None:
+    with pytest.raises(InputError, match=r"one trial of this model takes .* \(run\.max-memory\)"):
+        federation.fit_cohort(small({"run.max-memory": "1kB"}))
+
+
+def test_blocks_of_sampled_records_are_known_before_a_run(small: Make) -> None:
+    known = federation.load(small())
+    whole, sampled = known.cut(4, sampled=False), known.cut(4, sampled=True)
+    # A trial's own records are copies of its own.
+    assert sampled.bytes > whole.bytes

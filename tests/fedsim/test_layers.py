@@ -175,3 +175,9 @@ def test_a_convolution_of_any_shape_agrees_with_torch_func(
             rtol=1e-4,
             atol=1e-4,
         )
+
+
+def test_a_layer_with_parameters_that_its_rule_does_not_know_has_no_rule() -> None:
+    layer = nn.Linear(5, 4)
+    layer.register_parameter("gain", nn.Parameter(torch.ones(4)))
+    assert refusal(layer) == "Linear with the parameter gain has no rule"

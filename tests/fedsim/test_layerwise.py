@@ -58,6 +58,27 @@ def test_a_layer_that_takes_no_part_is_noticed() -> None:
     assert "'second' takes no part" in _reason(Unused())
 
 
+def test_a_layer_that_returns_two_tensors_makes_the_whole_model_fall_back() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x * self.scale, x
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.two, self.last = nn.Linear(5, 4), Two(), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            scaled, plain = self.two(self.first(x))
+            return self.last(scaled + plain)
+
+    assert "does not return one tensor" in _reason(Model())
+
+
 def test_a_layer_that_owns_the_layers_inside_it_goes_through_torch_func_as_a_whole() -> None:
     class Outer(nn.Module):
         def __init__(self) -> None:

@@ -129,3 +129,14 @@ def test_too_few_owners_are_named_and_not_waited_for_without_end(small: Make) ->
     grid = InProcessGrid(client_app.app, 2, to_run_config(config))
     with pytest.raises(Exception, match=r"2 of 3 owners connected within 0\.1 s"):
         server_app.connect(grid, 3, timeout=0.1)
+
+
+def test_cohorts_that_were_fitted_to_memory_stay_as_they_are(small: Make, tmp_path: Path) -> None:
+    asked = small({"trials.cohort": 8, "run.out": str(tmp_path / "run")})
+    fitted, directory = server_app.prepare(asked.with_cohort(3))
+    assert fitted.trials.cohort == 3
+    again, continued = server_app.prepare(asked)
+    assert again.trials.cohort == 3
+    assert continued.config.trials.cohort == directory.config.trials.cohort == 3
+    with pytest.raises(InputError, match="another configuration"):
+        server_app.prepare(small({"run.seed": 1, "run.out": str(tmp_path / "run")}))

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import torch
 
-from fedsim.config import Config, Scalar, dump
+from fedsim.config import Config, Scalar, dump, from_run_config
 from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes import simulation
 from fedsim.runtimes.simulation import write_app
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +40,22 @@ def _flower_processes() -> set[int]:
         if any(name in " ".join(process.info["cmdline"] or ()) for name in names):
             found.add(process.info["pid"])
     return found
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "given"), [("cpu", 0.5, 0.0), ("cuda", 0.0, 0.25), ("cuda", 0.5, 0.5)]
+)
+def test_owners_get_the_cores_and_the_fraction_of_a_gpu_that_they_are_given(
+    device: str, asked: float, given: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulation, "resolve", lambda name: torch.device(device))
+    config = from_run_config(
+        {"federation.owners": 4, "run.client-cpus": 2, "run.client-gpus": asked}
+    )
+    found = simulation.resources(config)
+    assert found["num-supernodes"] == 4
+    assert found["client-resources-num-cpus"] == 2
+    assert found["client-resources-num-gpus"] == given
 
 
 def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
