@@ -189,7 +189,7 @@ class Clipper:
         """Return how records of this kind are computed; found out once."""
         kind = (record.shape, record.dtype, record.device, precision, own)
         if kind not in self._methods:
-            reasons = fallbacks(self.model, record) if self.layer_by_layer else {"": "as asked"}
+            reasons = self._reasons(record)
 
             def make() -> Gradients:
                 if "" in reasons:
@@ -210,6 +210,15 @@ class Clipper:
 
             self._methods[kind] = replace(method, footprint=footprint(block, record.device))
         return self._methods[kind]
+
+    def _reasons(self, record: Tensor) -> dict[str, str]:
+        if not self.layer_by_layer:
+            return {"": "as asked"}
+        same = (record.shape, record.dtype, record.device)
+        for kind, method in self._methods.items():
+            if kind[:3] == same:
+                return method.fallbacks
+        return fallbacks(self.model, record)
 
     def _sum(
         self,
