@@ -9,7 +9,7 @@ model that does not allow it from `torch.func`, in blocks of trials and records 
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from fedsim.gradients import Dense, Gradient, formed, weighted_sum
 from fedsim.layerwise import LayerwiseModel, fallbacks
 from fedsim.losses import per_example
 from fedsim.memory import Footprint, footprint
-from fedsim.models import parameter_shapes, unflatten
+from fedsim.models import flatten, parameter_shapes, size, unflatten
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
@@ -99,16 +99,16 @@ class Clipper:
         records = len(labels) if chosen is None else chosen.shape[1]
         if not records:
             return total
-        method = self._method(features[0], labels[0], self.precision, own)
+        lender = self._method(features[0], labels[0], self.precision, own).gradients
         cut = self.cut(features[0], labels[0], len(parameters), records, own)
 
         def block(trials: slice, part: slice) -> Tensor:
             if chosen is None or weights is None:
                 inside = None if weights is None else weights[trials, part]
-                return self._sum(method, parameters[trials], features[part], labels[part], inside)
+                return self._sum(lender, parameters[trials], features[part], labels[part], inside)
             here = chosen[trials, part]
             inside = weights[trials].gather(1, here)
-            return self._sum(method, parameters[trials], features[here], labels[here], inside)
+            return self._sum(lender, parameters[trials], features[here], labels[here], inside)
 
         blocks = [
             (trials, part)
@@ -155,10 +155,9 @@ class Clipper:
         trial.
         """
         need = self._method(record, label, self.precision, own).footprint
-        size = sum(shape.numel() for shape in parameter_shapes(self.model).values())
 
         def held(trials: int, records: int) -> float:
-            waiting = (self.threads + 1) * 4 * trials * size
+            waiting = (self.threads + 1) * 4 * trials * size(self.model)
             return self.threads * need.bytes(trials, records) + waiting
 
         examples = BLOCK_BYTES[record.device.type] / need.example
@@ -189,16 +188,15 @@ class Clipper:
         """Return how records of this kind are computed; found out once."""
         kind = (record.shape, record.dtype, record.device, precision, own)
         if kind not in self._methods:
-            reasons = self._reasons(record)
+            reasons = fallbacks(self.model, record) if self.layer_by_layer else {"": "as asked"}
 
             def make() -> Gradients:
                 if "" in reasons:
                     return _by_torch_func(self.model, precision)
                 return LayerwiseModel(self.model, precision).gradients
 
-            method = _Method(reasons, Lender(make), Footprint(0, 0, 0, 1))
-            trained = [p.detach().flatten() for p in self.model.parameters() if p.requires_grad]
-            parameters = torch.cat(trained).expand(3, -1)
+            gradients = Lender(make)
+            parameters = flatten(self.model).expand(3, -1)
 
             def block(trials: int, records: int) -> Tensor:
                 features, labels = (x.expand(records, *x.shape) for x in (record, label))
@@ -206,30 +204,21 @@ class Clipper:
                     features, labels = (
                         x.expand(trials, *x.shape).clone() for x in (features, labels)
                     )
-                return self._sum(method, parameters[:trials], features, labels, None)
+                return self._sum(gradients, parameters[:trials], features, labels, None)
 
-            self._methods[kind] = replace(method, footprint=footprint(block, record.device))
+            self._methods[kind] = _Method(reasons, gradients, footprint(block, record.device))
         return self._methods[kind]
-
-    def _reasons(self, record: Tensor) -> dict[str, str]:
-        if not self.layer_by_layer:
-            return {"": "as asked"}
-        same = (record.shape, record.dtype, record.device)
-        for kind, method in self._methods.items():
-            if kind[:3] == same:
-                return method.fallbacks
-        return fallbacks(self.model, record)
 
     def _sum(
         self,
-        method: _Method,
+        lender: Lender[Gradients],
         parameters: Tensor,
         features: Tensor,
         labels: Tensor,
         weights: Tensor | None,
     ) -> Tensor:
         """Return one block of the clipped sum, float32 [t, P]."""
-        with method.gradients.lend() as gradients_of:
+        with lender.lend() as gradients_of:
             gradients = gradients_of(parameters, features, labels)
         scale = clipping_factors(gradients, self.clipping_norm)
         if weights is not None:

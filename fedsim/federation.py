@@ -55,8 +55,7 @@ class Federation:
 
     def fallbacks(self) -> dict[str, str]:
         """Return which layers go through `torch.func`, and why."""
-        features, labels = self.members(np.asarray([0]))
-        found = self.clipper.fallbacks(features[0], labels[0])
+        found = self.clipper.fallbacks(*self._example())
         return {name or "the whole model": reason for name, reason in found.items()}
 
     def cut(self, trials: int, sampled: bool) -> Cut:
@@ -65,9 +64,13 @@ class Federation:
         sampled: whether every trial has records of its own. Raises InputError where memory does not
         allow for one record.
         """
-        features, labels = self.members(np.asarray([0]))
         most = int(np.bincount(self.owner_of).max())
-        return self.clipper.cut(features[0], labels[0], trials, most, sampled)
+        return self.clipper.cut(*self._example(), trials, most, sampled)
+
+    def _example(self) -> tuple[Tensor, Tensor]:
+        """Return one record and its label."""
+        features, labels = self.members(np.asarray([0]))
+        return features[0], labels[0]
 
     def _tensors(self, records: data.Records) -> tuple[Tensor, Tensor]:
         # The arrays are shared and read-only; torch wants a copy of its own.
@@ -149,5 +152,4 @@ def _trial_bytes(config: Config, model: nn.Module) -> int:
     For each parameter: the model, the aggregate and their messages, noise, optimiser and belief in
     float64, and the replies of the owners.
     """
-    parameters = sum(shape.numel() for shape in models.parameter_shapes(model).values())
-    return parameters * (128 + 16 * config.federation.owners)
+    return models.size(model) * (128 + 16 * config.federation.owners)

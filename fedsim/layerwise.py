@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from fedsim.device import Precision, at_least_float32, reduced
 from fedsim.gradients import Gradient, joined, weighted_sum
 from fedsim.layers import RULES, Backward, Rule, by_torch_func, refusal
 from fedsim.losses import per_example
-from fedsim.models import parameter_shapes, unflatten
+from fedsim.models import flatten, parameter_shapes, size, unflatten
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,22 @@ def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
 
     Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule presumes that
     a layer sees the examples of a batch apart; a model that mixes or reorders them on the way would
-    get wrong gradients without an error, which this finds out.
+    get wrong gradients without an error, which this finds out: once for a model and a kind of
+    record.
     """
+    known = _fallbacks.setdefault(model, {})
+    kind = (record.shape, record.dtype, record.device)
+    if kind not in known:
+        known[kind] = _find_fallbacks(model, record)
+    return known[kind]
+
+
+_fallbacks: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], dict[str, str]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _find_fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
     try:
         layerwise = LayerwiseModel(model)
         if "" not in layerwise.fallbacks:
@@ -206,9 +221,8 @@ def _compare(model: nn.Module, record: Tensor) -> None:
     # Different numbers of trials and records, so that an axis taken for the other one shows.
     trials, records = 3, 2
     generator = torch.Generator().manual_seed(0)
-    parameters = torch.cat([p.detach().flatten() for p in model.parameters() if p.requires_grad])
-    jitter = 0.1 * torch.randn(trials, len(parameters), generator=generator).to(record.device)
-    parameters = parameters + jitter
+    jitter = 0.1 * torch.randn(trials, size(model), generator=generator).to(record.device)
+    parameters = flatten(model) + jitter
     features = record.expand(records, *record.shape)
     if features.is_floating_point():
         jitter = torch.randn(features.shape, generator=generator)

@@ -291,6 +291,16 @@ def parameter_shapes(model: nn.Module) -> dict[str, torch.Size]:
     return {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
 
 
+def size(model: nn.Module) -> int:
+    """Return P, the number of scalars that are trained."""
+    return sum(shape.numel() for shape in parameter_shapes(model).values())
+
+
+def flatten(model: nn.Module) -> Tensor:
+    """Return the values that are trained as one vector [P]."""
+    return torch.cat([p.detach().flatten() for p in model.parameters() if p.requires_grad])
+
+
 def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
     """Split [..., P] into named parameters [..., *shape]; views, no copies."""
     pieces = flat.split([shape.numel() for shape in shapes.values()], dim=-1)
@@ -305,8 +315,7 @@ def initial_parameters(build_model: Callable[[], nn.Module], seed: int, trials: 
     rows = []
     for trial in trials:
         with _drawing(seed, trial):
-            trained = [p for p in build_model().parameters() if p.requires_grad]
-        rows.append(torch.cat([p.detach().flatten() for p in trained]))
+            rows.append(flatten(build_model()))
     return torch.stack(rows)
 
 

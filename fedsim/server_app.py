@@ -241,7 +241,7 @@ def _facts(
         "owner_sizes": [len(known.owned_by(owner)) for owner in owners],
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
-        "parameters": sum(p.numel() for p in known.model.parameters() if p.requires_grad),
+        "parameters": models.size(known.model),
         "frozen_parameters": models.frozen_parameters(known.model),
         "gradient_fallbacks": known.fallbacks(),
         "precision": config.run.precision,
