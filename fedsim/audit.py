@@ -66,7 +66,8 @@ def assemble(
 ) -> dict[str, Any]:
     """Return report.json as a dictionary of JSON values; infinity is null, explained beside it."""
     nominal = facts["noise_multiplier"]
-    mechanism = privacy.mechanism(config, nominal)
+    description = privacy.describe(config, nominal)
+    mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
     report: dict[str, Any] = {
         "name": config.run.name,
@@ -105,31 +106,19 @@ def assemble(
         "challenge": facts["challenge"],
         "mechanism": {
             "noise_multiplier": nominal,
-            "effective_noise_multiplier": mechanism.noise_multiplier,
+            "effective_noise_multiplier": mechanism.groups[0].noise_multiplier,
             "clipping_norm": config.training.clipping_norm,
             "sensitivity": config.privacy.sensitivity,
             "steps": mechanism.steps,
             "local_steps": config.training.local_steps,
-            "sampling_rate": mechanism.sampling_rate,
+            "sampling_rate": config.training.sampling_rate,
             "learning_rate": config.training.learning_rate,
             "dp_guarantee": not _dp_failings(config),
             "dp_note": _dp_note(config),
         },
         "bounds": {
             **asdict(bounds),
-            "vantages": [
-                asdict(row)
-                for row in identifiability.vantage_bounds(
-                    nominal,
-                    config.training.rounds,
-                    mechanism.sampling_rate,
-                    mechanism.neighbouring,
-                    config.federation.trust,
-                    config.federation.owners,
-                    delta,
-                    config.training.local_steps,
-                )
-            ],
+            "vantages": [asdict(row) for row in identifiability.vantage_bounds(description, delta)],
         },
         "prediction": _prediction(config, transcript),
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
@@ -278,7 +267,7 @@ def _epsilon_from_sensitivities(
     def epsilon(mu: float, delta: float) -> float:
         if mu == 0:
             return 0.0
-        return judge.epsilon(Mechanism(math.sqrt(steps) / mu, steps, q), delta)
+        return judge.epsilon(Mechanism.alike(math.sqrt(steps) / mu, steps, q), delta)
 
     return estimators.epsilon_from_sensitivities(
         transcript["sensitivities"], transcript["noise_stds"], delta, epsilon

@@ -1,52 +1,109 @@
-"""The least noise that reaches a privacy target."""
+"""The least noise, the most steps or the highest sampling rate that meets a requirement.
+
+A `Requirement` says when a mechanism is private enough; each search changes one number of it and
+keeps the others.
+"""
 
 import math
-import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from fedsim import gaussian
+from fedsim import identifiability
 from fedsim.accounting import accountant
 from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.mechanism import MOST_STEPS, Mechanism, Neighbouring
+
+MOST_NOISE = 1e15
+"""The noise multiplier beyond which a search gives up."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What a mechanism has to satisfy.
+
+    described: the requirement in words; excess: the logarithm of the leak over what is allowed, at
+    most 0 for a mechanism that satisfies it; reached: what a mechanism leaks, in words; allowed:
+    name and value of the probability that may leak in any case, None if there is none.
+    """
+
+    described: str
+    excess: Callable[[Mechanism], float]
+    reached: Callable[[Mechanism], str]
+    allowed: tuple[str, float] | None = None
+
+
+def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
+    """Require (epsilon, delta)-DP as certified by an accountant. Raises InputError out of range."""
+    judge = accountant(accountant_name)
+    if not 0 <= epsilon < math.inf:
+        raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
+
+    # In delta rather than in epsilon: it also has a root where the target is epsilon = 0.
+    def excess(mechanism: Mechanism) -> float:
+        return math.log(judge.delta(mechanism, epsilon)) - math.log(delta)
+
+    return Requirement(
+        f"epsilon {epsilon:.4g} at delta {delta:g} by the accountant {judge.name}",
+        excess,
+        lambda mechanism: f"epsilon {judge.epsilon(mechanism, delta):.4g}",
+        ("delta", delta),
+    )
+
+
+def advantage_at_most(rho_alpha: float) -> Requirement:
+    """Require that no adversary's advantage exceeds rho_alpha. Raises InputError out of range."""
+    if not 0 < rho_alpha < 1:
+        raise InputError(
+            f"rho_alpha is {rho_alpha}, but a bound on the advantage lies between 0 (guessing) and "
+            "1 (certainty); give for example 0.25"
+        )
+    return Requirement(
+        f"advantage at most {rho_alpha:.4g}",
+        lambda mechanism: math.log(identifiability.rho_alpha(mechanism)) - math.log(rho_alpha),
+        lambda mechanism: f"an advantage of {identifiability.rho_alpha(mechanism):.4g}",
+        ("rho_alpha", rho_alpha),
+    )
 
 
 def noise_multiplier(
-    target_epsilon: float,
-    delta: float,
+    requirement: Requirement,
     steps: int,
     sampling_rate: float = 1.0,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-    accountant_name: str = "pld",
 ) -> float:
-    """Return the least noise multiplier at which the accountant certifies (epsilon, delta).
+    """Return the least noise multiplier that satisfies the requirement.
 
     Precise to a relative 1e-9, and never on the side of too little noise. Raises InputError for
     values out of range, for a mechanism that the accountant does not cover, and for a target that
     no noise reaches or that needs none.
     """
-    judge = accountant(accountant_name)
-    unsampled = math.sqrt(max(1, steps)) / gaussian.mu_of_epsilon(target_epsilon, delta)
-    start = Mechanism(unsampled, steps, sampling_rate, neighbouring)
-    _check_noise_is_needed(start, delta)
 
-    # In delta rather than in epsilon: it also has a root where the target is epsilon = 0.
+    def mechanism(multiplier: float) -> Mechanism:
+        return Mechanism.alike(multiplier, steps, sampling_rate, neighbouring)
+
     def excess(log_multiplier: float) -> float:
-        mechanism = Mechanism(math.exp(log_multiplier), steps, sampling_rate, neighbouring)
-        return math.log(max(judge.delta(mechanism, target_epsilon), sys.float_info.min)) - log_delta
+        return requirement.excess(mechanism(math.exp(log_multiplier)))
 
-    log_delta = math.log(delta)
-    low = high = math.log(unsampled * sampling_rate)
+    _check_noise_is_needed(requirement, mechanism(1.0))
+    low = high = math.log(max(1e-3, math.sqrt(steps) * sampling_rate))
     while excess(low) <= 0:
         high, low = low, low - math.log(2)
+        if low < math.log(2e-6):
+            raise InputError(
+                f"{requirement.described} allows so much that a noise multiplier of 1e-6 is "
+                "enough; ask for less"
+            )
     while excess(high) > 0:
         low, high = high, high + math.log(2)
-        if high > math.log(unsampled) + 40:
-            silenced = Mechanism(math.exp(high), steps, sampling_rate, neighbouring)
-            least = judge.epsilon(silenced, delta)
+        if high > math.log(MOST_NOISE):
             raise InputError(
-                f"no noise brings {judge.name} to epsilon {target_epsilon:.4g} at delta {delta:g}: "
-                f"it certifies {least:.4g} at best; choose a larger epsilon or the accountant pld"
+                f"no noise reaches {requirement.described}: the most that is certified is "
+                f"{requirement.reached(mechanism(MOST_NOISE))}; ask for less, or choose the "
+                "accountant pld"
             )
     root = float(brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
     while excess(root) > 0:
@@ -54,9 +111,89 @@ def noise_multiplier(
     return math.exp(root)
 
 
-def _check_noise_is_needed(mechanism: Mechanism, delta: float) -> None:
-    if delta >= mechanism.participation:
-        raise InputError(
-            f"delta is {delta:g}, but a record takes part in any step at all only with probability "
-            f"{mechanism.participation:.3g}, so that no noise is needed; give a smaller delta"
+def steps(
+    requirement: Requirement,
+    noise_multiplier: float,
+    sampling_rate: float = 1.0,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    multiple: int = 1,
+) -> int:
+    """Return the most steps that satisfy the requirement, in multiples of `multiple`.
+
+    Raises InputError as `noise_multiplier` does, and where not even the first multiple is private
+    enough, or 1e9 steps are.
+    """
+
+    def satisfied(multiples: int) -> bool:
+        count = multiples * multiple
+        return (
+            requirement.excess(
+                Mechanism.alike(noise_multiplier, count, sampling_rate, neighbouring)
+            )
+            <= 0
         )
+
+    if not satisfied(1):
+        one = Mechanism.alike(noise_multiplier, multiple, sampling_rate, neighbouring)
+        raise InputError(
+            f"not even one round meets {requirement.described}: it leaks "
+            f"{requirement.reached(one)}; add noise, or ask for less"
+        )
+    low, high = 1, 2
+    while satisfied(high):
+        low, high = high, 2 * high
+        if high * multiple > MOST_STEPS:
+            raise InputError(
+                f"more than {low * multiple} steps meet {requirement.described}; give less noise, "
+                "or ask for more privacy"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if satisfied(middle) else (low, middle)
+    return low * multiple
+
+
+def sampling_rate(
+    requirement: Requirement,
+    noise_multiplier: float,
+    steps: int,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> float:
+    """Return the highest sampling rate that satisfies the requirement; 1.0 where full batches do.
+
+    Precise to a relative 1e-9, and never on the side of too high a rate. Raises InputError as
+    `noise_multiplier` does, and where a rate of 1e-9 is still too high.
+    """
+
+    def excess(log_rate: float) -> float:
+        mechanism = Mechanism.alike(noise_multiplier, steps, math.exp(log_rate), neighbouring)
+        return requirement.excess(mechanism)
+
+    full = Mechanism.alike(noise_multiplier, steps, 1.0, neighbouring)
+    if requirement.excess(full) <= 0:
+        return 1.0
+    # Just below 1 the loss distribution has a grid; a rate of 1 is exact and may differ by it.
+    low, high = math.log(1e-9), math.log1p(-1e-9)
+    if excess(low) > 0:
+        rare = Mechanism.alike(noise_multiplier, steps, 1e-9, neighbouring)
+        raise InputError(
+            f"no sampling rate meets {requirement.described}: a rate of 1e-9 leaks "
+            f"{requirement.reached(rare)}; add noise, or ask for less"
+        )
+    if excess(high) <= 0:
+        return math.exp(high)
+    root = float(brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
+    while excess(root) > 0:
+        root -= 1e-10
+    return math.exp(root)
+
+
+def _check_noise_is_needed(requirement: Requirement, mechanism: Mechanism) -> None:
+    """Raise InputError if any noise would do, because the record hardly ever takes part."""
+    if requirement.allowed is None or requirement.allowed[1] < mechanism.participation:
+        return
+    name, value = requirement.allowed
+    raise InputError(
+        f"{name} is {value:g}, but a record takes part in any step at all only with probability "
+        f"{mechanism.participation:.3g}, so that no noise is needed; give a smaller {name}"
+    )

@@ -125,29 +125,36 @@ class TrainingConfig(Table):
 
 
 class PrivacyConfig(Table):
-    """The mechanism. Exactly one of rho-beta, epsilon and noise-multiplier is not 0."""
+    """The mechanism. Exactly one of rho-beta, rho-alpha, epsilon and noise-multiplier is not 0.
+
+    rho_beta, rho_alpha, epsilon: what the noise is calibrated to; stop_at: the epsilon at delta
+    that no round may exceed (0: no limit).
+    """
 
     neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
     sensitivity: Literal["global", "local"] = "global"
     rho_beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    rho_alpha: Annotated[float, Field(ge=0, lt=1)] = 0.0
     epsilon: Annotated[float, Field(ge=0)] = 0.0
     noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
     delta: Fraction = 0.005
     accountant: str = "pld"
     noise_source: Literal["seed", "system"] = "seed"
+    stop_at: Annotated[float, Field(ge=0)] = 0.0
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
         targets = {
             "rho-beta": self.rho_beta,
+            "rho-alpha": self.rho_alpha,
             "epsilon": self.epsilon,
             "noise-multiplier": self.noise_multiplier,
         }
         given = [f"privacy.{name}" for name, value in targets.items() if value]
         if not given:
             raise ValueError(
-                "privacy.rho-beta, privacy.epsilon and privacy.noise-multiplier are all 0; "
-                "give one of them, for example privacy.rho-beta = 0.9"
+                "privacy.rho-beta, privacy.rho-alpha, privacy.epsilon and privacy.noise-multiplier "
+                "are all 0; give one of them, for example privacy.rho-beta = 0.9"
             )
         if len(given) > 1:
             raise ValueError(
@@ -371,7 +378,7 @@ def from_run_config(values: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        raise InputError(_one_line(error)) from None
+        raise InputError(explain(error)) from None
 
 
 def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
@@ -420,7 +427,8 @@ def _suggestion(key: str) -> str:
     return f"; the tables are {', '.join(Config.model_fields)}"
 
 
-def _one_line(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
+    """Return the first complaint as one line that names the key."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")

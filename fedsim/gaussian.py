@@ -119,13 +119,14 @@ def mu_of_advantage(advantage: float) -> float:
 def tail(mu: float, epsilon: float) -> float:
     """Return Pr_D[privacy loss > epsilon], which delta' estimates (it is not delta, but above it).
 
-    Phi(mu/2 - epsilon/mu), because the loss is N(mu^2/2, mu^2) when the data were D. Raises
-    InputError unless mu >= 0 and epsilon >= 0.
+    Phi(mu/2 - epsilon/mu), because the loss is N(mu^2/2, mu^2) when the data were D. epsilon may be
+    negative. Raises InputError unless mu >= 0, or if epsilon is not a number.
     """
     _check_mu(mu)
-    _check_epsilon(epsilon)
+    if math.isnan(epsilon):
+        raise InputError("epsilon is not a number; give one")
     if mu == 0 or math.isinf(epsilon):
-        return 0.0
+        return float(epsilon < 0)
     if math.isinf(mu):
         return 1.0
     return float(ndtr(mu / 2 - epsilon / mu))

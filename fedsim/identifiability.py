@@ -7,16 +7,17 @@ its advantage over guessing. Both adversaries start from even odds and know ever
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logit
+
 from fedsim import gaussian
-from fedsim.accounting import PLD, accountant
+from fedsim.accounting import PLD, RENYI, accountant
+from fedsim.description import Description
 from fedsim.errors import InputError
-from fedsim.mechanism import (
-    Mechanism,
-    Neighbouring,
-    Trust,
-    Vantage,
-    effective_noise_multiplier,
-)
+from fedsim.mechanism import Mechanism, Trust, Vantage
+
+Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,37 @@ class Bounds:
 
 @dataclass(frozen=True)
 class VantageBounds:
-    """What theory allows an adversary at one vantage point.
+    """What theory allows an adversary at one vantage point, under one trust.
 
-    noise_multiplier: effective, that is of the noise which this vantage point cannot remove
+    noise_multiplier: effective, that is of the noise which this vantage point cannot remove; None
+        where it differs between rounds
     epsilon: tight, at the delta asked for; inf where there is no such noise
     """
 
+    trust: Trust
     vantage: Vantage
-    noise_multiplier: float
+    noise_multiplier: float | None
     epsilon: float
     rho_beta: float
     rho_alpha: float
+    tail_probability: float | None
+    theorem2_rho_alpha: float
+    yeom_bound: float
     note: str
+
+
+@dataclass(frozen=True)
+class BeliefCurve:
+    """How often the belief of the worst-case adversary, from even odds, exceeds a value.
+
+    beliefs [n] in (0, 1); under_d [n]: Pr_D[beta > belief], which delta' estimates at rho_beta;
+    under_d_prime [n]: the same when the data were D'. The distributions are those of the
+    neighbouring datasets that lie furthest apart.
+    """
+
+    beliefs: Array
+    under_d: Array
+    under_d_prime: Array
 
 
 LOCAL_STEPS_NOTE = (
@@ -157,40 +177,75 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 
 
 def vantage_bounds(
-    noise_multiplier: float,
-    rounds: int,
-    sampling_rate: float,
-    neighbouring: Neighbouring,
-    trust: Trust,
-    owners: int,
-    delta: float,
-    local_steps: int = 1,
+    description: Description, delta: float, trust: Trust | None = None
 ) -> list[VantageBounds]:
-    """Return what theory allows at every vantage point, for one nominal noise multiplier.
+    """Return what theory allows at every vantage point, if the noise were added under `trust`.
 
-    rounds * local_steps noisy steps are composed. Raises InputError for values out of range, as
-    `Mechanism` and `effective_noise_multiplier` do.
+    None: under the trust of the description. Raises InputError as `Description.towards` does, for
+    example for local steps without local trust.
     """
+    description = description if trust is None else description.under(trust)
     rows = []
     for vantage in Vantage:
-        effective = effective_noise_multiplier(
-            noise_multiplier, trust, vantage, owners, local_steps
-        )
-        mechanism = Mechanism(effective, rounds * local_steps, sampling_rate, neighbouring)
-        epsilon = PLD.epsilon(mechanism, delta)
+        mechanism = description.towards(vantage)
+        bound = bounds(mechanism, delta)
+        multipliers = {group.noise_multiplier for group in mechanism.groups}
+        local = any(alike.local_steps > 1 for alike in description.rounds)
         rows.append(
             VantageBounds(
+                trust=description.trust,
                 vantage=vantage,
-                noise_multiplier=effective,
-                epsilon=epsilon,
-                rho_beta=rho_beta_of_epsilon(epsilon),
-                rho_alpha=rho_alpha(mechanism),
-                note=_vantage_note(trust, vantage)
-                if local_steps == 1
-                else LOCAL_STEPS_NOTE.format(_SEES[vantage]),
+                noise_multiplier=multipliers.pop() if len(multipliers) == 1 else None,
+                epsilon=bound.epsilon,
+                rho_beta=bound.rho_beta,
+                rho_alpha=bound.rho_alpha,
+                tail_probability=bound.tail_probability,
+                theorem2_rho_alpha=bound.theorem2_rho_alpha,
+                yeom_bound=bound.yeom_bound,
+                note=LOCAL_STEPS_NOTE.format(_SEES[vantage])
+                if local
+                else _vantage_note(description.trust, vantage),
             )
         )
     return rows
+
+
+def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | None:
+    """Return the distribution of the worst-case adversary's belief that the data were D.
+
+    beliefs: strictly between 0 and 1. The belief passes b where the privacy loss passes logit(b).
+    Without sampling it is N(+-mu^2/2, mu^2); else from the privacy loss distributions, where D has
+    the record (add-remove). None where these cannot be computed. Raises InputError for a belief out
+    of range.
+    """
+    values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
+    if not np.all((values > 0) & (values < 1)):
+        raise InputError("a belief lies strictly between 0 and 1")
+    losses = logit(values)
+    pairs = [(PLD.tail(mechanism, loss), PLD.tail_prime(mechanism, loss)) for loss in losses]
+    if any(there is None or back is None for there, back in pairs):
+        return None
+    there, back = np.array(pairs, dtype=np.float64).T
+    return BeliefCurve(values, there, back)
+
+
+def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> dict[str, float]:
+    """Return the advantage that each way of arguing allows: three bounds, and the paper's value.
+
+    "total variation" is `rho_alpha`, exact. "epsilon and delta" is (e^eps - 1 + 2 delta) /
+    (e^eps + 1), what any (epsilon, delta)-private mechanism allows (Kairouz, Oh and Viswanath,
+    2015). "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value once more, which is
+    there without sampling only. "paper (Theorem 2)" is `theorem2_rho_alpha`, no bound.
+    """
+    routes = {"total variation": rho_alpha(mechanism)}
+    odds = math.exp(-epsilon)
+    routes["epsilon and delta"] = min(1.0, (1 - odds + 2 * delta * odds) / (1 + odds))
+    if not mechanism.sampled and not mechanism.noiseless:
+        # The divergence of order alpha is alpha mu^2 / 2.
+        ratio = float(RENYI.curve(mechanism)[0]) / float(RENYI.orders[0])
+        routes["Rényi"] = gaussian.advantage(math.sqrt(2 * ratio))
+    routes["paper (Theorem 2)"] = theorem2_rho_alpha(epsilon, delta)
+    return routes
 
 
 def _vantage_note(trust: Trust, vantage: Vantage) -> str:

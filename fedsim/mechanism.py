@@ -9,8 +9,13 @@ of it hides the record.
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
+
+import numpy as np
 
 from fedsim.errors import InputError
+
+MOST_STEPS = 10**9
 
 
 class Neighbouring(StrEnum):
@@ -37,51 +42,148 @@ class Vantage(StrEnum):
 
 
 @dataclass(frozen=True)
-class Mechanism:
-    """k Gaussian steps, each on a Poisson sample of the records if the sampling rate is below 1.
+class Steps:
+    """Gaussian steps alike, each on a Poisson sample of the records if sampling_rate is below 1.
 
     noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else between
         1e-6 and 1e100, outside of which double precision has no answer
-    steps: number k of noisy sums that are released, at most 1e9
-    sampling_rate: probability that a record takes part in a step, in (0, 1]
-    neighbouring: the relation between the two worlds
+    count: number of noisy sums that are released, at most 1e9
+    sampling_rate: probability that a record takes part in a step, in (0, 1]; 1 is a full batch
 
     Raises InputError for values outside these ranges.
     """
 
     noise_multiplier: float
-    steps: int
+    count: int = 1
     sampling_rate: float = 1.0
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
 
     def __post_init__(self) -> None:
-        _check_noise_multiplier(self.noise_multiplier)
+        check_noise_multiplier(self.noise_multiplier)
         if self.noise_multiplier and not 1e-6 <= self.noise_multiplier <= 1e100:
             raise InputError(
                 f"the noise multiplier is {self.noise_multiplier:g}; give 0 for no noise, or a "
                 "number between 1e-6 and 1e100"
             )
-        if not 1 <= self.steps <= 10**9:
-            raise InputError(f"the number of steps is {self.steps}; give 1 to 1000000000")
+        if not 1 <= self.count <= MOST_STEPS:
+            raise InputError(f"the number of steps is {self.count}; give 1 to {MOST_STEPS}")
         if not 0 < self.sampling_rate <= 1:
             raise InputError(
                 f"the sampling rate is {self.sampling_rate}; give the share of records in a step, "
                 "above 0 and at most 1 (1: all records in every step)"
             )
 
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Gaussian steps one after the other, as one vantage point faces them.
+
+    groups: steps alike; how a later step is taken may depend on what earlier ones released, but not
+        how noisy it is. Kept merged and sorted, so that equal mechanisms compare equal.
+    neighbouring: the relation between the two worlds
+
+    Raises InputError for no steps at all, or more than 1e9.
+    """
+
+    groups: tuple[Steps, ...]
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        counts: dict[tuple[float, float], int] = {}
+        for group in self.groups:
+            kind = group.noise_multiplier, group.sampling_rate
+            counts[kind] = counts.get(kind, 0) + group.count
+        if not counts:
+            raise InputError("a mechanism of no steps releases nothing; give at least one step")
+        if sum(counts.values()) > MOST_STEPS:
+            raise InputError(f"{sum(counts.values())} steps; give at most {MOST_STEPS}")
+        merged = tuple(Steps(z, count, q) for (z, q), count in sorted(counts.items()))
+        object.__setattr__(self, "groups", merged)
+
+    @classmethod
+    def alike(
+        cls,
+        noise_multiplier: float,
+        steps: int,
+        sampling_rate: float = 1.0,
+        neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    ) -> Self:
+        """Return the mechanism whose steps are all alike. Raises InputError as `Steps` does."""
+        return cls((Steps(noise_multiplier, steps, sampling_rate),), neighbouring)
+
+    @property
+    def steps(self) -> int:
+        """The number of noisy sums that are released."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether any step has no noise, so that there is no guarantee at all."""
+        return any(group.noise_multiplier == 0 for group in self.groups)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether any step takes a sample of the records."""
+        return any(group.sampling_rate < 1 for group in self.groups)
+
     @property
     def mu(self) -> float:
-        """The composed signal-to-noise ratio sqrt(k)/z of the steps were they not subsampled."""
-        if self.noise_multiplier == 0:
+        """The composed signal-to-noise ratio sqrt(sum 1/z^2) were the steps not subsampled."""
+        if self.noiseless:
             return math.inf
-        return math.sqrt(self.steps) / self.noise_multiplier
+        return math.sqrt(sum(group.count * group.noise_multiplier**-2 for group in self.groups))
 
     @property
     def participation(self) -> float:
         """The probability that the record takes part in any step at all."""
-        if self.sampling_rate == 1:
+        if any(group.sampling_rate == 1 for group in self.groups):
             return 1.0
-        return -math.expm1(self.steps * math.log1p(-self.sampling_rate))
+        return -math.expm1(
+            sum(group.count * math.log1p(-group.sampling_rate) for group in self.groups)
+        )
+
+    def unsampled(self) -> "Mechanism":
+        """Return the same steps on full batches, which never reveal less."""
+        groups = (Steps(group.noise_multiplier, group.count) for group in self.groups)
+        return Mechanism(tuple(groups), self.neighbouring)
+
+    def coarsened(self, most: int) -> "Mechanism":
+        """Return a mechanism that reveals no less than this one, of at most 2 `most` kinds of step.
+
+        At most `most` of them sampled, as many full batches. Where there are more, noise is rounded
+        down and the sampling rate up to those of another step in the same cell of a grid.
+        """
+        full = [group for group in self.groups if group.sampling_rate == 1]
+        sampled = [group for group in self.groups if group.sampling_rate < 1]
+        if max(len(full), len(sampled)) <= most or self.noiseless:
+            return self
+        groups = _coarsened(full, most) + _coarsened(sampled, most)
+        return Mechanism(tuple(groups), self.neighbouring)
+
+
+def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
+    """Return at most `most` groups; see `Mechanism.coarsened`.
+
+    The grid is even in the logarithms of noise and sampling rate, and finer along the one that
+    varies more.
+    """
+    if len(groups) <= most:
+        return groups
+    logs = np.log([[group.noise_multiplier, group.sampling_rate] for group in groups])
+    spans = np.maximum(np.ptp(logs, axis=0), 1e-9)
+    along_noise = int(np.clip(math.sqrt(most * spans[0] / spans[1]), 1, most))
+    cells = np.array([along_noise, most // along_noise])
+    places = np.minimum((logs - logs.min(axis=0)) / spans * cells, cells - 1).astype(int)
+    kinds: dict[tuple[int, ...], list[Steps]] = {}
+    for group, place in zip(groups, places.tolist(), strict=True):
+        kinds.setdefault(tuple(place), []).append(group)
+    return [
+        Steps(
+            min(group.noise_multiplier for group in alike),
+            sum(group.count for group in alike),
+            max(group.sampling_rate for group in alike),
+        )
+        for alike in kinds.values()
+    ]
 
 
 def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
@@ -95,13 +197,20 @@ def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
 
 
 def effective_noise_multiplier(
-    noise_multiplier: float, trust: Trust, vantage: Vantage, owners: int, local_steps: int = 1
+    noise_multiplier: float,
+    trust: Trust,
+    vantage: Vantage,
+    owners: int,
+    local_steps: int = 1,
+    participants: int | None = None,
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
     noise_multiplier: nominal, that is of the server's noise (central), of one owner's own noise
         (local), or of all owners' shares together (distributed, which needs secure aggregation)
     local_steps: noisy steps that an owner takes on its own model within a round
+    participants: how many owners took part, the record's among them; None for all. Each that is
+        missing takes its noise with it, except under central trust.
 
     A participant subtracts its own contribution and its own noise. The released model gets the
     participant's multiplier, because less is seen: an upper bound on its risk.
@@ -109,10 +218,11 @@ def effective_noise_multiplier(
     With several local steps every vantage point faces one owner's own noise and no more: an owner's
     next step is taken at its own noisy iterate, which other owners' noise does not hide, so the
     bound presumes that all iterates are released. Raises InputError for a negative multiplier,
-    fewer than two owners, fewer than one local step, or several without local trust.
+    fewer than two owners, more participants than owners, fewer than one local step, or several
+    without local trust.
     """
-    _check_noise_multiplier(noise_multiplier)
-    return noise_multiplier * _share(trust, vantage, owners, local_steps)
+    check_noise_multiplier(noise_multiplier)
+    return noise_multiplier * _share(trust, vantage, owners, local_steps, participants)
 
 
 def nominal_noise_multiplier(
@@ -123,8 +233,8 @@ def nominal_noise_multiplier(
     The inverse of `effective_noise_multiplier`. Raises InputError as it does, and where no noise
     helps: towards the server under central trust.
     """
-    _check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, owners, local_steps)
+    check_noise_multiplier(noise_multiplier)
+    share = _share(trust, vantage, owners, local_steps, None)
     if share == 0:
         raise InputError(
             "no noise helps: under central trust the server sees every owner's sum before it adds "
@@ -133,7 +243,7 @@ def nominal_noise_multiplier(
     return noise_multiplier / share
 
 
-def _check_noise_multiplier(noise_multiplier: float) -> None:
+def check_noise_multiplier(noise_multiplier: float) -> None:
     """Raise InputError unless the noise multiplier is finite and not negative."""
     if not 0 <= noise_multiplier < math.inf:
         raise InputError(
@@ -141,9 +251,14 @@ def _check_noise_multiplier(noise_multiplier: float) -> None:
         )
 
 
-def _share(trust: Trust, vantage: Vantage, owners: int, local_steps: int) -> float:
+def _share(
+    trust: Trust, vantage: Vantage, owners: int, local_steps: int, participants: int | None
+) -> float:
     if owners < 2:
         raise InputError(f"the federation has {owners} owners; give at least 2")
+    present = owners if participants is None else participants
+    if not 1 <= present <= owners:
+        raise InputError(f"{present} of {owners} owners take part; give 1 to {owners}")
     if local_steps < 1:
         raise InputError(f"the number of local steps is {local_steps}; give at least 1")
     if local_steps > 1:
@@ -153,12 +268,13 @@ def _share(trust: Trust, vantage: Vantage, owners: int, local_steps: int) -> flo
                 "noise itself before its next step; choose trust local, or 1 local step"
             )
         return 1.0
-    if vantage is Vantage.SERVER:
-        return 0.0 if trust is Trust.CENTRAL else 1.0
+    # A lone participant cannot be the adversary, who then faces all the noise that there is.
+    others = present if vantage is Vantage.SERVER else max(1, present - 1)
     match trust:
         case Trust.CENTRAL:
-            return 1.0
+            return 0.0 if vantage is Vantage.SERVER else 1.0
         case Trust.LOCAL:
-            return math.sqrt(owners - 1)
+            # The server sees each owner's message by itself.
+            return 1.0 if vantage is Vantage.SERVER else math.sqrt(others)
         case Trust.DISTRIBUTED:
-            return math.sqrt((owners - 1) / owners)
+            return math.sqrt(others / owners)

@@ -1,30 +1,50 @@
 """The mechanism that a configuration describes, as each vantage sees it."""
 
-from fedsim.calibration import noise_multiplier as calibrate
+from fedsim import calibration
 from fedsim.config import Config
+from fedsim.description import Description, Rounds
 from fedsim.identifiability import epsilon_of_rho_beta
-from fedsim.mechanism import Mechanism, effective_noise_multiplier, nominal_noise_multiplier
+from fedsim.mechanism import Mechanism, nominal_noise_multiplier
 
 
 def noise_multiplier(config: Config) -> float:
     """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
 
-    A target rho-beta or epsilon is meant for the configured vantage. Raises InputError.
+    A target rho-beta, rho-alpha or epsilon is meant for the configured vantage. Raises InputError.
     """
     privacy, federation = config.privacy, config.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
     training = config.training
-    effective = calibrate(
-        privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta),
-        privacy.delta,
+    effective = calibration.noise_multiplier(
+        _requirement(config),
         training.rounds * training.local_steps,
         training.sampling_rate,
         privacy.neighbouring,
-        privacy.accountant,
     )
     return nominal_noise_multiplier(
         effective, federation.trust, federation.vantage, federation.owners, training.local_steps
+    )
+
+
+def _requirement(config: Config) -> calibration.Requirement:
+    privacy = config.privacy
+    if privacy.rho_alpha:
+        return calibration.advantage_at_most(privacy.rho_alpha)
+    epsilon = privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta)
+    return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
+
+
+def describe(config: Config, nominal: float) -> Description:
+    """Return all rounds that the configuration plans, with this nominal noise multiplier."""
+    federation, training = config.federation, config.training
+    rounds = Rounds(nominal, training.rounds, training.sampling_rate, training.local_steps)
+    return Description(
+        (rounds,),
+        config.privacy.neighbouring,
+        federation.trust,
+        federation.owners,
+        training.clipping_norm,
     )
 
 
@@ -33,13 +53,4 @@ def mechanism(config: Config, nominal: float) -> Mechanism:
 
     Its steps are all noisy steps that an owner takes, also those within a round.
     """
-    federation, training = config.federation, config.training
-    effective = effective_noise_multiplier(
-        nominal, federation.trust, federation.vantage, federation.owners, training.local_steps
-    )
-    return Mechanism(
-        effective,
-        training.rounds * training.local_steps,
-        training.sampling_rate,
-        config.privacy.neighbouring,
-    )
+    return describe(config, nominal).towards(config.federation.vantage)

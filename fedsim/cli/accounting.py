@@ -97,7 +97,7 @@ def calibrate(
         effective = least_noise_multiplier(
             target, delta, composed, sampling_rate, neighbouring, name
         )
-        mechanism = Mechanism(effective, composed, sampling_rate, neighbouring)
+        mechanism = Mechanism.alike(effective, composed, sampling_rate, neighbouring)
         return {
             "noise_multiplier": nominal_noise_multiplier(
                 effective, trust, vantage, clients, local_steps
@@ -113,7 +113,7 @@ def calibrate(
     }
     effective = chosen["effective_noise_multiplier"]
     bounds = identifiability.bounds(
-        Mechanism(effective, composed, sampling_rate, neighbouring), delta, accountant
+        Mechanism.alike(effective, composed, sampling_rate, neighbouring), delta, accountant
     )
     document = {
         "noise_multiplier": chosen["noise_multiplier"],
@@ -169,7 +169,7 @@ def account(
     fedsim account --noise-multiplier 8.38 --steps 30 --delta 0.01
     """
     effective = effective_noise_multiplier(noise_multiplier, trust, vantage, clients, local_steps)
-    mechanism = Mechanism(effective, steps * local_steps, sampling_rate, neighbouring)
+    mechanism = Mechanism.alike(effective, steps * local_steps, sampling_rate, neighbouring)
     bounds = identifiability.bounds(mechanism, delta)
 
     def accounted(name: str) -> Row:

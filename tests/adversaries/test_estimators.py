@@ -592,7 +592,7 @@ def test_simulated_sampled_steps_reach_the_total_variation_of_the_mechanism(
     q: float, z: float, steps: int
 ) -> None:
     played = simulate(**ratios_of(steps, present=1 / z), sampling_rate=q, generator=rng_of(1))
-    exact = PLD.delta(Mechanism(z, steps, q), 0.0)
+    exact = PLD.delta(Mechanism.alike(z, steps, q), 0.0)
     assert abs(played.advantage - exact) < 4 * played.standard_error < 0.01
     assert played.deterministic
 
@@ -606,7 +606,7 @@ def test_simulated_replacement_by_the_opposite_reaches_its_total_variation() -> 
     z = 1.5  # of the sensitivity 2C, which opposite gradients of norm C use up
     norms = ratios_of(20, present=0.5 / z, absent=0.5 / z, apart=1 / z)
     played = simulate(**norms, sampling_rate=0.3, generator=rng_of(3))
-    exact = PLD.delta(Mechanism(z, 20, 0.3, Neighbouring.REPLACE), 0.0)
+    exact = PLD.delta(Mechanism.alike(z, 20, 0.3, Neighbouring.REPLACE), 0.0)
     assert abs(played.advantage - exact) < 4 * played.standard_error < 0.01
 
 

@@ -126,7 +126,7 @@ def _sampled_game(rate: float, sigma: float, steps: int, trials: int) -> dict[fl
 
 def test_the_mixture_reaches_the_total_variation_where_the_unmixed_ratio_is_lost() -> None:
     rate, sigma, steps, trials = 0.1, 1.0, 50, 20_000
-    bound = PLD.delta(Mechanism(sigma, steps, rate), 0.0)
+    bound = PLD.delta(Mechanism.alike(sigma, steps, rate), 0.0)
     assert bound == pytest.approx(0.32, abs=0.01)
     right = _sampled_game(rate, sigma, steps, trials)
     # The advantage 2 wins/T - 1 against its expectation, with confidence 99.9 %.

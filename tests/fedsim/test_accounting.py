@@ -17,10 +17,10 @@ from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring
 
 SAMPLED = [
-    Mechanism(1.0, 50, 0.1),
-    Mechanism(2.0, 8, 0.5),
-    Mechanism(1.0, 50, 0.1, Neighbouring.REPLACE),
-    Mechanism(1.0, 3, 0.5, Neighbouring.REPLACE),
+    Mechanism.alike(1.0, 50, 0.1),
+    Mechanism.alike(2.0, 8, 0.5),
+    Mechanism.alike(1.0, 50, 0.1, Neighbouring.REPLACE),
+    Mechanism.alike(1.0, 3, 0.5, Neighbouring.REPLACE),
 ]
 
 
@@ -35,7 +35,10 @@ def sampled_losses(mechanism: Mechanism, trials: int, seed: int) -> np.ndarray:
     noise is in units of that difference; without a replacement it would contribute nothing.
     """
     replaced = mechanism.neighbouring is Neighbouring.REPLACE
-    q, deviation = mechanism.sampling_rate, mechanism.noise_multiplier * (2 if replaced else 1)
+    q, deviation = (
+        mechanism.groups[0].sampling_rate,
+        mechanism.groups[0].noise_multiplier * (2 if replaced else 1),
+    )
     random = np.random.default_rng(seed)
     total = np.zeros(trials)
     for _ in range(mechanism.steps):
@@ -61,8 +64,8 @@ def test_the_classic_conversion_gives_the_papers_epsilon(
     z: float, delta: float, epsilon: float
 ) -> None:
     classic = accountant("rdp-classic")
-    assert classic.epsilon(Mechanism(z, 30), delta) == pytest.approx(epsilon, rel=1e-6)
-    assert classic.delta(Mechanism(z, 30), epsilon) == pytest.approx(delta, rel=1e-6)
+    assert classic.epsilon(Mechanism.alike(z, 30), delta) == pytest.approx(epsilon, rel=1e-6)
+    assert classic.delta(Mechanism.alike(z, 30), epsilon) == pytest.approx(delta, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_the_classic_conversion_gives_the_papers_epsilon(
 def test_subsampled_renyi_accounting_gives_the_published_numbers(
     z: float, classic: float, improved: float
 ) -> None:
-    mechanism = Mechanism(z, 24 * 6000 // 250, 250 / 6000)
+    mechanism = Mechanism.alike(z, 24 * 6000 // 250, 250 / 6000)
     assert accountant("rdp-classic").epsilon(mechanism, 1e-5) == pytest.approx(classic, abs=1e-5)
     # The published numbers lack order 11, which is the best one in the second row.
     assert improved - 1e-3 < accountant("rdp").epsilon(mechanism, 1e-5) < improved + 1e-5
@@ -85,7 +88,7 @@ def test_subsampled_renyi_accounting_gives_the_published_numbers(
 def test_without_sampling_pld_is_the_closed_form_and_agrees_with_dp_accounting(
     delta: float,
 ) -> None:
-    mechanism = Mechanism(8.38, 30)
+    mechanism = Mechanism.alike(8.38, 30)
     event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(8.38), 30)
     library = PLDAccountant().compose(event).get_epsilon(delta)
     assert PLD.epsilon(mechanism, delta) == gaussian.epsilon(mechanism.mu, delta)
@@ -97,8 +100,10 @@ def test_with_sampling_pld_agrees_with_dp_accounting(mechanism: Mechanism) -> No
     replaced = mechanism.neighbouring is Neighbouring.REPLACE
     relation = dp_accounting.NeighboringRelation
     # dp_accounting measures noise against the clipping norm, of which a replacement moves two.
-    noise = dp_accounting.GaussianDpEvent(mechanism.noise_multiplier * (2 if replaced else 1))
-    event = dp_accounting.PoissonSampledDpEvent(mechanism.sampling_rate, noise)
+    noise = dp_accounting.GaussianDpEvent(
+        mechanism.groups[0].noise_multiplier * (2 if replaced else 1)
+    )
+    event = dp_accounting.PoissonSampledDpEvent(mechanism.groups[0].sampling_rate, noise)
     library = PLDAccountant(
         relation.REPLACE_ONE if replaced else relation.ADD_OR_REMOVE_ONE
     ).compose(event, mechanism.steps)
@@ -121,7 +126,7 @@ def test_one_sampled_step_is_the_divergence_of_the_two_mixtures(
     forth = np.maximum(with_record - math.exp(epsilon) * other, 0)
     back = np.maximum(other - math.exp(epsilon) * with_record, 0)
     expected = max(np.trapezoid(forth, outputs), np.trapezoid(back, outputs))
-    mechanism = Mechanism(z, 1, q, neighbouring)
+    mechanism = Mechanism.alike(z, 1, q, neighbouring)
     assert PLD.delta(mechanism, epsilon) == pytest.approx(expected, rel=1e-6)
     tail = np.trapezoid(with_record * (with_record > math.exp(epsilon) * other), outputs)
     if epsilon > 0:  # at 0 the losses of the many outputs that say nothing lie on the boundary
@@ -141,7 +146,7 @@ def test_composed_sampled_steps_leak_what_samples_of_their_losses_say(mechanism:
 
 def test_many_steps_do_not_amplify_rounding() -> None:
     # Two ways to the same number: nearly every record sampled, and the closed form.
-    nearly, always = Mechanism(100.0, 100_000, 1 - 1e-15), Mechanism(100.0, 100_000)
+    nearly, always = Mechanism.alike(100.0, 100_000, 1 - 1e-15), Mechanism.alike(100.0, 100_000)
     assert PLD.epsilon(nearly, 1e-5) == pytest.approx(PLD.epsilon(always, 1e-5), rel=1e-4)
     assert PLD.delta(nearly, 0.0) == pytest.approx(PLD.delta(always, 0.0), rel=1e-4)
 
@@ -149,13 +154,13 @@ def test_many_steps_do_not_amplify_rounding() -> None:
 def test_noise_far_above_the_signal_is_still_resolved() -> None:
     # Losses of 1e-5 a step, below the customary discretisation of 1e-4, compose to almost a
     # Gaussian one with mu = q sqrt(k) / z.
-    mechanism = Mechanism(300.0, 1000, 0.01)
+    mechanism = Mechanism.alike(300.0, 1000, 0.01)
     limit = gaussian.epsilon(0.01 * math.sqrt(1000) / 300, 1e-5)
     assert PLD.epsilon(mechanism, 1e-5) == pytest.approx(limit, rel=1e-2)
 
 
 def test_a_delta_below_rounding_is_bounded_by_moments_and_the_fallback_is_stated() -> None:
-    mechanism = Mechanism(1.0, 50, 0.1)
+    mechanism = Mechanism.alike(1.0, 50, 0.1)
     assert PLD.epsilon(mechanism, 1e-20) == accountant("rdp").epsilon(mechanism, 1e-20)
     assert "rdp" in str(PLD.note(mechanism, 1e-20))
     assert PLD.note(mechanism, 1e-5) is None
@@ -164,13 +169,13 @@ def test_a_delta_below_rounding_is_bounded_by_moments_and_the_fallback_is_stated
 
 
 def test_where_no_moments_are_known_the_fallback_forgoes_sampling() -> None:
-    mechanism = Mechanism(1.0, 50, 0.1, Neighbouring.REPLACE)
-    assert PLD.epsilon(mechanism, 1e-20) == PLD.epsilon(Mechanism(1.0, 50), 1e-20)
+    mechanism = Mechanism.alike(1.0, 50, 0.1, Neighbouring.REPLACE)
+    assert PLD.epsilon(mechanism, 1e-20) == PLD.epsilon(Mechanism.alike(1.0, 50), 1e-20)
     assert "as if nothing were sampled" in str(PLD.note(mechanism, 1e-20))
 
 
 def test_hardly_any_noise_gives_a_finite_epsilon_and_no_tail() -> None:
-    mechanism = Mechanism(1e-3, 10, 0.01)
+    mechanism = Mechanism.alike(1e-3, 10, 0.01)
     assert 1e5 < PLD.epsilon(mechanism, 1e-5) < math.inf
     assert PLD.tail(mechanism, 1.0) is None
     assert PLD.delta(mechanism, 1.0) == pytest.approx(mechanism.participation)
@@ -180,7 +185,7 @@ def test_hardly_any_noise_gives_a_finite_epsilon_and_no_tail() -> None:
 # --- every accountant -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mechanism", [Mechanism(2.0, 20), Mechanism(1.0, 100, 0.05)])
+@pytest.mark.parametrize("mechanism", [Mechanism.alike(2.0, 20), Mechanism.alike(1.0, 100, 0.05)])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
 def test_no_accountant_certifies_less_than_the_tight_epsilon(
     mechanism: Mechanism, delta: float
@@ -190,7 +195,9 @@ def test_no_accountant_certifies_less_than_the_tight_epsilon(
         assert each.epsilon(mechanism, delta) >= tight * (1 - 1e-6)
 
 
-@pytest.mark.parametrize("mechanism", [Mechanism(2.0, 20), Mechanism(1.0, 100, 0.05), SAMPLED[2]])
+@pytest.mark.parametrize(
+    "mechanism", [Mechanism.alike(2.0, 20), Mechanism.alike(1.0, 100, 0.05), SAMPLED[2]]
+)
 def test_delta_and_epsilon_are_inverse_by_every_accountant(mechanism: Mechanism) -> None:
     for each in all_answers(mechanism):
         epsilon = each.epsilon(mechanism, 1e-4)
@@ -208,9 +215,9 @@ def test_delta_and_epsilon_are_inverse_by_every_accountant(mechanism: Mechanism)
 def test_more_noise_helps_and_more_steps_hurt_by_every_accountant(
     z: float, steps: int, delta: float, factor: float, neighbouring: Neighbouring
 ) -> None:
-    mechanism = Mechanism(z, steps, 1.0, neighbouring)
-    quieter = Mechanism(z * factor, steps, 1.0, neighbouring)
-    longer = Mechanism(z, steps + 1, 1.0, neighbouring)
+    mechanism = Mechanism.alike(z, steps, 1.0, neighbouring)
+    quieter = Mechanism.alike(z * factor, steps, 1.0, neighbouring)
+    longer = Mechanism.alike(z, steps + 1, 1.0, neighbouring)
     for each in ACCOUNTANTS.values():
         epsilon = each.epsilon(mechanism, delta)
         assert 0 <= each.epsilon(quieter, delta) <= epsilon * (1 + 1e-9)
@@ -223,7 +230,9 @@ def test_more_noise_and_rarer_sampling_help_and_more_steps_hurt(
     z: float, steps: int, q: float, neighbouring: Neighbouring
 ) -> None:
     def tight(noise_multiplier: float, steps: int, sampling_rate: float) -> float:
-        return PLD.epsilon(Mechanism(noise_multiplier, steps, sampling_rate, neighbouring), 1e-6)
+        return PLD.epsilon(
+            Mechanism.alike(noise_multiplier, steps, sampling_rate, neighbouring), 1e-6
+        )
 
     epsilon = tight(z, steps, q)
     assert tight(1.2 * z, steps, q) <= epsilon * (1 + 1e-6)
@@ -238,7 +247,7 @@ def test_more_noise_and_rarer_sampling_help_and_more_steps_hurt(
 def test_extreme_mechanisms_get_numbers_never_nan(
     z: float, q: float, neighbouring: Neighbouring
 ) -> None:
-    mechanism = Mechanism(z, 10, q, neighbouring)
+    mechanism = Mechanism.alike(z, 10, q, neighbouring)
     for each in all_answers(mechanism):
         epsilons = [each.epsilon(mechanism, delta) for delta in (1e-300, 1e-9, 0.3)]
         assert epsilons == sorted(epsilons, reverse=True)
@@ -250,7 +259,7 @@ def test_extreme_mechanisms_get_numbers_never_nan(
 
 @pytest.mark.parametrize("q", [0.1, 1.0])
 def test_no_noise_means_no_guarantee(q: float) -> None:
-    mechanism = Mechanism(0.0, 3, q)
+    mechanism = Mechanism.alike(0.0, 3, q)
     for each in all_answers(mechanism):
         assert each.epsilon(mechanism, 0.01) == math.inf
         assert each.delta(mechanism, 5.0) == 1.0
@@ -260,9 +269,9 @@ def test_no_noise_means_no_guarantee(q: float) -> None:
 @pytest.mark.parametrize(
     ("name", "mechanism", "reason"),
     [
-        ("gdp", Mechanism(1.0, 10, 0.5), "closed form"),
-        ("rdp", Mechanism(1.0, 10, 0.5, Neighbouring.REPLACE), "add-remove"),
-        ("rdp-classic", Mechanism(1.0, 10, 0.5, Neighbouring.REPLACE), "add-remove"),
+        ("gdp", Mechanism.alike(1.0, 10, 0.5), "closed form"),
+        ("rdp", Mechanism.alike(1.0, 10, 0.5, Neighbouring.REPLACE), "add-remove"),
+        ("rdp-classic", Mechanism.alike(1.0, 10, 0.5, Neighbouring.REPLACE), "add-remove"),
     ],
 )
 def test_what_an_accountant_cannot_do_it_refuses_with_the_reason(
@@ -279,19 +288,19 @@ def test_what_an_accountant_cannot_do_it_refuses_with_the_reason(
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan])
 def test_delta_is_a_probability_between_zero_and_one(name: str, delta: float) -> None:
     with pytest.raises(InputError, match="delta"):
-        accountant(name).epsilon(Mechanism(1.0, 1), delta)
+        accountant(name).epsilon(Mechanism.alike(1.0, 1), delta)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.inf, math.nan])
 def test_delta_is_asked_at_a_finite_epsilon(epsilon: float) -> None:
     with pytest.raises(InputError, match="epsilon"):
-        PLD.delta(Mechanism(1.0, 1), epsilon)
+        PLD.delta(Mechanism.alike(1.0, 1), epsilon)
 
 
 def test_a_divergence_that_rounds_to_nothing_is_not_taken_for_perfect_privacy() -> None:
     # The true epsilon at this delta is small but not 0; the raw divergence rounds to 0.
-    mechanism = Mechanism(1e9, 10_000)
-    curve = accountant("rdp")._curve(mechanism)  # type: ignore[attr-defined]
+    mechanism = Mechanism.alike(1e9, 10_000)
+    curve = accountant("rdp").curve(mechanism)  # type: ignore[attr-defined]
     assert np.all(curve > 0)
     assert accountant("rdp").epsilon(mechanism, 1e-12) > 0
 
@@ -303,5 +312,6 @@ def test_an_unknown_accountant_is_refused_with_the_nearest_name(typed: str, near
 
 
 def test_an_accountant_is_found_by_the_name_it_bears() -> None:
-    assert [accountant(name).name for name in ACCOUNTANTS] == ["pld", "rdp", "rdp-classic", "gdp"]
+    names = ["pld", "gdp", "rdp", "rdp-classic", "advanced", "basic"]
+    assert [accountant(name).name for name in ACCOUNTANTS] == names
     assert accounting.accountant("pld") is PLD

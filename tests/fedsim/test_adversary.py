@@ -317,7 +317,7 @@ def test_a_sampled_federation_reaches_the_total_variation_and_no_more(
         | {"training.schedule": "cosine", "training.momentum": 0.9, "run.seed": 5}
     )
     transcript = run(config)
-    bound = PLD.delta(Mechanism(1.0, rounds, rate), 0.0)
+    bound = PLD.delta(Mechanism.alike(1.0, rounds, rate), 0.0)
     wins = int(((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum())
     assert stats.binomtest(wins, trials, (1 + bound) / 2).pvalue > 1e-3
 
@@ -386,7 +386,7 @@ def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
     transcript = run(config)
     wins = int(((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum())
     # The bound takes every local step for released, under the owner's own noise.
-    bound = PLD.delta(Mechanism(z, rounds * 3), 0.0)
+    bound = PLD.delta(Mechanism.alike(z, rounds * 3), 0.0)
     assert stats.binomtest(wins, trials, 0.5, "greater").pvalue < 1e-3
     assert stats.binomtest(wins, trials, (1 + bound) / 2, "greater").pvalue > 1e-3
 

@@ -22,7 +22,7 @@ def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[st
     """Play the Gaussian game that a configuration describes; `strength` multiplies the signal."""
     generator = np.random.default_rng(seed)
     nominal = privacy.noise_multiplier(config)
-    effective = privacy.mechanism(config, nominal).noise_multiplier
+    effective = privacy.mechanism(config, nominal).groups[0].noise_multiplier
     worlds = np.arange(TRIALS) % 2 == 0
     if config.trials.worlds == "d-only":
         worlds[:] = True

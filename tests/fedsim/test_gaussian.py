@@ -167,7 +167,7 @@ def test_no_noise_leaks_everything() -> None:
         (lambda: gaussian.epsilon(1.0, 1.0), "delta is 1"),
         (lambda: gaussian.mu_of_epsilon(math.inf, 0.1), "epsilon is infinite"),
         (lambda: gaussian.mu_of_advantage(1.1), "advantage is 1.1"),
-        (lambda: gaussian.tail(1.0, math.nan), "epsilon is nan"),
+        (lambda: gaussian.tail(1.0, math.nan), "epsilon is not a number"),
     ],
 )
 def test_values_out_of_range_are_refused(call: Callable[[], float], complaint: str) -> None:

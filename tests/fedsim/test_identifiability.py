@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim import identifiability as ident
-from fedsim.calibration import noise_multiplier
+from fedsim.calibration import epsilon_at_most, noise_multiplier
+from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage
+from fedsim.mechanism import Mechanism, Trust, Vantage
 
-CLASSIC = Mechanism(8.38022703488798, 30)  # the paper's noise at rho_beta = 0.9, delta = 0.01
+CLASSIC = Mechanism.alike(8.38022703488798, 30)  # the paper's noise at rho_beta = 0.9, delta = 0.01
 
 
 @pytest.mark.parametrize(
@@ -47,13 +48,13 @@ def test_a_bound_on_belief_lies_between_a_coin_and_certainty(rho_beta: float) ->
 def test_rho_alpha_is_the_recorded_advantage_under_the_papers_noise(
     z: float, delta: float, advantage: float
 ) -> None:
-    assert ident.rho_alpha(Mechanism(z, 30)) == pytest.approx(advantage, rel=1e-9)
+    assert ident.rho_alpha(Mechanism.alike(z, 30)) == pytest.approx(advantage, rel=1e-9)
 
 
 def test_rho_alpha_is_what_the_papers_adversary_reaches_in_thirty_steps() -> None:
     trials = 100_000
     random, worlds = np.random.default_rng(5), np.arange(trials) % 2
-    log_odds, z = np.zeros(trials), CLASSIC.noise_multiplier
+    log_odds, z = np.zeros(trials), CLASSIC.groups[0].noise_multiplier
     for _ in range(CLASSIC.steps):
         released = worlds + z * random.standard_normal(trials)
         log_odds += (released - 0.5) / z**2
@@ -65,11 +66,11 @@ def test_rho_alpha_is_what_the_papers_adversary_reaches_in_thirty_steps() -> Non
 
 def test_under_sampling_rho_alpha_is_the_advantage_of_the_mixture_test() -> None:
     # Design example: the mixture's log-ratio wins .32 at q = .1, z = 1 and 50 steps.
-    assert ident.rho_alpha(Mechanism(1.0, 50, 0.1)) == pytest.approx(0.32, abs=0.005)
+    assert ident.rho_alpha(Mechanism.alike(1.0, 50, 0.1)) == pytest.approx(0.32, abs=0.005)
 
 
 def test_the_tail_is_larger_than_delta() -> None:
-    tight = Mechanism(noise_multiplier(2.1972245773362196, 0.01, 30), 30)
+    tight = Mechanism.alike(noise_multiplier(epsilon_at_most(2.1972245773362196, 0.01), 30), 30)
     tail = ident.tail_probability(tight, 2.1972245773362196)
     assert tail is not None
     assert 3 * 0.01 < tail < 4 * 0.01
@@ -88,7 +89,7 @@ def test_theorem_2_gives_the_printed_numbers(epsilon: float, delta: float, print
 
 
 def test_theorem_2_is_not_a_bound_under_tight_noise() -> None:
-    tight = Mechanism(noise_multiplier(2.1972245773362196, 0.01, 30), 30)
+    tight = Mechanism.alike(noise_multiplier(epsilon_at_most(2.1972245773362196, 0.01), 30), 30)
     assert ident.rho_alpha(tight) == pytest.approx(0.369, abs=5e-4)
     assert ident.theorem2_rho_alpha(2.1972245773362196, 0.01) < 0.28
 
@@ -119,23 +120,23 @@ def test_bounds_are_tight_unless_another_accountant_is_named() -> None:
 
 
 def test_without_noise_the_bounds_say_that_everything_is_known() -> None:
-    bounds = ident.bounds(Mechanism(0.0, 5), 0.01, "gdp")
+    bounds = ident.bounds(Mechanism.alike(0.0, 5), 0.01, "gdp")
     assert (bounds.epsilon, bounds.rho_beta, bounds.rho_alpha) == (math.inf, 1.0, 1.0)
     assert bounds.tail_probability == 0.0  # a belief cannot exceed 1
-    assert ident.tail_probability(Mechanism(0.0, 5), 3.0) == 1.0
+    assert ident.tail_probability(Mechanism.alike(0.0, 5), 3.0) == 1.0
 
 
 def test_an_accountant_that_does_not_apply_is_refused() -> None:
     with pytest.raises(InputError, match="closed form"):
-        ident.bounds(Mechanism(1.0, 5, 0.1), 0.01, "gdp")
+        ident.bounds(Mechanism.alike(1.0, 5, 0.1), 0.01, "gdp")
 
 
 def test_every_vantage_point_has_its_own_bounds() -> None:
-    arguments = (2.0, 30, 1.0, Neighbouring.ADD_REMOVE)
+    described = Description((Rounds(2.0, 30),), owners=5)
     rows = {
-        (trust, row.vantage): row
+        (row.trust, row.vantage): row
         for trust in Trust
-        for row in ident.vantage_bounds(*arguments, trust, 5, 0.01)
+        for row in ident.vantage_bounds(described, 0.01, trust)
     }
     assert len(rows) == 9
     clean = rows[Trust.CENTRAL, Vantage.SERVER]
@@ -145,9 +146,9 @@ def test_every_vantage_point_has_its_own_bounds() -> None:
 
     participant = rows[Trust.LOCAL, Vantage.PARTICIPANT]
     assert participant.noise_multiplier == pytest.approx(4.0)
-    assert participant.epsilon == ident.bounds(Mechanism(4.0, 30), 0.01).epsilon
+    assert participant.epsilon == ident.bounds(Mechanism.alike(4.0, 30), 0.01).epsilon
     assert participant.rho_beta == ident.rho_beta_of_epsilon(participant.epsilon)
-    assert participant.rho_alpha == ident.rho_alpha(Mechanism(4.0, 30))
+    assert participant.rho_alpha == ident.rho_alpha(Mechanism.alike(4.0, 30))
 
     for trust in Trust:
         released = rows[trust, Vantage.RELEASED_MODEL]
@@ -157,8 +158,9 @@ def test_every_vantage_point_has_its_own_bounds() -> None:
 
 
 def test_local_steps_are_composed_under_the_owners_own_noise_at_every_vantage() -> None:
-    rows = ident.vantage_bounds(2.0, 10, 1.0, Neighbouring.ADD_REMOVE, Trust.LOCAL, 5, 0.01, 3)
-    expected = ident.bounds(Mechanism(2.0, 30), 0.01)
+    described = Description((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, owners=5)
+    rows = ident.vantage_bounds(described, 0.01)
+    expected = ident.bounds(Mechanism.alike(2.0, 30), 0.01)
     for row in rows:
         assert row.noise_multiplier == 2.0
         assert (row.epsilon, row.rho_alpha) == (expected.epsilon, expected.rho_alpha)
@@ -167,7 +169,8 @@ def test_local_steps_are_composed_under_the_owners_own_noise_at_every_vantage() 
 
 def test_sampling_lowers_the_bounds_of_every_vantage() -> None:
     def rows(rate: float) -> list[ident.VantageBounds]:
-        return ident.vantage_bounds(2.0, 10, rate, Neighbouring.ADD_REMOVE, Trust.LOCAL, 5, 0.01)
+        described = Description((Rounds(2.0, 10, rate),), trust=Trust.LOCAL, owners=5)
+        return ident.vantage_bounds(described, 0.01)
 
     for sampled, full in zip(rows(0.1), rows(1.0), strict=True):
         assert sampled.epsilon < full.epsilon

@@ -88,13 +88,13 @@ def test_an_owner_takes_at_least_one_step_in_a_round(local_steps: int) -> None:
 
 
 def test_signal_to_noise_grows_with_the_root_of_the_steps() -> None:
-    assert Mechanism(2.0, 36).mu == 3.0
-    assert Mechanism(0.0, 36).mu == math.inf
+    assert Mechanism.alike(2.0, 36).mu == 3.0
+    assert Mechanism.alike(0.0, 36).mu == math.inf
 
 
 def test_a_sampled_record_takes_part_in_some_step_with_one_minus_the_chance_of_none() -> None:
-    assert Mechanism(1.0, 3, 0.5).participation == pytest.approx(1 - 0.5**3)
-    assert Mechanism(1.0, 3).participation == 1.0
+    assert Mechanism.alike(1.0, 3, 0.5).participation == pytest.approx(1 - 0.5**3)
+    assert Mechanism.alike(1.0, 3).participation == 1.0
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_sampled_record_takes_part_in_some_step_with_one_minus_the_chance_of_n
 )
 def test_a_mechanism_refuses_values_out_of_range(values: tuple[float, int], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        Mechanism(*values)
+        Mechanism.alike(*values)
 
 
 @pytest.mark.parametrize("clipping_norm", [0.0, -1.0, math.inf, math.nan])

@@ -22,7 +22,7 @@ LOCAL_STEPS = {
 
 def test_local_steps_are_composed_and_hidden_by_the_owners_own_noise(small: Make) -> None:
     given = small(LOCAL_STEPS | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0})
-    assert privacy.mechanism(given, privacy.noise_multiplier(given)) == Mechanism(2.0, 30)
+    assert privacy.mechanism(given, privacy.noise_multiplier(given)) == Mechanism.alike(2.0, 30)
 
 
 @pytest.mark.parametrize("changes", [LOCAL_STEPS, {"training.sampling-rate": 0.1}], ids=str)
@@ -32,7 +32,7 @@ def test_a_target_belief_is_met_by_all_the_steps_that_are_taken(
     config = small(changes)
     mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
     assert mechanism.steps == config.training.rounds * config.training.local_steps
-    assert mechanism.sampling_rate == config.training.sampling_rate
+    assert [group.sampling_rate for group in mechanism.groups] == [config.training.sampling_rate]
     epsilon = PLD.epsilon(mechanism, config.privacy.delta)
     assert identifiability.rho_beta_of_epsilon(epsilon) == pytest.approx(0.9, rel=1e-6)
 

@@ -1,0 +1,156 @@
+"""A federation's mechanism, described once for everybody who looks at it.
+
+A `Description` says what is released over all rounds and who adds the noise; `towards` turns it
+into the `Mechanism` that one vantage point faces. It comes from a configuration or a run
+(`fedsim.privacy`), from a file, or from values.
+"""
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from fedsim.config import Table, explain
+from fedsim.errors import InputError
+from fedsim.mechanism import (
+    Mechanism,
+    Neighbouring,
+    Steps,
+    Trust,
+    Vantage,
+    effective_noise_multiplier,
+    sensitivity,
+)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Rounds alike.
+
+    noise_multiplier: nominal, as `effective_noise_multiplier` takes it, of the noise really added
+    sampling_rate: probability that a record takes part in a step; 1 is a full batch
+    local_steps: noisy steps of an owner within a round
+    participants: how many owners took part, the record's among them; None for all
+    """
+
+    noise_multiplier: float
+    count: int = 1
+    sampling_rate: float = 1.0
+    local_steps: int = 1
+    participants: int | None = None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a federation releases. clipping_norm is None where only its ratio to the noise is known.
+
+    The bounds hold for a record whose owner takes part in all of the rounds.
+    """
+
+    rounds: tuple[Rounds, ...]
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
+    trust: Trust = Trust.CENTRAL
+    owners: int = 2
+    clipping_norm: float | None = None
+
+    def towards(self, vantage: Vantage) -> Mechanism:
+        """Return the mechanism that this vantage point faces. Raises InputError as its parts do."""
+        steps = (
+            Steps(
+                effective_noise_multiplier(
+                    alike.noise_multiplier,
+                    self.trust,
+                    vantage,
+                    self.owners,
+                    alike.local_steps,
+                    alike.participants,
+                ),
+                alike.count * alike.local_steps,
+                alike.sampling_rate,
+            )
+            for alike in self.rounds
+        )
+        return Mechanism(tuple(steps), self.neighbouring)
+
+    def under(self, trust: Trust) -> "Description":
+        """Return the same rounds with the noise added by somebody else."""
+        return replace(self, trust=trust)
+
+    def first(self, count: int) -> "Description":
+        """Return the first `count` rounds. Raises InputError for fewer than one."""
+        kept, left = [], count
+        for alike in self.rounds:
+            if left > 0:
+                kept.append(replace(alike, count=min(alike.count, left)))
+                left -= alike.count
+        if not kept:
+            raise InputError(f"{count} rounds release nothing; give at least 1")
+        return replace(self, rounds=tuple(kept))
+
+    @property
+    def count(self) -> int:
+        """The number of rounds."""
+        return sum(alike.count for alike in self.rounds)
+
+
+class _RoundsTable(Table):
+    count: Annotated[int, Field(ge=1)] = 1
+    noise_multiplier: Annotated[float, Field(ge=0)] | None = None
+    noise_std: Annotated[float, Field(ge=0)] | None = None
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    local_steps: Annotated[int, Field(ge=1)] = 1
+    participants: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_noise(self) -> Self:
+        if (self.noise_multiplier is None) == (self.noise_std is None):
+            raise ValueError(
+                "each of the [[rounds]] needs noise-multiplier or noise-std, and only one of them"
+            )
+        return self
+
+
+class _DescriptionTable(Table):
+    neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
+    trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
+    owners: Annotated[int, Field(ge=2)] = 2
+    clipping_norm: Annotated[float, Field(gt=0)] | None = None
+    rounds: Annotated[list[_RoundsTable], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _unit_of_noise(self) -> Self:
+        if self.clipping_norm is None and any(row.noise_std is not None for row in self.rounds):
+            raise ValueError("noise-std says nothing without clipping-norm; give both")
+        return self
+
+
+def load(path: Path) -> Description:
+    """Read a description from a TOML file with [[rounds]]. Raises InputError with one line."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read '{path}': {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"'{path}' is not valid TOML: {error}") from None
+    try:
+        table = _DescriptionTable.model_validate(tree)
+    except ValidationError as error:
+        raise InputError(f"'{path}': {explain(error)}") from None
+
+    def multiplier(row: _RoundsTable) -> float:
+        if row.noise_std is None or table.clipping_norm is None:
+            return row.noise_multiplier or 0.0
+        return row.noise_std / sensitivity(table.neighbouring, table.clipping_norm)
+
+    rounds = (
+        Rounds(multiplier(row), row.count, row.sampling_rate, row.local_steps, row.participants)
+        for row in table.rounds
+    )
+    description = Description(
+        tuple(rounds), table.neighbouring, table.trust, table.owners, table.clipping_norm
+    )
+    for vantage in Vantage:
+        description.towards(vantage)  # what is out of range shows here
+    return description
