@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from scipy.optimize import brentq
 
 from fedsim import identifiability
-from fedsim.accounting import accountant
+from fedsim.accounting import PLD, accountant
 from fedsim.errors import InputError
 from fedsim.mechanism import MOST_STEPS, Mechanism, Neighbouring
 
@@ -186,6 +186,59 @@ def sampling_rate(
     while excess(root) > 0:
         root -= 1e-10
     return math.exp(root)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the paper's calibration costs beside the tight one, at one target.
+
+    classic, tight: noise multipliers for the same (epsilon, delta), by rdp-classic and by pld;
+    wasted: their ratio; exact_epsilon: what the classic noise really guarantees at delta;
+    classic_rho_alpha, tight_rho_alpha: the advantage under each, by every route.
+    """
+
+    rho_beta: float
+    delta: float
+    epsilon: float
+    classic: float
+    tight: float
+    wasted: float
+    exact_epsilon: float
+    classic_rho_alpha: dict[str, float]
+    tight_rho_alpha: dict[str, float]
+
+
+def compare(
+    rho_beta: float,
+    delta: float,
+    steps: int,
+    sampling_rate: float = 1.0,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> Comparison:
+    """Return how much noise a bound on belief needs by the paper's accounting and by the exact one.
+
+    Raises InputError as `noise_multiplier` does.
+    """
+    epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
+
+    def calibrated(name: str) -> Mechanism:
+        requirement = epsilon_at_most(epsilon, delta, name)
+        least = noise_multiplier(requirement, steps, sampling_rate, neighbouring)
+        return Mechanism.alike(least, steps, sampling_rate, neighbouring)
+
+    classic, tight = calibrated("rdp-classic"), calibrated("pld")
+    classic_z, tight_z = (each.groups[0].noise_multiplier for each in (classic, tight))
+    return Comparison(
+        rho_beta,
+        delta,
+        epsilon,
+        classic_z,
+        tight_z,
+        classic_z / tight_z,
+        PLD.epsilon(classic, delta),
+        identifiability.rho_alpha_by_route(classic, epsilon, delta),
+        identifiability.rho_alpha_by_route(tight, epsilon, delta),
+    )
 
 
 def _check_noise_is_needed(requirement: Requirement, mechanism: Mechanism) -> None:

@@ -19,6 +19,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from scipy.special import expit, logit
 from scipy.stats import norm
 
+from fedsim.identifiability import BeliefCurve
+
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -263,6 +265,44 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
         _rounds_axis(axes, rounds)
         axes.set_ylabel("local sensitivity LS")
         _legend(axes)
+    return figure
+
+
+def guarantee(
+    rounds: npt.NDArray[np.int64],
+    epsilons: Mapping[str, Floats],
+    delta: float,
+    curve: BeliefCurve | None,
+    rho_beta: float,
+) -> Figure:
+    """Draw epsilon [n] after `rounds` [n] by every accountant, and how sure an adversary gets.
+
+    curve: how often the worst-case belief exceeds a value, in both worlds; None leaves it out.
+    """
+    with _style():
+        figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
+        axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
+        tightest = min(float(np.max(values)) for values in epsilons.values())
+        lines = zip(epsilons.items(), (BLUE, GREEN, PURPLE, VERMILION, MUTED, INK), strict=False)
+        for (name, values), colour in lines:
+            axes.plot(rounds, values, color=colour, linewidth=1.4, label=name)
+        # Basic and advanced composition would leave nothing of the others to see.
+        axes.set_ylim(0, 3 * tightest if tightest > 0 else None)
+        axes.set_title(f"ε at δ = {delta:g}, smaller is tighter")
+        axes.set_xlabel("rounds")
+        axes.set_ylabel("ε")
+        axes.legend()
+        for other in others:
+            assert curve is not None
+            for (_, colour, label), rates in zip(
+                WORLDS, (curve.under_d, curve.under_d_prime), strict=True
+            ):
+                other.plot(curve.beliefs, rates, color=colour, linewidth=1.4, label=label)
+            other.axvline(rho_beta, color=INK, linestyle="--", linewidth=1)
+            other.set_title("How often the worst-case belief in D passes a value")
+            other.set_xlabel(f"belief that D was used (dashed: ρβ = {rho_beta:.3g})")
+            other.set_ylim(-0.02, 1.02)
+            other.legend()
     return figure
 
 

@@ -5,6 +5,7 @@ its advantage over guessing. Both adversaries start from even odds and know ever
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,9 @@ from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Trust, Vantage
 
 Array = npt.NDArray[np.float64]
+
+TOTAL_VARIATION, THEOREM2 = "total variation", "paper (Theorem 2)"
+"""The names of two ways to a bound on the advantage: the exact one, and one that is none."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,28 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
     return BeliefCurve(values, there, back)
 
 
+def epsilon_by_round(
+    description: Description,
+    vantage: Vantage,
+    delta: float,
+    accountants: Sequence[str],
+    points: int = 24,
+) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
+    """Return rounds [n], n <= points, and for each accountant the epsilon [n] after them.
+
+    The rounds lie closer together at the beginning, where epsilon grows fastest. Raises InputError
+    as `bounds` does.
+    """
+    last = description.count
+    spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
+    rounds = np.unique(spaced.round().astype(np.int64))
+    mechanisms = [description.first(int(count)).towards(vantage) for count in rounds]
+    return rounds, {
+        name: np.array([accountant(name).epsilon(each, delta) for each in mechanisms])
+        for name in accountants
+    }
+
+
 def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> dict[str, float]:
     """Return the advantage that each way of arguing allows: three bounds, and the paper's value.
 
@@ -237,14 +263,14 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
     2015). "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value once more, which is
     there without sampling only. "paper (Theorem 2)" is `theorem2_rho_alpha`, no bound.
     """
-    routes = {"total variation": rho_alpha(mechanism)}
+    routes = {TOTAL_VARIATION: rho_alpha(mechanism)}
     odds = math.exp(-epsilon)
     routes["epsilon and delta"] = min(1.0, (1 - odds + 2 * delta * odds) / (1 + odds))
     if not mechanism.sampled and not mechanism.noiseless:
         # The divergence of order alpha is alpha mu^2 / 2.
         ratio = float(RENYI.curve(mechanism)[0]) / float(RENYI.orders[0])
         routes["Rényi"] = gaussian.advantage(math.sqrt(2 * ratio))
-    routes["paper (Theorem 2)"] = theorem2_rho_alpha(epsilon, delta)
+    routes[THEOREM2] = theorem2_rho_alpha(epsilon, delta)
     return routes
 
 

@@ -8,7 +8,8 @@ import click
 import typer
 
 import fedsim
-from fedsim.cli.accounting import account, calibrate
+from fedsim.cli.account import account
+from fedsim.cli.calibrate import calibrate
 from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
 from fedsim.cli.run import run

@@ -1,12 +1,15 @@
 """Accountants against the published implementations, integrals, samples and each other."""
 
+import itertools
 import math
 from collections.abc import Iterator
 
 import dp_accounting
 import numpy as np
+import opacus.accountants
 import pytest
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
@@ -14,7 +17,8 @@ from scipy.stats import norm
 from fedsim import accounting, gaussian
 from fedsim.accounting import ACCOUNTANTS, PLD, Accountant, accountant
 from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.loss_distribution import step_epsilon
+from fedsim.mechanism import Mechanism, Neighbouring, Steps
 
 SAMPLED = [
     Mechanism.alike(1.0, 50, 0.1),
@@ -79,6 +83,27 @@ def test_subsampled_renyi_accounting_gives_the_published_numbers(
     assert accountant("rdp-classic").epsilon(mechanism, 1e-5) == pytest.approx(classic, abs=1e-5)
     # The published numbers lack order 11, which is the best one in the second row.
     assert improved - 1e-3 < accountant("rdp").epsilon(mechanism, 1e-5) < improved + 1e-5
+
+
+@pytest.mark.parametrize(
+    ("z", "q", "steps"), [(1.1, 0.01, 1000), (0.7, 0.002, 5000), (4.0, 1.0, 30)]
+)
+def test_renyi_accounting_agrees_with_opacus(z: float, q: float, steps: int) -> None:
+    library = opacus.accountants.RDPAccountant()
+    library.history = [(z, q, steps)]
+    # Both are minima over orders, each over its own grid of them.
+    orders = [float(order) for order in accountant("rdp").orders]  # type: ignore[attr-defined]
+    found = accountant("rdp").epsilon(Mechanism.alike(z, steps, q), 1e-5)
+    assert found == pytest.approx(library.get_epsilon(1e-5, alphas=orders), rel=1e-4)
+
+
+def test_the_prv_accountant_of_opacus_brackets_the_tight_epsilon() -> None:
+    library = opacus.accountants.PRVAccountant()
+    library.history = [(1.1, 0.01, 1000)]
+    found = PLD.epsilon(Mechanism.alike(1.1, 1000, 0.01), 1e-5)
+    # Its answer is an upper bound, by at most its own error of 0.01.
+    error = 0.01
+    assert found - 1e-6 <= library.get_epsilon(1e-5, eps_error=error) <= found + 2 * error
 
 
 # --- the privacy loss distribution ----------------------------------------------------------
@@ -182,6 +207,120 @@ def test_hardly_any_noise_gives_a_finite_epsilon_and_no_tail() -> None:
     assert "noise is too small" in str(PLD.note(mechanism, 1e-5))
 
 
+# --- steps that differ ----------------------------------------------------------------------
+
+MIXED = (Steps(1.0, 50, 0.05), Steps(1.4, 100, 0.02), Steps(8.0, 30))
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
+@pytest.mark.parametrize("name", ["pld", "rdp"])
+def test_steps_that_differ_compose_as_by_dp_accounting(name: str, delta: float) -> None:
+    library = PLDAccountant() if name == "pld" else RdpAccountant()
+    for step in MIXED:
+        event: dp_accounting.DpEvent = dp_accounting.GaussianDpEvent(step.noise_multiplier)
+        if step.sampling_rate < 1:
+            event = dp_accounting.PoissonSampledDpEvent(step.sampling_rate, event)
+        library.compose(event, step.count)
+    found = accountant(name).epsilon(Mechanism(MIXED), delta)
+    assert found == pytest.approx(library.get_epsilon(delta), rel=1e-6)
+
+
+def test_the_order_of_steps_and_how_they_are_grouped_do_not_matter() -> None:
+    split = Mechanism((*MIXED[::-1], Steps(8.0, 2), Steps(1.0, 7, 0.05)))
+    together = Mechanism((Steps(1.0, 57, 0.05), Steps(1.4, 100, 0.02), Steps(8.0, 32)))
+    assert split == together
+    assert all(
+        each.epsilon(split, 1e-5) == each.epsilon(together, 1e-5) for each in all_answers(split)
+    )
+
+
+def test_full_batches_of_different_noise_are_one_gaussian() -> None:
+    noise = np.linspace(20, 40, 1000)
+    mechanism = Mechanism(tuple(Steps(float(z)) for z in noise))
+    mu = math.sqrt(float(np.sum(noise**-2)))
+    for name in ("pld", "gdp"):
+        assert accountant(name).epsilon(mechanism, 1e-5) == pytest.approx(
+            gaussian.epsilon(mu, 1e-5), rel=1e-12
+        )
+
+
+def test_ten_thousand_rounds_that_all_differ_are_rounded_for_the_adversary() -> None:
+    random = np.random.default_rng(0)
+    noise, rates = random.uniform(0.8, 1.2, 10_000), random.uniform(0.01, 0.0101, 10_000)
+    mechanism = Mechanism(
+        tuple(Steps(float(z), 1, float(q)) for z, q in zip(noise, rates, strict=True))
+    )
+    # Every round at least as harmful, and every round at most as harmful as it was.
+    most, least = Mechanism.alike(0.8, 10_000, 0.0101), Mechanism.alike(1.2, 10_000, 0.01)
+    epsilon = PLD.epsilon(mechanism, 1e-5)
+    assert PLD.epsilon(least, 1e-5) < epsilon < PLD.epsilon(most, 1e-5)
+    assert "10000 kinds of step" in str(PLD.note(mechanism, 1e-5))
+    # The same rounds in 20 classes whose noise and rate are rounded the other way: a lower bound.
+    edges = np.quantile(noise, np.linspace(0, 1, 21)[1:])
+    quieter = tuple(Steps(float(edge), 500, 0.01) for edge in edges)
+    assert PLD.epsilon(Mechanism(quieter), 1e-5) < epsilon
+    assert epsilon < PLD.epsilon(Mechanism(quieter), 1e-5) * 1.06
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.5, 20), st.sampled_from([0.001, 0.01, 0.3, 1.0])),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(1, 8),
+)
+@settings(deadline=None, max_examples=40)
+def test_a_coarser_mechanism_has_fewer_kinds_and_never_less_harm(
+    kinds: list[tuple[float, float]], most: int
+) -> None:
+    mechanism = Mechanism(tuple(Steps(z, 1, q) for z, q in kinds))
+    coarse = mechanism.coarsened(most)
+    assert len(coarse.groups) <= min(2 * most, len(mechanism.groups))
+    assert coarse.steps == mechanism.steps
+    for kind in coarse.groups:
+        assert any(group.noise_multiplier == kind.noise_multiplier for group in mechanism.groups)
+    assert coarse.mu >= mechanism.mu * (1 - 1e-12)
+    assert coarse.participation >= mechanism.participation * (1 - 1e-12)
+    classic = accountant("rdp-classic")
+    assert classic.epsilon(coarse, 1e-5) >= classic.epsilon(mechanism, 1e-5) * (1 - 1e-9)
+
+
+# --- composition by epsilon and delta -------------------------------------------------------
+
+
+def test_basic_composition_adds_the_exact_epsilons_of_the_steps() -> None:
+    found = accountant("basic").epsilon(Mechanism((Steps(4.0, 10), Steps(6.0, 5))), 1.5e-4)
+    each = [gaussian.epsilon(1 / z, 1e-5) for z in (4.0, 6.0)]
+    assert found == pytest.approx(10 * each[0] + 5 * each[1], rel=1e-12)
+
+
+def test_advanced_composition_is_its_formula_at_the_best_share_of_a_grid() -> None:
+    delta, steps, z = 1e-5, 400, 30.0
+
+    def formula(share: float) -> float:
+        epsilon = gaussian.epsilon(1 / z, (1 - share) * delta / steps)
+        spread = epsilon * math.sqrt(2 * steps * math.log(1 / (share * delta)))
+        return spread + steps * epsilon * math.expm1(epsilon)
+
+    best = min(formula(share) for share in np.linspace(0.001, 0.999, 999))
+    found = accountant("advanced").epsilon(Mechanism.alike(z, steps), delta)
+    assert best <= found * (1 + 1e-9)
+    assert found < 1.01 * best
+    # The point of it: of many small steps it certifies less than their sum.
+    assert found < accountant("basic").epsilon(Mechanism.alike(z, steps), delta)
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.01])
+def test_one_sampled_step_has_the_epsilon_of_its_loss_distribution(
+    neighbouring: Neighbouring, delta: float
+) -> None:
+    mechanism = Mechanism.alike(0.8, 1, 0.05, neighbouring)
+    found = step_epsilon(mechanism.groups[0], neighbouring, delta)
+    assert found == pytest.approx(PLD.epsilon(mechanism, delta), rel=1e-3)
+
+
 # --- every accountant -----------------------------------------------------------------------
 
 
@@ -255,6 +394,57 @@ def test_extreme_mechanisms_get_numbers_never_nan(
         deltas = [each.delta(mechanism, epsilon) for epsilon in (0.0, 1.0, 1e6)]
         assert np.all(np.diff(deltas) < 1e-15)
         assert all(0 <= delta <= 1 for delta in deltas)
+
+
+RANGE = list(
+    itertools.product(
+        (0.3, 1.0, 20.0, 500.0), (1e-5, 1e-3, 0.1, 1.0), (1, 1000, 100_000), Neighbouring
+    )
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ACCOUNTANTS)
+def test_over_the_whole_range_of_use_there_is_an_answer_or_a_refusal(name: str) -> None:
+    judge, answered = accountant(name), 0
+    for z, q, steps, neighbouring in RANGE:
+        mechanism = Mechanism.alike(z, steps, q, neighbouring)
+        if judge.supports(mechanism) is not None:
+            continue
+        answered += 1
+        epsilons = [judge.epsilon(mechanism, delta) for delta in (1e-12, 1e-5, 0.01)]
+        assert all(0 <= epsilon < math.inf for epsilon in epsilons), mechanism
+        assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(epsilons)), mechanism
+        # An upper bound, but for the grid of the distribution that it is compared with.
+        if PLD.note(mechanism, 1e-5) is None:
+            assert epsilons[1] >= PLD.epsilon(mechanism, 1e-5) * (1 - 2e-3) - 1e-9, mechanism
+        assert all(0 < judge.delta(mechanism, epsilon) <= 1 for epsilon in (0.0, 1.0, 300.0))
+    assert answered >= len(RANGE) // 4
+
+
+@given(
+    st.floats(0.7, 5),
+    st.integers(1, 300),
+    st.floats(0.005, 0.5),
+    st.floats(1e-8, 0.1),
+    st.floats(1.1, 2),
+)
+@settings(deadline=None, max_examples=15)
+def test_every_parameter_moves_epsilon_in_its_direction_under_sampling(
+    z: float, steps: int, q: float, delta: float, factor: float
+) -> None:
+    mechanism = Mechanism.alike(z, steps, q)
+    less_harm = [
+        (Mechanism.alike(z * factor, steps, q), delta),
+        (Mechanism.alike(z, max(1, round(steps / factor)), q), delta),
+        (Mechanism.alike(z, steps, q / factor), delta),
+        (mechanism, min(0.99, delta * factor)),
+    ]
+    for each in all_answers(mechanism):
+        epsilon = each.epsilon(mechanism, delta)
+        for other, at in less_harm:
+            assert each.epsilon(other, at) <= epsilon * (1 + 1e-5) + 1e-9, (each.name, other, at)
+        assert each.delta(mechanism, 2.0) <= each.delta(mechanism, 1.0)
 
 
 @pytest.mark.parametrize("q", [0.1, 1.0])

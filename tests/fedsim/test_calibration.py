@@ -1,6 +1,7 @@
 """The least noise for a target, against recorded noise scales and a library."""
 
 import math
+from collections.abc import Callable
 
 import dp_accounting
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from fedsim import calibration, gaussian
 from fedsim.accounting import ACCOUNTANTS, accountant
-from fedsim.calibration import epsilon_at_most
+from fedsim.calibration import advantage_at_most, epsilon_at_most
 from fedsim.errors import InputError
+from fedsim.identifiability import rho_alpha
 from fedsim.mechanism import Mechanism, Neighbouring
 
 EPSILON = math.log(9)  # rho_beta = 0.9
@@ -133,3 +135,96 @@ def test_a_target_that_needs_no_noise_is_refused() -> None:
 def test_impossible_requests_are_refused(values: tuple[float, float, int], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         noise_multiplier(*values)
+
+
+# --- other targets, other unknowns -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [0.05, 1.0])
+def test_noise_for_a_bound_on_the_advantage_just_meets_it(q: float) -> None:
+    z = calibration.noise_multiplier(advantage_at_most(0.25), 50, q)
+    assert rho_alpha(Mechanism.alike(z, 50, q)) == pytest.approx(0.25, rel=1e-4)
+    if q == 1:
+        assert z == pytest.approx(math.sqrt(50) / gaussian.mu_of_advantage(0.25), rel=1e-8)
+
+
+@pytest.mark.parametrize("q", [0.05, 1.0])
+@pytest.mark.parametrize("requirement", [epsilon_at_most(1.0, 1e-5), advantage_at_most(0.2)])
+def test_one_step_more_than_the_most_is_too_many(
+    requirement: calibration.Requirement, q: float
+) -> None:
+    found = calibration.steps(requirement, 9.0 if q == 1 else 1.5, q)
+    for count, satisfied in ((found, True), (found + 1, False)):
+        mechanism = Mechanism.alike(9.0 if q == 1 else 1.5, count, q)
+        assert (requirement.excess(mechanism) <= 0) == satisfied
+
+
+def test_steps_come_in_rounds_of_local_steps() -> None:
+    requirement = epsilon_at_most(1.0, 1e-5)
+    alone, grouped = (calibration.steps(requirement, 9.0, multiple=n) for n in (1, 4))
+    assert grouped == alone // 4 * 4
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@pytest.mark.parametrize("requirement", [epsilon_at_most(1.0, 1e-5), advantage_at_most(0.2)])
+def test_the_highest_sampling_rate_just_meets_the_requirement(
+    requirement: calibration.Requirement, neighbouring: Neighbouring
+) -> None:
+    q = calibration.sampling_rate(requirement, 1.2, 100, neighbouring)
+    assert 0 < q < 1
+    assert requirement.excess(Mechanism.alike(1.2, 100, q, neighbouring)) <= 0
+    assert requirement.excess(Mechanism.alike(1.2, 100, q * (1 + 1e-4), neighbouring)) > 0
+
+
+def test_full_batches_are_taken_where_they_are_private_enough() -> None:
+    assert calibration.sampling_rate(epsilon_at_most(1.0, 1e-5), 100.0, 10) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("search", "complaint"),
+    [
+        (lambda: calibration.steps(epsilon_at_most(0.1, 1e-5), 1.0), "not even one round"),
+        (lambda: calibration.steps(advantage_at_most(0.9), 1e9), "give less noise"),
+        (
+            lambda: calibration.sampling_rate(epsilon_at_most(1e-4, 1e-12), 0.3, 10**6),
+            "no sampling rate meets",
+        ),
+        (
+            lambda: calibration.noise_multiplier(advantage_at_most(0.5), 10, 0.01),
+            "no noise is needed",
+        ),
+        (lambda: advantage_at_most(1.0), "rho_alpha is 1"),
+        (lambda: advantage_at_most(0.0), "rho_alpha is 0"),
+    ],
+)
+def test_what_cannot_be_found_says_why(search: Callable[[], float], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        search()
+
+
+# --- the paper's calibration beside the tight one --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rho_beta", "delta", "classic", "tight", "exact"),
+    [
+        (0.75, 0.01, 15.984860642181161, 9.584118, 0.5538039814125555),
+        (0.9, 0.01, 8.38022703488798, 5.699546592, 1.3134725502396565),
+        (0.9, 0.001, 9.951726965394187, 7.326, 1.5173783421251537),
+    ],
+)
+def test_the_comparison_reproduces_the_recorded_runs(
+    rho_beta: float, delta: float, classic: float, tight: float, exact: float
+) -> None:
+    row = calibration.compare(rho_beta, delta, 30)
+    assert row.classic == pytest.approx(classic, rel=1e-8)
+    assert row.tight == pytest.approx(tight, rel=1e-4)
+    assert row.wasted == row.classic / row.tight
+    assert row.exact_epsilon == pytest.approx(exact, rel=1e-8)
+    advantage = gaussian.advantage(math.sqrt(30) / row.classic)
+    assert row.classic_rho_alpha["total variation"] == pytest.approx(advantage, rel=1e-9)
+    assert row.classic_rho_alpha["Rényi"] == pytest.approx(advantage, rel=1e-9)
+    assert row.classic_rho_alpha["epsilon and delta"] > advantage
+    # The printed theorem lies above the truth for its own noise, below it for the tight one.
+    printed = row.tight_rho_alpha["paper (Theorem 2)"]
+    assert advantage < printed < row.tight_rho_alpha["total variation"]

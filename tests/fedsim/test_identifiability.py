@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from fedsim import identifiability as ident
+from fedsim.accounting import PLD
 from fedsim.calibration import epsilon_at_most, noise_multiplier
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
@@ -192,3 +194,92 @@ def test_bounds_need_an_epsilon_of_at_least_zero(epsilon: float) -> None:
 def test_theorem_2_needs_a_delta_between_zero_and_one(delta: float) -> None:
     with pytest.raises(InputError, match="delta"):
         ident.theorem2_rho_alpha(1.0, delta)
+
+
+# --- the sampled game, by brute force --------------------------------------------------------
+
+
+def sampled_game(q: float, z: float, steps: int, trials: int) -> dict[bool, np.ndarray]:
+    """Return final log-odds of an add-remove game whose record joins a step with probability q."""
+    random = np.random.default_rng(11)
+    found = {}
+    for world in (True, False):
+        total = np.zeros(trials)
+        for _ in range(steps):
+            joined = world * (random.random(trials) < q)
+            released = joined + z * random.standard_normal(trials)
+            total += np.logaddexp(np.log1p(-q), np.log(q) + (released - 0.5) / z**2)
+        found[world] = total
+    return found
+
+
+@pytest.mark.parametrize(("q", "z", "steps"), [(0.1, 1.0, 50), (0.3, 2.0, 20), (0.02, 0.6, 100)])
+def test_rho_alpha_of_sampled_steps_is_what_brute_force_finds(
+    q: float, z: float, steps: int
+) -> None:
+    trials = 200_000
+    game = sampled_game(q, z, steps, trials)
+    advantage = np.mean(game[True] > 0) - np.mean(game[False] > 0)
+    error = 4 * math.sqrt(0.5 / trials)  # four standard errors of a difference of two shares
+    exact = ident.rho_alpha(Mechanism.alike(z, steps, q))
+    assert advantage == pytest.approx(exact, abs=error)
+
+
+@pytest.mark.parametrize(("q", "z", "steps"), [(0.1, 1.0, 50), (0.02, 0.6, 100)])
+def test_the_belief_curve_is_the_distribution_of_the_sampled_games_beliefs(
+    q: float, z: float, steps: int
+) -> None:
+    trials = 200_000
+    game = sampled_game(q, z, steps, trials)
+    beliefs = np.array([0.2, 0.4, 0.6, 0.7, 0.8, 0.9])
+    curve = ident.belief_curve(Mechanism.alike(z, steps, q), beliefs)
+    assert curve is not None
+    error = 4 * 0.5 / math.sqrt(trials)
+    for world, rates in ((True, curve.under_d), (False, curve.under_d_prime)):
+        found = [np.mean(game[world] > math.log(b / (1 - b))) for b in beliefs]
+        assert rates == pytest.approx(found, abs=error)
+
+
+@given(st.floats(0.1, 4), st.floats(0.01, 0.99))
+def test_without_sampling_the_belief_curve_is_normal_and_symmetric(
+    mu: float, belief: float
+) -> None:
+    curve = ident.belief_curve(Mechanism.alike(1 / mu, 1), [belief, 1 - belief])
+    assert curve is not None
+    logit = math.log(belief / (1 - belief))
+    assert curve.under_d[0] == pytest.approx(norm.sf((logit - mu**2 / 2) / mu), rel=1e-9)
+    # Where D' was used, the belief in D' behaves as the belief in D does where D was.
+    assert curve.under_d_prime[0] == pytest.approx(1 - curve.under_d[1], abs=1e-12)
+
+
+def test_a_belief_curve_is_asked_at_beliefs_and_not_at_certainty() -> None:
+    with pytest.raises(InputError, match="strictly between 0 and 1"):
+        ident.belief_curve(CLASSIC, [0.5, 1.0])
+
+
+def test_a_belief_curve_that_cannot_be_computed_is_not_made_up() -> None:
+    assert ident.belief_curve(Mechanism.alike(1e-3, 10, 0.01), [0.9]) is None
+
+
+@given(st.floats(0.3, 50), st.integers(1, 1000), st.floats(1e-9, 0.1))
+def test_every_sound_route_bounds_the_advantage_from_above(
+    z: float, steps: int, delta: float
+) -> None:
+    mechanism = Mechanism.alike(z, steps)
+    routes = ident.rho_alpha_by_route(mechanism, PLD.epsilon(mechanism, delta), delta)
+    exact = routes["total variation"]
+    assert routes["epsilon and delta"] >= exact * (1 - 1e-9)
+    assert routes["Rényi"] == pytest.approx(exact, rel=1e-9)
+
+
+def test_epsilon_grows_round_by_round_to_that_of_all_rounds() -> None:
+    described = Description((Rounds(2.0, 20), Rounds(1.0, 300, 0.01)), owners=3)
+    rounds, epsilons = ident.epsilon_by_round(
+        described, Vantage.PARTICIPANT, 1e-5, ["pld", "rdp"], points=10
+    )
+    assert (rounds[0], rounds[-1]) == (1, 320)
+    assert np.all(np.diff(rounds) > 0)
+    for name, values in epsilons.items():
+        assert np.all(np.diff(values) > 0)
+        whole = ident.bounds(described.towards(Vantage.PARTICIPANT), 1e-5, name)
+        assert values[-1] == whole.epsilon

@@ -2,14 +2,17 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from fedsim import gaussian
 from fedsim.accounting import ACCOUNTANTS
-from fedsim.cli.accounting import account, calibrate
+from fedsim.cli.account import account
+from fedsim.cli.calibrate import calibrate
 from fedsim.errors import InputError
 
 app = typer.Typer()
@@ -118,7 +121,7 @@ def test_account_gives_every_accountants_epsilon() -> None:
 def test_an_accountant_that_does_not_apply_is_listed_with_its_reason(command: str) -> None:
     rows = document(f"{command} --sampling-rate 0.5 --neighbouring replace")["accountants"]
     assert rows["pld"].keys() > {"note"}
-    assert rows["gdp"].keys() == {"refusal"}
+    assert rows["gdp"].keys() == {"refusal", "covers"}
     assert "add-remove" in rows["rdp"]["refusal"]
     assert "add-remove" in text(f"{command} --sampling-rate 0.5 --neighbouring replace")
 
@@ -158,8 +161,11 @@ def test_help_teaches_with_an_example(command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("calibrate --delta 0.01 --steps 30", "exactly one of --rho-beta and --epsilon"),
-        (f"{CALIBRATE} --epsilon 1", "exactly one of --rho-beta and --epsilon"),
+        (
+            "calibrate --delta 0.01 --steps 30",
+            "exactly one of --rho-beta, --rho-alpha and --epsilon",
+        ),
+        (f"{CALIBRATE} --epsilon 1", "exactly one of --rho-beta, --rho-alpha and --epsilon"),
         ("calibrate --rho-beta 1.2 --delta 0.01 --steps 30", "rho_beta is 1.2"),
         ("calibrate --epsilon -1 --delta 0.01 --steps 30", "epsilon is -1"),
         ("calibrate --rho-beta 0.9 --delta 1 --steps 30", "delta is 1"),
@@ -174,6 +180,139 @@ def test_help_teaches_with_an_example(command: str) -> None:
     ],
 )
 def test_bad_input_is_refused_in_one_line(arguments: str, complaint: str) -> None:
+    message = refusal(arguments)
+    assert complaint in message
+    assert "\n" not in message
+
+
+# --- other questions -------------------------------------------------------------------------
+
+
+def test_given_the_noise_calibrate_finds_the_rounds() -> None:
+    asked = "--rho-beta 0.9 --delta 0.01 --noise-multiplier 5.7"
+    answer = document(f"calibrate {asked}")
+    assert (answer["found"], answer["steps"]) == ("steps", 30)
+    # The paper's accounting allows fewer.
+    assert answer["accountants"]["rdp-classic"]["steps"] < 30
+    assert "Most rounds: 30" in text(f"calibrate {asked}")
+
+
+def test_given_noise_and_rounds_calibrate_finds_the_sampling_rate() -> None:
+    asked = "--epsilon 2 --delta 1e-5 --noise-multiplier 1 --steps 500"
+    found = document(f"calibrate {asked} --accountant rdp")
+    assert found["found"] == "sampling_rate"
+    again = document(
+        "account --noise-multiplier 1 --steps 500 --delta 1e-5 "
+        f"--sampling-rate {found['sampling_rate']!r}"
+    )
+    assert again["accountants"]["rdp"]["epsilon"] == pytest.approx(2.0, rel=1e-4)
+
+
+def test_a_bound_on_the_advantage_needs_no_delta() -> None:
+    answer = document("calibrate --rho-alpha 0.25 --steps 30")
+    assert answer["rho_alpha"] == pytest.approx(0.25, rel=1e-6)
+    assert answer["accountants"]["pld"]["epsilon"] == answer["epsilon"]
+
+
+def test_several_targets_compare_the_papers_noise_with_the_tight_one() -> None:
+    command = "calibrate --rho-beta 0.75,0.9 --delta 0.01,0.001 --steps 30"
+    rows = document(command)["comparison"]
+    assert [(row["delta"], row["rho_beta"]) for row in rows] == [
+        *((0.01, 0.75), (0.01, 0.9)),
+        *((0.001, 0.75), (0.001, 0.9)),
+    ]
+    assert rows[1]["classic"] == pytest.approx(8.38022703488798, rel=1e-6)
+    assert rows[1]["wasted"] == pytest.approx(1.470, abs=5e-4)
+    assert "x 1.470" in text(command)
+
+
+def test_the_bounds_are_stated_for_every_trust_and_vantage() -> None:
+    rows = document(f"{ACCOUNT} --clients 4")["to_whom"]
+    assert len(rows) == 9
+    assert {row["trust"] for row in rows} == {"central", "local", "distributed"}
+    local = next(row for row in rows if (row["trust"], row["vantage"]) == ("local", "participant"))
+    alone = document(f"{ACCOUNT} --clients 4 --trust local")
+    for key in ("epsilon", "rho_beta", "rho_alpha", "tail_probability", "yeom_bound"):
+        assert local[key] == alone[key]
+
+
+def test_a_trust_that_local_steps_rule_out_is_listed_with_its_reason() -> None:
+    command = "account --noise-multiplier 4 --steps 10 --local-steps 3 --delta 0.01 --trust local"
+    refused = [row for row in document(command)["to_whom"] if "refusal" in row]
+    assert [row["trust"] for row in refused] == ["central", "distributed"]
+    assert all("choose trust local" in row["refusal"] for row in refused)
+
+
+def test_every_accountant_says_what_it_speaks_of() -> None:
+    for row in document(ACCOUNT)["accountants"].values():
+        assert "add-remove" in row["covers"]
+
+
+def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\ndelta = 0.02\n"
+        '[federation]\nowners = 5\ntrust = "local"\n[training]\nrounds = 7\n'
+    )
+    answer = document(f"account {path}")
+    by_hand = "account --noise-multiplier 3 --steps 7 --trust local --clients 5 --delta"
+    assert answer["epsilon"] == document(f"{by_hand} 0.02")["epsilon"]
+    assert (
+        document(f"account {path} --delta 0.001")["epsilon"]
+        == (document(f"{by_hand} 0.001")["epsilon"])
+    )
+
+
+def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.toml"
+    path.write_text(
+        "[[rounds]]\ncount = 20\nnoise-multiplier = 4.0\n"
+        "[[rounds]]\ncount = 10\nnoise-multiplier = 8.0\n"
+    )
+    answer = document(f"account {path} --delta 0.01")
+    assert answer["noise_multiplier"] is None
+    assert answer["steps"] == 30
+    expected = gaussian.epsilon(math.sqrt(20 / 16 + 10 / 64), 0.01)
+    assert answer["epsilon"] == pytest.approx(expected, rel=1e-9)
+    assert "that differs between rounds" in text(f"account {path} --delta 0.01")
+    assert "at which delta" in refusal(f"account {path}")
+    assert "says what --steps would" in refusal(f"account {path} --steps 3 --delta 0.1")
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"epsilon.{suffix}"
+    answer = document(f"{ACCOUNT} --plot {path}")
+    drawn = path.read_bytes()
+    assert drawn.startswith(b"\x89PNG") if suffix == "png" else b"rdp-classic" in drawn
+    by_round = answer["by_round"]
+    assert by_round["rounds"][-1] == 30
+    for name, values in by_round["epsilon"].items():
+        assert values == sorted(values)
+        assert values[-1] == answer["accountants"][name]["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("account --delta 0.1", "what mechanism"),
+        ("account --noise-multiplier 1 --steps 3", "at which delta"),
+        ("account nothing.toml --delta 0.1", "cannot read"),
+        (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
+        (f"{ACCOUNT} --plot nowhere/epsilon.svg", "no directory"),
+        (f"{ACCOUNT} --participants 3", "3 of 2 owners"),
+        ("calibrate --rho-beta 0.9 --delta 0.01", "give --steps to find the noise"),
+        ("calibrate --rho-beta 0.9 --steps 3", "at which delta"),
+        ("calibrate --rho-beta high --delta 0.01 --steps 30", "--rho-beta is 'high'"),
+        (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "nothing is left to find"),
+        ("calibrate --rho-beta 0.6,0.9 --delta 0.01 --noise-multiplier 3", "several targets"),
+        ("calibrate --epsilon 1 --delta 0.01,0.1 --steps 30", "several targets"),
+        ("calibrate --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused_in_one_line(
+    arguments: str, complaint: str
+) -> None:
     message = refusal(arguments)
     assert complaint in message
     assert "\n" not in message

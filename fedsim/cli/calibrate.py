@@ -1,0 +1,336 @@
+"""`fedsim calibrate`: how much noise, how many rounds or how large a sample a target allows."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedsim import calibration, identifiability
+from fedsim.accounting import ACCOUNTANTS
+from fedsim.accounting import accountant as find_accountant
+from fedsim.calibration import Requirement
+from fedsim.cli import guarantees
+from fedsim.cli.guarantees import (
+    AsJson,
+    Clients,
+    LocalSteps,
+    NeighbouringChoice,
+    Row,
+    TrustChoice,
+    VantageChoice,
+)
+from fedsim.description import Description, Rounds
+from fedsim.errors import InputError
+from fedsim.mechanism import (
+    Neighbouring,
+    Trust,
+    Vantage,
+    effective_noise_multiplier,
+    nominal_noise_multiplier,
+)
+
+Unknown = Literal["noise_multiplier", "steps", "sampling_rate"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is known of the mechanism, and which number is sought."""
+
+    unknown: Unknown
+    noise_multiplier: float | None
+    steps: int | None
+    sampling_rate: float
+    local_steps: int
+    neighbouring: Neighbouring
+    trust: Trust
+    clients: int
+    vantage: Vantage
+
+    def answer(self, requirement: Requirement) -> Description:
+        """Return the description in which the unknown just meets the requirement."""
+        setting = (self.trust, self.vantage, self.clients, self.local_steps)
+        rounds = Rounds(
+            self.noise_multiplier or 0.0, self.steps or 1, self.sampling_rate, self.local_steps
+        )
+        if self.unknown == "noise_multiplier":
+            # Refuse what makes no sense before the search, whose answer it would not use.
+            nominal_noise_multiplier(1.0, *setting)
+            assert self.steps is not None
+            found = calibration.noise_multiplier(
+                requirement,
+                self.steps * self.local_steps,
+                self.sampling_rate,
+                self.neighbouring,
+            )
+            nominal = nominal_noise_multiplier(found, *setting)
+            return self._describe(replace(rounds, noise_multiplier=nominal))
+        assert self.noise_multiplier is not None
+        effective = effective_noise_multiplier(self.noise_multiplier, *setting)
+        if self.unknown == "steps":
+            count = calibration.steps(
+                requirement, effective, self.sampling_rate, self.neighbouring, self.local_steps
+            )
+            return self._describe(replace(rounds, count=count // self.local_steps))
+        assert self.steps is not None
+        rate = calibration.sampling_rate(
+            requirement, effective, self.steps * self.local_steps, self.neighbouring
+        )
+        return self._describe(replace(rounds, sampling_rate=rate))
+
+    def _describe(self, rounds: Rounds) -> Description:
+        return Description((rounds,), self.neighbouring, self.trust, self.clients)
+
+
+def calibrate(
+    rho_beta: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BELIEF",
+            help="How sure the adversary may become of one person: 0.5 to 1. Several with commas "
+            "compare the paper's noise with the tight one.",
+        ),
+    ] = None,
+    rho_alpha: Annotated[
+        float | None,
+        typer.Option(help="By how much it may do better than guessing: 0 to 1."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The bound on belief as epsilon, instead of --rho-beta.")
+    ] = None,
+    delta: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROBABILITY",
+            help="With which the guarantee may fail, e.g. 1/records; several with commas.",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Number of rounds, k. Left out beside --noise-multiplier: sought."),
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(help="Noise standard deviation over the sensitivity. Left out: sought."),
+    ] = None,
+    local_steps: LocalSteps = None,
+    sampling_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability that a record joins a step; 1: full batches. Left out beside "
+            "--noise-multiplier and --steps: sought. [default: 1]"
+        ),
+    ] = None,
+    neighbouring: NeighbouringChoice = None,
+    trust: TrustChoice = None,
+    clients: Clients = None,
+    vantage: VantageChoice = None,
+    accountant: Annotated[
+        str, typer.Option(help=f"Method of accounting: {', '.join(ACCOUNTANTS)}.")
+    ] = "pld",
+    json_: AsJson = False,
+) -> None:
+    """Find the least noise that keeps an adversary unsure enough of any one person.
+
+    Or, where the noise is given, the most rounds or the highest sampling rate.
+
+    Example, 30 rounds after which nobody is more than 90 % sure of anyone:
+
+    fedsim calibrate --rho-beta 0.9 --delta 0.01 --steps 30
+
+    How many rounds does this noise allow?
+
+    fedsim calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4
+    """
+    question = Question(
+        _unknown(noise_multiplier, steps, sampling_rate),
+        noise_multiplier,
+        steps,
+        1.0 if sampling_rate is None else sampling_rate,
+        1 if local_steps is None else local_steps,
+        neighbouring or Neighbouring.ADD_REMOVE,
+        trust or Trust.CENTRAL,
+        2 if clients is None else clients,
+        vantage or Vantage.PARTICIPANT,
+    )
+    beliefs, deltas = _numbers("rho-beta", rho_beta), _numbers("delta", delta)
+    targets = {"--rho-beta": beliefs, "--rho-alpha": rho_alpha, "--epsilon": epsilon}
+    given = [name for name, value in targets.items() if value not in (None, [])]
+    if len(given) != 1:
+        raise InputError(
+            "give exactly one of --rho-beta, --rho-alpha and --epsilon, for example --rho-beta 0.9"
+        )
+    if not deltas:
+        if rho_alpha is None:
+            raise InputError(
+                "at which delta? Give the probability with which the guarantee may fail, for "
+                "example --delta 0.01"
+            )
+        deltas = [1e-5]  # the answer does not depend on it, only the epsilon beside it
+    if len(beliefs) > 1 or len(deltas) > 1:
+        _compare(question, beliefs, deltas, json_)
+        return
+    (at,) = deltas
+    if rho_alpha is not None:
+        _answer(question, lambda _: calibration.advantage_at_most(rho_alpha), at, None, None, json_)
+        return
+    target = identifiability.epsilon_of_rho_beta(beliefs[0]) if epsilon is None else epsilon
+    name = find_accountant(accountant).name
+    _answer(
+        question,
+        lambda name: calibration.epsilon_at_most(target, at, name),
+        at,
+        target,
+        name,
+        json_,
+    )
+
+
+def _answer(
+    question: Question,
+    requirement: Callable[[str], Requirement],
+    delta: float,
+    target: float | None,
+    accountant: str | None,
+    json_: bool,
+) -> None:
+    """Find the unknown and print it; by every accountant where the target is an epsilon."""
+    found = question.answer(requirement(accountant or "pld"))
+    mechanism = found.towards(question.vantage)
+    bounds = identifiability.bounds(mechanism, delta, accountant or "pld")
+
+    def row(name: str) -> Row:
+        described = found if name == accountant else question.answer(requirement(name))
+        faced = described.towards(question.vantage)
+        answer = guarantees.asked(described, question.vantage)
+        return {
+            **{key: answer[key] for key in COLUMNS if key in answer},
+            "rho_alpha": identifiability.rho_alpha(faced),
+            "covers": ACCOUNTANTS[name].covers,
+            "note": ACCOUNTANTS[name].note(faced, delta),
+        }
+
+    if accountant is None:
+        rows = guarantees.accounted(mechanism, delta)
+    else:
+        rows = {name: guarantees.or_refusal(row, name) for name in ACCOUNTANTS}
+    epsilon = bounds.epsilon if target is None else target
+    document = {
+        "found": question.unknown,
+        **guarantees.asked(found, question.vantage),
+        **asdict(bounds),
+        "epsilon": epsilon,  # as asked; bounds.epsilon differs in the last digits
+        "rho_beta": identifiability.rho_beta_of_epsilon(epsilon),
+        "note": rows[accountant or "pld"]["note"],
+        "accountants": rows,
+    }
+    if json_:
+        guarantees.print_json(document)
+        return
+    console = Console(highlight=False)
+    if question.unknown != "noise_multiplier":
+        value = document[question.unknown]
+        console.print(f"{FOUND[question.unknown]} [bold]{value:.6g}[/bold].")
+    guarantees.print_description(found, question.vantage, console)
+    console.print(guarantees.verdict(epsilon, bounds))
+    console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED)
+    if accountant is None:
+        columns = {"epsilon": "epsilon", "rho_beta": "rho_beta"}
+        guarantees.print_accountants(f"Bounds at delta {delta:g}", rows, columns, console)
+    else:
+        shown = (question.unknown, "effective_noise_multiplier", "rho_alpha")
+        columns = {key: COLUMNS[key] for key in shown}
+        guarantees.print_accountants("The same request by every accountant", rows, columns, console)
+
+
+FOUND = {"steps": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
+COLUMNS = {
+    "noise_multiplier": "noise multiplier",
+    "steps": "rounds",
+    "sampling_rate": "sampling rate",
+    "effective_noise_multiplier": "effective noise",
+    "rho_alpha": "rho_alpha",
+}
+
+
+def _compare(question: Question, beliefs: list[float], deltas: list[float], json_: bool) -> None:
+    """Print the paper's calibration beside the tight one, a row for each target."""
+    if question.unknown != "noise_multiplier" or question.steps is None or not beliefs:
+        raise InputError(
+            "several targets compare how much noise they need; give them as --rho-beta, with "
+            "--steps and without --noise-multiplier"
+        )
+    rows = [
+        calibration.compare(
+            belief,
+            delta,
+            question.steps * question.local_steps,
+            question.sampling_rate,
+            question.neighbouring,
+        )
+        for delta in deltas
+        for belief in beliefs
+    ]
+    if json_:
+        guarantees.print_json({"comparison": [asdict(row) for row in rows]})
+        return
+    table = Table(
+        title="The paper's calibration (rdp-classic) beside the tight one (pld)",
+        title_justify="left",
+    )
+    for heading in (
+        *("delta", "rho_beta", "epsilon", "classic z", "tight z", "wasted"),
+        *("exact epsilon of classic z", "rho_alpha of classic z", "of tight z"),
+        "Theorem 2, no bound",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            f"{row.delta:g}",
+            f"{row.rho_beta:g}",
+            f"{row.epsilon:.4f}",
+            f"{row.classic:.4f}",
+            f"{row.tight:.4f}",
+            f"x {row.wasted:.3f}",
+            f"{row.exact_epsilon:.4f}",
+            f"{row.classic_rho_alpha[identifiability.TOTAL_VARIATION]:.4f}",
+            f"{row.tight_rho_alpha[identifiability.TOTAL_VARIATION]:.4f}",
+            f"{row.tight_rho_alpha[identifiability.THEOREM2]:.4f}",
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "wasted: classic over tight noise. exact epsilon: what the classic noise really "
+        "guarantees at the same delta. --json has rho_alpha by every route."
+    )
+
+
+def _unknown(
+    noise_multiplier: float | None, steps: int | None, sampling_rate: float | None
+) -> Unknown:
+    if noise_multiplier is None:
+        if steps is None:
+            raise InputError(
+                "give --steps to find the noise, --noise-multiplier to find the rounds, or both to "
+                "find the sampling rate"
+            )
+        return "noise_multiplier"
+    if steps is None:
+        return "steps"
+    if sampling_rate is None:
+        return "sampling_rate"
+    raise InputError(
+        "noise, rounds and sampling rate are all given, so that nothing is left to find; leave one "
+        "out, or ask fedsim account what they guarantee"
+    )
+
+
+def _numbers(option: str, text: str | None) -> list[float]:
+    try:
+        return [] if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--{option} is '{text}'; give a number, or several with commas, such as 0.75,0.9"
+        ) from None

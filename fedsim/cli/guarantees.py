@@ -1,0 +1,211 @@
+"""What `fedsim account` and `fedsim calibrate` share: their options, their tables, their words."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedsim import identifiability
+from fedsim.accounting import ACCOUNTANTS
+from fedsim.description import Description
+from fedsim.errors import InputError
+from fedsim.identifiability import Bounds
+from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage
+from fedsim.strict_json import strict_json
+
+Row = dict[str, Any]
+
+LocalSteps = Annotated[
+    int | None,
+    typer.Option(
+        help="Noisy steps that every owner takes on its own model in each round; steps x "
+        "local-steps are accounted. More than 1 needs --trust local. [default: 1]"
+    ),
+]
+NeighbouringChoice = Annotated[
+    Neighbouring | None,
+    typer.Option(
+        help="The two worlds differ by a missing or by a replaced record. [default: add-remove]"
+    ),
+]
+TrustChoice = Annotated[
+    Trust | None,
+    typer.Option(
+        help="Who adds noise: the server, every owner its own, or owners a share. "
+        "[default: central]"
+    ),
+]
+Clients = Annotated[int | None, typer.Option(help="Number of data owners, m. [default: 2]")]
+VantageChoice = Annotated[
+    Vantage | None, typer.Option(help="Where the adversary sits. [default: participant]")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
+
+NOISE_MULTIPLIER_EXPLAINED = (
+    "The noise multiplier is how much noise is added to each sum: its standard deviation, in units "
+    "of the most that one person's record can change that sum."
+)
+
+
+def asked(description: Description, vantage: Vantage) -> Row:
+    """Return the request as JSON repeats it; a value that differs between rounds is None."""
+    rounds = description.rounds
+
+    def common(name: str) -> Any:
+        values = {getattr(alike, name) for alike in rounds}
+        return values.pop() if len(values) == 1 else None
+
+    multipliers = {group.noise_multiplier for group in description.towards(vantage).groups}
+    return {
+        "noise_multiplier": common("noise_multiplier"),
+        "effective_noise_multiplier": multipliers.pop() if len(multipliers) == 1 else None,
+        "steps": description.count,
+        "local_steps": common("local_steps"),
+        "sampling_rate": common("sampling_rate"),
+        "sampling": "full batch" if common("sampling_rate") == 1 else "Poisson",
+        "participants": common("participants"),
+        "clipping_norm": description.clipping_norm,
+        "neighbouring": description.neighbouring.value,
+        "trust": description.trust.value,
+        "vantage": vantage.value,
+        "clients": description.owners,
+        "rounds": [asdict(alike) for alike in rounds],
+    }
+
+
+def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
+    """Return what every accountant says of a mechanism at delta, or why it says nothing."""
+
+    def row(name: str) -> Row:
+        bound = identifiability.bounds(mechanism, delta, name)
+        return {
+            "epsilon": bound.epsilon,
+            "rho_beta": bound.rho_beta,
+            "tail_probability": bound.tail_probability,
+            "theorem2_rho_alpha": bound.theorem2_rho_alpha,
+            "covers": ACCOUNTANTS[name].covers,
+            "note": ACCOUNTANTS[name].note(mechanism, delta),
+        }
+
+    return {name: or_refusal(row, name) for name in ACCOUNTANTS}
+
+
+def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
+    """Return an accountant's row, or a row with its reason for refusing."""
+    try:
+        return answer(name)
+    except InputError as reason:
+        return {"refusal": str(reason), "covers": ACCOUNTANTS[name].covers}
+
+
+def to_whom(description: Description, delta: float) -> list[Row]:
+    """Return the bounds of every trust and vantage for the same rounds, or why there are none."""
+    rows: list[Row] = []
+    for trust in Trust:
+        try:
+            bounds = identifiability.vantage_bounds(description, delta, trust)
+        except InputError as reason:
+            rows.append({"trust": trust.value, "refusal": str(reason)})
+        else:
+            rows += [asdict(row) for row in bounds]
+    return rows
+
+
+def verdict(epsilon: float, bounds: Bounds) -> str:
+    """Return what the bounds say of one person, in a sentence for everybody."""
+    if math.isinf(bounds.epsilon):
+        return "[bold]No protection[/bold]: nothing hides a record from an adversary there."
+    rho_beta, tail = identifiability.rho_beta_of_epsilon(epsilon), bounds.tail_probability
+    return (
+        f"An adversary there becomes at most {100 * rho_beta:.6g} % sure that a given person's "
+        f"record was used (rho_beta; epsilon {epsilon:.6g} at delta {bounds.delta:g})"
+        f"{'' if tail is None else f', except with probability {tail:.3g}'}, and tells the two "
+        "worlds apart with an advantage over guessing of at most "
+        f"{bounds.rho_alpha:.4f} (rho_alpha)."
+    )
+
+
+def print_description(description: Description, vantage: Vantage, console: Console) -> None:
+    """Say how much noise there is, and how much of it counts."""
+    row = asked(description, vantage)
+    nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
+    console.print(
+        f"Noise multiplier [bold]{_of_rounds(nominal)}[/bold] "
+        f"({_of_rounds(effective)} towards the vantage {vantage.value}, with "
+        f"{description.trust.value} trust and {description.owners} clients)."
+    )
+    for alike in description.rounds:
+        if alike.local_steps > 1:
+            console.print(
+                f"{alike.count} rounds of {alike.local_steps} local steps: "
+                f"{alike.count * alike.local_steps} noisy steps are accounted, as if every one "
+                "were released under its owner's noise alone."
+            )
+
+
+def _of_rounds(value: float | None) -> str:
+    return "that differs between rounds" if value is None else f"{value:.6g}"
+
+
+def print_accountants(
+    title: str, rows: Mapping[str, Row], columns: Mapping[str, str], console: Console
+) -> None:
+    """Print what every accountant says, then refusals and notes."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("accountant")
+    for heading in columns.values():
+        table.add_column(heading, justify="right")
+    table.add_column("speaks of")
+    for name, row in rows.items():
+        cells = (cell(row.get(key)) for key in columns)
+        table.add_row(
+            Text(f"{name}: {ACCOUNTANTS[name].title}"), *cells, Text(row.get("covers") or "")
+        )
+    console.print(table)
+    for name, row in rows.items():
+        if "refusal" in row:
+            console.print(Text(row["refusal"]))
+        elif row["note"]:
+            console.print(Text(f"{name}: {row['note']}"))
+
+
+def print_to_whom(rows: Sequence[Row], console: Console) -> None:
+    """Print the bounds of every trust and vantage."""
+    table = Table(title="To whom, and if who adds the noise", title_justify="left")
+    columns = {
+        "noise_multiplier": "effective noise",
+        "epsilon": "epsilon",
+        "rho_beta": "rho_beta",
+        "tail_probability": "exceeded with",
+        "rho_alpha": "rho_alpha",
+    }
+    table.add_column("trust")
+    table.add_column("vantage")
+    for heading in columns.values():
+        table.add_column(heading, justify="right")
+    for row in rows:
+        if "refusal" not in row:
+            table.add_row(row["trust"], row["vantage"], *(cell(row[key]) for key in columns))
+    console.print(table)
+    for row in rows:
+        if "refusal" in row:
+            console.print(Text(row["refusal"]))
+
+
+def cell(value: float | None) -> str:
+    """Return a number as a table shows it."""
+    if value is None:
+        return "–"
+    # A belief that rounds to certainty is none.
+    return ">0.999999" if 0.9999995 <= value < 1 else f"{value:.6g}"
+
+
+def print_json(document: Row) -> None:
+    """Print one strict JSON document on standard output."""
+    typer.echo(json.dumps(strict_json(document), indent=2, allow_nan=False))
