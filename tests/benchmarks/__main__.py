@@ -1,6 +1,6 @@
-"""Benchmarks: clipped gradients, their memory, and a whole campaign.
+"""Benchmarks: clipped gradients, their memory, accounting, and a whole campaign.
 
-python tests/benchmarks [clipping|memory|campaign ...] [--smoke] [--device cuda] [--out FILE.md]
+python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 """
 
 import argparse
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import accounting
 import campaign
 import clipping
 import memory
@@ -18,7 +19,7 @@ from contestants import NETWORKS
 from rich.console import Console
 from tables import Table, machine, markdown, show
 
-PARTS = ("clipping", "memory", "campaign")
+PARTS = ("clipping", "memory", "accounting", "campaign")
 
 
 def main() -> None:
@@ -64,6 +65,8 @@ def measure(options: argparse.Namespace) -> Iterator[Table]:
         yield from clipping.measure(options.smoke, where, networks)
     if "memory" in parts:
         yield from memory.measure(options.smoke, where)
+    if "accounting" in parts:
+        yield from accounting.measure(options.smoke)
     if "campaign" in parts:
         size = campaign.SMOKE if options.smoke else campaign.Size()
         given = {"trials": options.trials, "opacus_trials": options.opacus_trials}
