@@ -1,5 +1,6 @@
 """The mechanism that a configuration describes, as each vantage sees it."""
 
+from fedsim import pac
 from fedsim.calibration import noise_multiplier as calibrate
 from fedsim.config import Config
 from fedsim.identifiability import epsilon_of_rho_beta
@@ -9,12 +10,23 @@ from fedsim.mechanism import Mechanism, effective_noise_multiplier, nominal_nois
 def noise_multiplier(config: Config) -> float:
     """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
 
-    A target rho-beta or epsilon is meant for the configured vantage. Raises InputError.
+    A target rho-beta, epsilon or mutual information is meant for the configured vantage. 0 under
+    PAC noise, which is no multiple of a sensitivity. Raises InputError.
     """
     privacy, federation = config.privacy, config.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
+    if privacy.noise == "pac":
+        return 0.0
     training = config.training
+    if privacy.mutual_information:
+        steps = training.rounds * training.local_steps
+        effective = pac.noise_multiplier(
+            privacy.mutual_information, steps, training.sampling_rate, privacy.neighbouring
+        )
+        return nominal_noise_multiplier(
+            effective, federation.trust, federation.vantage, federation.owners, training.local_steps
+        )
     effective = calibrate(
         privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta),
         privacy.delta,
