@@ -23,7 +23,6 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring
 
 Floats = npt.NDArray[np.float64]
 
@@ -135,8 +134,11 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     count = draws.shape[-2]
     if weights is None:
         weights = np.full(draws.shape[:-1], 1 / count)
-    mean = (weights[..., None, :] @ draws)[..., 0, :]
-    centred = draws - mean[..., None, :]
+    # From the first one, so that candidates that are alike come out as exactly that.
+    centred = draws - draws[..., :1, :]
+    shift = weights[..., None, :] @ centred
+    centred -= shift
+    mean = draws[..., 0, :] + shift[..., 0, :]
     gram = centred @ np.swapaxes(centred, -1, -2)
     roots = np.sqrt(weights)
     values, vectors = np.linalg.eigh(roots[..., :, None] * gram * roots[..., None, :])
@@ -221,75 +223,48 @@ def epsilon_of_success(success: float, delta: float) -> float:
 # The identification game, whose prior is {D, D'} at even odds.
 
 
-def pair_information(
-    noise_multiplier: float,
-    sampling_rate: float = 1.0,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> float:
+def pair_information(noise_multiplier: float, sampling_rate: float = 1.0) -> float:
     """Return the nats that one Gaussian step tells about whether D or D' was used, at most.
 
-    noise_multiplier: z = sigma/sensitivity, the sensitivity C (add-remove) or 2C (replace);
-    sampling_rate: q, the probability of a record's taking part. log det over the worst gradients of
-    norm at most C:
+    noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
+    replace, in which terms both are the same; sampling_rate: q, the probability that the record
+    takes part, which nobody is told. For the worst gradients, q/2 log(1 + 1/(4 z^2)): where the
+    record takes part, the signal b Delta has covariance Delta Delta^T/4 at even odds and log det
+    applies; a coin B that does not depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
 
-    - q = 1: the signal b Delta has covariance Delta Delta^T/4, so 1/2 log(1 + 1/(4 z^2));
-    - add-remove: B b g has variance (q/2)(1 - q/2)|g|^2 along g, so
-      1/2 log(1 + (q/2)(1 - q/2)/z^2);
-    - replace: B (b g + (1-b) g'). With g, g' = C(+-cos f, sin f) its covariance is
-      C^2 diag(q cos^2 f, (q - q^2) sin^2 f). With a = q/(4 z^2), b = (q - q^2)/(4 z^2) and s =
-      sin^2 f, half of log(1 + a(1-s)) + log(1 + b s) is largest at s = 1/2 - 2 z^2/(1-q), or s = 0
-      where that is negative. Shorter gradients tell less: at a fixed <g, g'> the determinant grows
-      with either norm.
+    This is below log det of the sampled signal itself, 1/2 log(1 + (q/2)(1 - q/2)/z^2) for
+    add-remove, which also counts what the step tells about the coin. It does not show how sampling
+    amplifies: the privacy loss distribution does.
 
-    Rounds add up although the belief pi has moved away from 1/2 meanwhile. Given the past, the
-    covariance is concave in pi as that of a mixture in its weights, and log det is concave and
-    monotone in the covariance. Add-remove: by Jensen the average over pasts is at most the value at
-    E[pi] = 1/2, since the belief is a martingale. q = 1 and replace: with both norms raised to C
-    the value is symmetric about 1/2 as well, so it is largest there for every past.
-
-    0 noise gives inf. Raises InputError unless z >= 0 and 0 < q <= 1.
+    Rounds add up although the belief pi has moved away from 1/2 meanwhile: the covariance is then
+    pi (1 - pi) Delta Delta^T, the largest at 1/2. 0 noise gives inf. Raises InputError unless
+    z >= 0 and 0 < q <= 1.
     """
     _check_step(sampling_rate)
     if not noise_multiplier >= 0:
         raise InputError(f"the noise multiplier is {noise_multiplier}; give a number of at least 0")
-    square = noise_multiplier * noise_multiplier
-    if square == 0:
-        return math.inf
-    q = sampling_rate
-    if q == 1 or neighbouring is Neighbouring.ADD_REMOVE:
-        return math.log1p(q / 2 * (1 - q / 2) / square) / 2
-    along, across = q / (4 * square), q * (1 - q) / (4 * square)
-    share = max(0.0, 0.5 - 2 * square / (1 - q))
-    return (math.log1p(along * (1 - share)) + math.log1p(across * share)) / 2
+    square = 4 * noise_multiplier * noise_multiplier
+    return math.inf if square == 0 else sampling_rate / 2 * math.log1p(1 / square)
 
 
-def noise_multiplier(
-    budget: float,
-    steps: int,
-    sampling_rate: float = 1.0,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> float:
+def noise_multiplier(budget: float, steps: int, sampling_rate: float = 1.0) -> float:
     """Return the noise multiplier at which the steps' `pair_information` adds up to the budget.
 
-    Raises InputError unless the budget is positive and finite, steps >= 1 and 0 < q <= 1.
+    Raises InputError unless the budget is positive, steps >= 1 and 0 < q <= 1, and for a budget so
+    large that it needs no noise.
     """
-    each = _positive_budget(budget) / steps if steps >= 1 else 0.0
     _check_step(sampling_rate)
-    if not each:
+    if steps < 1:
         raise InputError(f"the number of steps is {steps}; give at least 1")
-    q = sampling_rate
-    # log(e^(2v) - 1), the log of the signal-to-noise ratio of a single direction.
-    log_ratio = 2 * each + math.log(-math.expm1(-2 * each))
-    if q == 1 or neighbouring is Neighbouring.ADD_REMOVE:
-        return math.exp((math.log(q / 2 * (1 - q / 2)) - log_ratio) / 2)
-
-    def excess(log_multiplier: float) -> float:
-        return math.log(pair_information(math.exp(log_multiplier), q, neighbouring) / each)
-
-    # One direction takes at least half of what two tell, and never more than all.
-    high = (math.log(q / 4) - (each + math.log(-math.expm1(-each)))) / 2 + 1e-9
-    low = (math.log(q / 4) - log_ratio) / 2 - 1e-9
-    return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15))
+    exponent = 2 * _positive_budget(budget) / (steps * sampling_rate)
+    # 1/(4 z^2) = e^x - 1, in logarithms because e^x may be too large.
+    multiplier = math.exp(-(exponent + math.log(-math.expm1(-exponent))) / 2) / 2
+    if multiplier < 1e-6:
+        raise InputError(
+            f"a budget of {budget:g} nats in {steps} steps needs no noise: D or D' is one bit, "
+            "0.69 nats; give a smaller budget"
+        )
+    return multiplier
 
 
 def _reach(information: float, prior: float) -> float:

@@ -21,9 +21,7 @@ def noise_multiplier(config: Config) -> float:
     training = config.training
     if privacy.mutual_information:
         steps = training.rounds * training.local_steps
-        effective = pac.noise_multiplier(
-            privacy.mutual_information, steps, training.sampling_rate, privacy.neighbouring
-        )
+        effective = pac.noise_multiplier(privacy.mutual_information, steps, training.sampling_rate)
         return nominal_noise_multiplier(
             effective, federation.trust, federation.vantage, federation.owners, training.local_steps
         )
