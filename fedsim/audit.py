@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from adversaries import estimators, membership
-from fedsim import identifiability, privacy
+from fedsim import identifiability, pac, privacy
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.config import Config
 from fedsim.errors import InputError
@@ -30,6 +30,11 @@ SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 
 SIMULATION_SEED = 0x5EED
 """Of the prediction alone: whoever reads the same transcript gets the same report."""
+
+PAC_NOISE_NOTE = (
+    "PAC noise hides nothing along directions in which the stated candidates do not differ: it "
+    "bounds the information about which candidate was used, and is not a DP guarantee."
+)
 
 
 def write_report(
@@ -109,6 +114,7 @@ def assemble(
             "effective_noise_multiplier": mechanism.groups[0].noise_multiplier,
             "clipping_norm": config.training.clipping_norm,
             "sensitivity": config.privacy.sensitivity,
+            "noise": config.privacy.noise,
             "steps": mechanism.steps,
             "local_steps": config.training.local_steps,
             "sampling_rate": config.training.sampling_rate,
@@ -122,19 +128,72 @@ def assemble(
         },
         "prediction": _prediction(config, transcript),
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
-        "membership_inference": _membership(transcript, confidence),
+        "membership_inference": _membership(config, transcript, confidence),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }
+    report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
     report["alarms"] = _alarms(config, transcript, report)
     report["warnings"] = [*report["alarms"].values(), *_cautions(config)]
     finite: dict[str, Any] = strict_json(report)
     return finite
 
 
+def _pac(
+    config: Config, mechanism: Mechanism, transcript: Arrays, advantage: float, delta: float
+) -> dict[str, Any]:
+    """Return what the run tells of the secret on average over its prior, and what that allows.
+
+    mutual_information: nats that all rounds tell at most; realised_information: the mean over the
+    trials of what PAC noise came to, None for other noise.
+    """
+    by_pac, halves = config.privacy.noise == "pac", config.privacy.pac_prior == "halves"
+    realised = None
+    if by_pac:
+        information = config.privacy.mutual_information
+        realised = float(transcript["mutual_information"].sum(1).mean())
+    else:
+        information = pac.mutual_information(mechanism)
+    success = pac.success_bound(information)
+    prior = (
+        f"{config.candidates} random halves of the records of all owners but the adversary"
+        if halves
+        else "D and D' at even odds"
+    )
+    note = (
+        "Bounds how often the secret is guessed on average over the stated prior, not for every "
+        "person in it. equivalent_epsilon is the epsilon whose bound on success is the same, not "
+        "a DP guarantee."
+    )
+    return {
+        "mutual_information": information,
+        "realised_information": realised,
+        "prior": config.privacy.pac_prior,
+        "prior_description": prior,
+        "candidates": config.candidates if by_pac else 2,
+        "success_bound": success,
+        "advantage_bound": pac.advantage_bound(information),
+        "success": (1 + advantage) / 2,
+        "equivalent_epsilon": pac.epsilon_of_success(success, delta),
+        "delta": delta,
+        "note": f"{note} {PAC_NOISE_NOTE}" if by_pac else note,
+    }
+
+
 def _prediction(config: Config, transcript: Arrays) -> dict[str, Any]:
     """Return what theory predicts for the run itself, and how well the run follows it."""
     prior = config.audit.prior
+    if config.privacy.pac_prior == "halves":
+        # A mixture over candidates, whose distances nobody knows in advance.
+        return {
+            "mu": None,
+            "advantage": None,
+            "standard_error": None,
+            "deterministic": False,
+            "method": "none",
+            "fit": {"world_d": None, "world_d_prime": None},
+            "density": None,
+        }
     predicted = estimators.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     if config.training.sampling_rate == 1:
@@ -261,6 +320,8 @@ def _epsilon_from_sensitivities(
     replace neighbours these depend on both gradients, and not only on how far they lie apart.
     """
     q, steps = config.training.sampling_rate, transcript["sensitivities"].shape[1]
+    if config.privacy.pac_prior == "halves":
+        return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
         return None
 
@@ -278,6 +339,8 @@ def _not_normal(config: Config) -> str | None:
     """Return why the log-odds are not normal, None where theory says that they are."""
     if config.training.sampling_rate < 1:
         return "log-odds are not normal under sampling"
+    if config.privacy.pac_prior == "halves":
+        return "the log-odds are a mixture over the candidates, which is not normal"
     if config.training.local_steps > 1:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
@@ -285,17 +348,19 @@ def _not_normal(config: Config) -> str | None:
     return None
 
 
-def _membership(transcript: Arrays, confidence: float) -> dict[str, Any]:
+def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any]:
     rates = transcript["true_positive_rate"], transcript["false_positive_rate"]
     population = membership.membership_advantage(*rates, confidence)
     challenge = membership.challenge_advantage(
         transcript["worlds"], transcript["challenge_is_member"], confidence
     )
+    # Of random halves, half of the records that the attack takes for members are none.
+    scored = config.privacy.pac_prior != "halves"
     return {
         "yeom": {
-            "advantage": population.point,
-            "advantage_interval": _interval(population.interval),
-            "tpr": float(rates[0].mean()),
+            "advantage": population.point if scored else None,
+            "advantage_interval": _interval(population.interval) if scored else None,
+            "tpr": float(rates[0].mean()) if scored else None,
             "fpr": float(rates[1].mean()),
         },
         "yeom_challenge": {
@@ -339,6 +404,8 @@ def _dp_note(config: Config) -> str:
 def _dp_failings(config: Config) -> list[str]:
     """Return every reason why the run gives nobody a guarantee."""
     failings = []
+    if config.privacy.noise == "pac":
+        failings.append(PAC_NOISE_NOTE)
     if config.privacy.sensitivity == "local":
         failings.append(
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
@@ -375,6 +442,13 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             f"The advantage is above its bound: at least {low:.3f} {sure}, but rho_alpha is "
             f"{bounds['rho_alpha']:.3f}. The noise is not what was accounted for, or a clipped "
             "gradient exceeds the sensitivity."
+        )
+    limit = report["pac"]["advantage_bound"]
+    if _two_sided(transcript) and low > limit:
+        alarms["pac_advantage"] = (
+            f"The advantage is above what the mutual information allows: at least {low:.3f} "
+            f"{sure}, but the bound of PAC privacy is {limit:.3f}. The noise is not what was "
+            "budgeted, or the secret was not drawn from the stated prior."
         )
     loss = final - logit(config.audit.prior)
     low = estimators.delta_prime(worlds, loss, bounds["epsilon"], ALARM_CONFIDENCE).interval.low

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from fedsim import identifiability
+from fedsim import identifiability, pac
 from fedsim.accounting import PLD, accountant
 from fedsim.errors import InputError
 from fedsim.mechanism import MOST_STEPS, Mechanism, Neighbouring
@@ -66,6 +66,23 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
         lambda mechanism: math.log(identifiability.rho_alpha(mechanism)) - math.log(rho_alpha),
         lambda mechanism: f"an advantage of {identifiability.rho_alpha(mechanism):.4g}",
         ("rho_alpha", rho_alpha),
+    )
+
+
+def information_at_most(nats: float) -> Requirement:
+    """Require that all steps together tell at most so many nats of which world it is (PAC privacy).
+
+    Raises InputError out of range: ln 2 nats are all that there is to know.
+    """
+    if not 0 < nats < math.log(2):
+        raise InputError(
+            f"the mutual information is {nats}, but a budget lies between 0 and ln 2 = 0.693 nats, "
+            "which is all that there is to know of one bit; give for example 0.1"
+        )
+    return Requirement(
+        f"{nats:.4g} nats of mutual information",
+        lambda mechanism: math.log(pac.mutual_information(mechanism)) - math.log(nats),
+        lambda mechanism: f"{pac.mutual_information(mechanism):.4g} nats",
     )
 
 

@@ -16,6 +16,8 @@ from fedsim.federation import Federation
 from fedsim.mechanism import Trust, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.owner import (
+    candidate_masks,
+    candidate_sums,
     challenge_gradients,
     clean_sum,
     local_step_size,
@@ -63,8 +65,21 @@ def train(message: Message, context: Context) -> Message:
     taking_part = _participation(config, known, request)
     instrumented = config.audit.mode == "instrumented"
     noises: list[torch.Tensor] = []
+    masks = None
+    if config.privacy.noise == "pac":
+        masks = candidate_masks(
+            config,
+            known,
+            partition,
+            request.record if challenged else None,
+            _replacement(request),
+            request.role == Role.ADVERSARY,
+        )
 
     def clean(model: torch.Tensor) -> torch.Tensor:
+        if masks is not None:
+            replacement = _replacement(request) if challenged else None
+            return candidate_sums(known, partition, model, masks, replacement)
         return clean_sum(
             known,
             partition,
@@ -102,6 +117,9 @@ def train(message: Message, context: Context) -> Message:
         if noises and request.role != Role.ADVERSARY:
             # The adversary knows its own noise, which therefore hides nothing.
             (measured["noise"],) = noises
+        if masks is not None and challenged:
+            (column,) = (known.owned_by(partition) == request.record).nonzero()[0]
+            measured["membership"] = torch.from_numpy(masks[:, column])
         if measured:
             content[messages.MEASUREMENT] = messages.array_record(
                 **{name: tensor.cpu().numpy() for name, tensor in measured.items()}

@@ -119,6 +119,39 @@ class Clipper:
             total[trials].add_(added)
         return total
 
+    def clipped_sums(
+        self, parameters: Tensor, features: Tensor, labels: Tensor, masks: Tensor
+    ) -> Tensor:
+        """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections of records, float64 [T, m, P].
+
+        masks [m, n], the same for all trials: one backward pass serves all m sums. Otherwise as
+        `clipped_sum`.
+        """
+        shape = (len(parameters), len(masks), parameters.shape[1])
+        total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
+        if not len(labels):
+            return total
+        lender = self._method(features[0], labels[0], self.precision).gradients
+        cut = self.cut(features[0], labels[0], len(parameters), len(labels), sums=len(masks))
+
+        def block(trials: slice, part: slice) -> Tensor:
+            with lender.lend() as gradients_of:
+                gradients = gradients_of(parameters[trials], features[part], labels[part])
+            scale = clipping_factors(gradients, self.clipping_norm)
+            sums = scale.new_empty(len(scale), *shape[1:])
+            for position, mask in enumerate(masks[:, part].to(scale)):
+                sums[:, position] = weighted_sum(gradients, scale * mask)
+            return sums
+
+        blocks = [
+            (trials, part)
+            for trials in slices(len(parameters), cut.trials)
+            for part in slices(len(labels), cut.records)
+        ]
+        for (trials, _), added in zip(blocks, run(block, blocks, self.threads), strict=True):
+            total[trials].add_(added)
+        return total
+
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the clipped gradient of each of n (a few) records, float64 [T, n, P].
 
@@ -145,19 +178,25 @@ class Clipper:
         return self._method(record, label, self.precision).fallbacks
 
     def cut(
-        self, record: Tensor, label: Tensor, trials: int, records: int, own: bool = False
+        self,
+        record: Tensor,
+        label: Tensor,
+        trials: int,
+        records: int,
+        own: bool = False,
+        sums: int = 1,
     ) -> Cut:
         """Return how T trials of n records like this one are cut into blocks.
 
-        own: whether every trial has records of its own, as where they are sampled. The peak of
-        working memory is `Cut.bytes`: that of a block for each thread, and the sums of the blocks
-        that wait to be added. Raises InputError if max_memory is too little for one record of one
-        trial.
+        own: whether every trial has records of its own, as where they are sampled; sums: how many
+        are made of each trial's gradients. The peak of working memory is `Cut.bytes`: that of a
+        block for each thread, and the sums of the blocks that wait to be added. Raises InputError
+        if max_memory is too little for one record of one trial.
         """
         need = self._method(record, label, self.precision, own).footprint
 
         def held(trials: int, records: int) -> float:
-            waiting = (self.threads + 1) * 4 * trials * size(self.model)
+            waiting = (self.threads + 1) * 4 * trials * sums * size(self.model)
             return self.threads * need.bytes(trials, records) + waiting
 
         examples = BLOCK_BYTES[record.device.type] / need.example

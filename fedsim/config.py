@@ -125,10 +125,13 @@ class TrainingConfig(Table):
 
 
 class PrivacyConfig(Table):
-    """The mechanism. Exactly one of rho-beta, rho-alpha, epsilon and noise-multiplier is not 0.
+    """The mechanism. One of the targets or noise-multiplier is not 0.
 
-    rho_beta, rho_alpha, epsilon: what the noise is calibrated to; stop_at: the epsilon at delta
-    that no round may exceed (0: no limit).
+    rho_beta, rho_alpha, epsilon: what the noise is calibrated to; mutual_information: another such
+    target, the nats that all rounds together may tell of the secret; stop_at: the epsilon at delta
+    that no round may exceed (0: no limit); noise: "isotropic" for DP-SGD's, or "pac" for noise
+    shaped by the candidates of the stated prior, which are D and D' ("pair") or pac_draws random
+    halves of the records of all owners but the adversary.
     """
 
     neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
@@ -141,6 +144,10 @@ class PrivacyConfig(Table):
     accountant: str = "pld"
     noise_source: Literal["seed", "system"] = "seed"
     stop_at: Annotated[float, Field(ge=0)] = 0.0
+    noise: Literal["isotropic", "pac"] = "isotropic"
+    mutual_information: Annotated[float, Field(ge=0)] = 0.0
+    pac_prior: Literal["pair", "halves"] = "pair"
+    pac_draws: Annotated[int, Field(ge=4, le=256)] = 32
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -149,12 +156,14 @@ class PrivacyConfig(Table):
             "rho-alpha": self.rho_alpha,
             "epsilon": self.epsilon,
             "noise-multiplier": self.noise_multiplier,
+            "mutual-information": self.mutual_information,
         }
         given = [f"privacy.{name}" for name, value in targets.items() if value]
         if not given:
             raise ValueError(
-                "privacy.rho-beta, privacy.rho-alpha, privacy.epsilon and privacy.noise-multiplier "
-                "are all 0; give one of them, for example privacy.rho-beta = 0.9"
+                "privacy.rho-beta, privacy.rho-alpha, privacy.epsilon, privacy.noise-multiplier "
+                "and privacy.mutual-information are all 0; give one of them, for example "
+                "privacy.rho-beta = 0.9"
             )
         if len(given) > 1:
             raise ValueError(
@@ -165,6 +174,36 @@ class PrivacyConfig(Table):
             raise ValueError(
                 f"privacy.rho-beta is {self.rho_beta}, but a belief of 0.5 is a coin's; "
                 "give a bound above 0.5 and below 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stated_prior(self) -> Self:
+        halves = self.pac_prior == "halves"
+        if self.noise == "pac" and not self.mutual_information:
+            raise ValueError(
+                "privacy.noise is 'pac', which is scaled to a budget of information; give "
+                "privacy.mutual-information above 0, and set the other targets to 0"
+            )
+        if self.noise != "pac" and halves:
+            raise ValueError(
+                "privacy.pac-prior is 'halves', but privacy.noise is 'isotropic', which no prior "
+                'shapes; set privacy.noise = "pac", or drop it'
+            )
+        if self.pac_draws % 2:
+            raise ValueError(
+                f"privacy.pac-draws is {self.pac_draws}, but halves come with their complements; "
+                "give an even number"
+            )
+        if halves and self.neighbouring is not Neighbouring.ADD_REMOVE:
+            raise ValueError(
+                "privacy.pac-prior is 'halves', in which a record is there or is not; set "
+                'privacy.neighbouring = "add-remove"'
+            )
+        if self.noise == "pac" and self.sensitivity == "local":
+            raise ValueError(
+                "privacy.sensitivity is 'local', but privacy.noise is 'pac', which no sensitivity "
+                'scales; set privacy.sensitivity = "global"'
             )
         return self
 
@@ -256,6 +295,7 @@ class Config(Table):
                 'on D\'; give an even number, or trials.worlds = "d-only"'
             )
         self._check_steps()
+        self._check_pac()
         if self.run.precision != "float32" and self.audit.mode == "participant":
             raise ValueError(
                 f"run.precision is '{self.run.precision}', but a participant's belief compares "
@@ -334,6 +374,33 @@ class Config(Table):
                 f"{steps}, after which the noise alone does not tell the belief; choose "
                 'audit.mode = "participant"'
             )
+
+    def _check_pac(self) -> None:
+        """Raise ValueError where noise shaped by candidates has not been worked out."""
+        if self.privacy.noise != "pac":
+            return
+        for key, value, needed in (
+            ("federation.trust", self.federation.trust.value, "central"),
+            ("training.sampling-rate", self.training.sampling_rate, 1.0),
+            ("training.local-steps", self.training.local_steps, 1),
+            ("audit.mode", self.audit.mode, "instrumented"),
+            ("trials.worlds", self.trials.worlds, "both"),
+            ("run.precision", self.run.precision, "float32"),
+        ):
+            if value != needed:
+                wanted = f'"{needed}"' if isinstance(needed, str) else needed
+                raise ValueError(
+                    f"{key} is {value!r}, but privacy.noise is 'pac', where the server compares "
+                    f"what all candidates would send; set {key} = {wanted}"
+                )
+
+    @property
+    def candidates(self) -> int:
+        """How many secrets PAC noise has to choose from; 1 where the noise is DP-SGD's."""
+        privacy = self.privacy
+        if privacy.noise != "pac":
+            return 1
+        return 2 if privacy.pac_prior == "pair" else privacy.pac_draws
 
     def placed_at(self, out: str) -> "Config":
         """Return the same experiment with another run directory."""

@@ -58,14 +58,14 @@ class Federation:
         found = self.clipper.fallbacks(*self._example())
         return {name or "the whole model": reason for name, reason in found.items()}
 
-    def cut(self, trials: int, sampled: bool) -> Cut:
+    def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
         """Return how T trials of the largest owner's records are cut into blocks.
 
-        sampled: whether every trial has records of its own. Raises InputError where memory does not
-        allow for one record.
+        sampled: whether every trial has records of its own; sums: how many each owner sends. Raises
+        InputError where memory does not allow for one record.
         """
         most = int(np.bincount(self.owner_of).max())
-        return self.clipper.cut(*self._example(), trials, most, sampled)
+        return self.clipper.cut(*self._example(), trials, most, sampled, sums)
 
     def _example(self) -> tuple[Tensor, Tensor]:
         """Return one record and its label."""
@@ -150,6 +150,9 @@ def _trial_bytes(config: Config, model: nn.Module) -> int:
     """Return what a trial takes between the computations of gradients, in one process of them all.
 
     For each parameter: the model, the aggregate and their messages, noise, optimiser and belief in
-    float64, and the replies of the owners.
+    float64, and the replies of the owners; under PAC noise also those of all candidates.
     """
-    return models.size(model) * (128 + 16 * config.federation.owners)
+    several = config.candidates if config.candidates > 1 else 0
+    return models.size(model) * (
+        128 + 16 * config.federation.owners + several * (32 + 16 * config.federation.owners)
+    )

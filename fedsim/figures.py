@@ -183,11 +183,12 @@ def advantages(
     bound: float | None,
     prediction: float | None,
     theorem2: float | None,
+    bound_name: str = "bound ρα",
 ) -> Figure:
     """Draw measured advantages with their intervals against what theory says of them.
 
-    bound: rho_alpha from the noise used; prediction: the closed form 2 Phi(mu/2) - 1;
-    theorem2: the paper's printed formula, which is no bound and is labelled so.
+    bound: rho_alpha from the noise used, or another one with its name; prediction: the closed form
+    2 Phi(mu/2) - 1; theorem2: the paper's printed formula, which is no bound and is labelled so.
     """
     with _style():
         figure, axes = _axes()
@@ -211,7 +212,7 @@ def advantages(
         levels = [
             (value, f"{label} {value:.3f}", colour, line)
             for value, label, colour, line in (
-                (bound, "bound ρα", INK, "-"),
+                (bound, bound_name, INK, "-"),
                 (prediction, "prediction", VERMILION, "--"),
                 (theorem2, "paper (Theorem 2),\nnot a bound:", MUTED, ":"),
             )

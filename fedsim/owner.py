@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedsim.config import Config
 from fedsim.federation import Federation
+from fedsim.pac_release import Bools, halves, pair
 from fedsim.randomness import gaussian_noise
 from fedsim.schedules import factor
 
@@ -42,6 +43,49 @@ def clean_sum(
             labels = torch.cat([labels, other_labels])
             weights = torch.cat([weights, (taking_part * ~worlds)[:, None]], dim=1)
     return federation.clipper.clipped_sum(parameters, features, labels, weights)
+
+
+def candidate_masks(
+    config: Config,
+    federation: Federation,
+    owner: int,
+    record: int | None,
+    replacement: int | None,
+    adversary: bool,
+) -> Bools:
+    """Return which of an owner's records each candidate of the stated prior has, bool [m, n].
+
+    [1, n] where all candidates have the same; [m, n + 1] where the owner of the challenge, who is
+    told `record`, also has a `replacement`. The adversary would recognise its own records, so
+    every candidate has them.
+    """
+    positions = federation.owned_by(owner)
+    if config.privacy.pac_prior == "halves" and not adversary:
+        return halves(config.run.seed, owner, len(positions), config.candidates)
+    if record is None:
+        return np.ones((1, len(positions)), dtype=np.bool_)
+    (column,) = np.flatnonzero(positions == record)
+    return pair(len(positions), int(column), replacement is not None)
+
+
+def candidate_sums(
+    federation: Federation,
+    owner: int,
+    parameters: Tensor,
+    masks: Bools,
+    replacement: int | None = None,
+) -> Tensor:
+    """Return the owner's sums of clipped gradients under every candidate, float64 [T, m, P].
+
+    masks bool [m, n], with the replacement (a position in the pool), if there is one, at the end.
+    """
+    features, labels = federation.members(federation.owned_by(owner))
+    if replacement is not None:
+        other_features, other_labels = federation.pool([replacement])
+        features = torch.cat([features, other_features])
+        labels = torch.cat([labels, other_labels])
+    on_device = torch.from_numpy(masks).to(parameters.device)
+    return federation.clipper.clipped_sums(parameters, features, labels, on_device)
 
 
 def challenge_gradients(

@@ -11,11 +11,14 @@ from fedsim.run_directory import RunDirectory
 def noise_multiplier(config: Config) -> float:
     """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
 
-    A target rho-beta, rho-alpha or epsilon is meant for the configured vantage. Raises InputError.
+    A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage.
+    0 under PAC noise, which is no multiple of a sensitivity. Raises InputError.
     """
     privacy, federation = config.privacy, config.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
+    if privacy.noise == "pac":
+        return 0.0
     training = config.training
     effective = calibration.noise_multiplier(
         _requirement(config),
@@ -32,6 +35,8 @@ def _requirement(config: Config) -> calibration.Requirement:
     privacy = config.privacy
     if privacy.rho_alpha:
         return calibration.advantage_at_most(privacy.rho_alpha)
+    if privacy.mutual_information:
+        return calibration.information_at_most(privacy.mutual_information)
     epsilon = privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta)
     return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
 

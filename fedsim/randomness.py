@@ -20,6 +20,8 @@ class Role(IntEnum):
     INITIAL_MODEL = 1
     NOISE = 2
     SAMPLING = 3
+    CANDIDATES = 5
+    SECRET = 6
 
 
 SERVER = -1

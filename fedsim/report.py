@@ -24,14 +24,15 @@ from fedsim.report_template import TEMPLATE
 from fedsim.report_values import (
     DASH,
     Report,
+    advantage_limit,
     at,
     confidence_of,
     first_to_last,
     interval_at,
+    is_pac,
     number,
     percent,
     plain,
-    rho_alpha_of,
     span,
     standard_errors_apart,
 )
@@ -63,9 +64,9 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         standing=sections.standing(report),
         mark=sections.against(
             report,
-            "advantage",
+            sections.advantage_alarm(report),
             interval_at(report, "empirical.advantage_interval"),
-            rho_alpha_of(report),
+            advantage_limit(report),
         ),
         alarm=sections.is_alarming(report),
         labels=sections.labels(report),
@@ -76,6 +77,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         vantages=sections.vantages(report),
         training=sections.training(report),
         bounds=sections.bounds(report),
+        pac=sections.pac(report),
+        pac_meaning=sections.PAC_MEANING,
         estimates=sections.estimates(report),
         lower_bounds=sections.lower_bounds(report),
         confidence=confidence_of(report),
@@ -119,8 +122,9 @@ def summary(report: Report) -> RenderableType:
     )
     for heading in ("", "measured", "interval", "theory"):
         table.add_column(heading, justify="right" if heading == "measured" else "left")
+    limit = f"{'PAC' if is_pac(report) else 'ρα'} {number(advantage_limit(report))}"
     for name, path, theory in (
-        ("advantage", "empirical.advantage", f"ρα {number(rho_alpha_of(report))}"),
+        ("advantage", "empirical.advantage", limit),
         ("advantage predicted", "prediction.advantage", standard_errors_apart(report)),
         ("δ′", "empirical.delta_prime", f"tail {number(at(report, 'bounds.tail_probability'))}"),
         (

@@ -18,16 +18,18 @@ from fedsim.figures import Bools, Floats, Measured
 from fedsim.report_sections import ATTACKS, score_caution
 from fedsim.report_values import (
     Report,
+    advantage_limit,
     at,
     confidence_of,
     first_to_last,
     interval_at,
+    is_halves,
+    is_pac,
     is_sampled,
     local_steps,
     number,
     percent,
     plain,
-    rho_alpha_of,
     rho_beta_of,
 )
 
@@ -72,7 +74,7 @@ class Transcript:
 
 def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, str]]:
     """Return name -> (figure, title, caption)."""
-    rho_beta = rho_beta_of(report)
+    rho_beta = None if is_pac(report) else rho_beta_of(report)
     # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
     subsampled, density = is_sampled(report), _density(report)
     mu, prior = at(report, "prediction.mu"), at(report, "prior") or 0.5
@@ -86,14 +88,19 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             figures.belief_trajectories(seen.worlds, seen.log_odds - logit(prior), rho_beta),
             "Belief, round by round.",
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
-            f"their median, and the band of 90% of them. Theory's limit ρβ is {number(rho_beta)}."
-            f"{score_caution(report)}",
+            "their median, and the band of 90% of them. "
+            + (
+                "PAC privacy is about averages and sets it no limit."
+                if is_pac(report)
+                else f"Theory's limit ρβ is {number(rho_beta)}."
+            )
+            + score_caution(report),
         ),
         "log-odds": (
             figures.log_odds_histogram(
                 seen.worlds,
                 seen.log_odds[:, -1],
-                None if subsampled else per_trial,
+                None if subsampled or is_halves(report) else per_trial,
                 at(report, "bounds.epsilon"),
                 prior=prior,
                 density=density if subsampled else None,
@@ -104,12 +111,14 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
         "advantage": (
             figures.advantages(
                 _measured(report),
-                bound=rho_alpha_of(report),
+                bound=advantage_limit(report),
                 prediction=at(report, "prediction.advantage"),
-                theorem2=at(report, "bounds.theorem2_rho_alpha"),
+                theorem2=None if is_pac(report) else at(report, "bounds.theorem2_rho_alpha"),
+                bound_name="PAC bound" if is_pac(report) else "bound ρα",
             ),
             "Advantage of every attack.",
-            f"Against the bound ρα = {number(rho_alpha_of(report))}; bars are measured, whiskers "
+            f"Against the bound {'of PAC privacy,' if is_pac(report) else 'ρα ='} "
+            f"{number(advantage_limit(report))}; bars are measured, whiskers "
             f"their {confidence_of(report)}intervals.",
         ),
         "sensitivity": (
@@ -150,6 +159,8 @@ def _density(report: Report) -> Mapping[str, Any] | None:
 def _curves(report: Report) -> str:
     """Say what the curves in the histogram of log-odds are."""
     mu = number(at(report, "prediction.mu"))
+    if is_halves(report):
+        return "Random halves have no closed-form prediction."
     if not is_sampled(report):
         if local_steps(report) > 1:
             return (

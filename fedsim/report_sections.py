@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scipy.special import expit
@@ -15,11 +15,14 @@ from fedsim.report_values import (
     INFINITE,
     Interval,
     Report,
+    advantage_limit,
     at,
     confidence_of,
     epsilon_of,
     first_to_last,
     interval_at,
+    is_halves,
+    is_pac,
     is_sampled,
     is_unprotected,
     local_steps,
@@ -65,6 +68,16 @@ AUDIT_MODES = {
     "are the adversary's, which it would have computed at greater cost.",
 }
 
+PAC_MEANING = (
+    "The mutual information between the secret and everything that was released bounds how often "
+    "anybody guesses it: on average over the stated prior, not for each person and not in the "
+    "worst case, and it is not differential privacy."
+)
+
+NO_LIMIT_OF_BELIEF = (
+    "The belief of the most extreme trial. PAC privacy is about averages and sets it no limit."
+)
+
 PROOF = "clopper_pearson"
 """The lower bound that answers how much is proven: fixed in advance, and the one assuming least."""
 
@@ -104,7 +117,7 @@ class Row:
 
 def verdict(report: Report) -> str:
     """Return the one sentence for everybody: how often the adversary was right, and the limit."""
-    vantage, trials = (plain(at(report, name)) for name in ("vantage", "trials"))
+    vantage = plain(at(report, "vantage"))
     who = WHO.get(vantage, f"An adversary at the vantage “{vantage}” who knew everything")
     if at(report, "challenge.record") is None:
         secret = "whether this one owner took part"
@@ -112,16 +125,34 @@ def verdict(report: Report) -> str:
         secret = "which of two people's records was used"
     else:
         secret = "whether this one person's record was used"
-    limit = rho_alpha_of(report)
-    if limit is None:
+    limit = advantage_limit(report)
+    if is_halves(report):
+        who = who.replace("everything", "all candidates for the data")
+        secret = "which of them was used, and was asked whether this one person's record was in it,"
+        secret += " answered correctly"
+        return f"{who} but not {secret} in {_how_often(report)} {_pac_allows(report)}"
+    if is_pac(report):
+        allowed = _pac_allows(report)
+    elif limit is None:
         allowed = "For this vantage theory states no limit."
     elif limit >= 1:
         allowed = "Theory sets no limit below 100%: the adversary may always be right."
     else:
         allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
     return (
-        f"{who} except {secret} answered that question correctly in {percent(_success(report))} "
-        f"of {trials} trials, where tossing a coin is right in 50%. {allowed}"
+        f"{who} except {secret} answered that question correctly in {_how_often(report)} {allowed}"
+    )
+
+
+def _how_often(report: Report) -> str:
+    trials = plain(at(report, "trials"))
+    return f"{percent(_success(report))} of {trials} trials, where tossing a coin is right in 50%."
+
+
+def _pac_allows(report: Report) -> str:
+    return (
+        f"PAC privacy allows at most {percent(at(report, 'pac.success_bound'))} on average over "
+        "its stated prior; differential privacy sets no limit here."
     )
 
 
@@ -131,8 +162,8 @@ def standing(report: Report) -> str:
     between = f" ({confidence_of(report)}interval {span(interval, number)})" if interval else ""
     return (
         f"On the scale of advantage, from 0 (a coin) to 1 (certainty), that is "
-        f"{number(at(report, 'empirical.advantage'))}{between}; the limit ρα is "
-        f"{number(rho_alpha_of(report))}."
+        f"{number(at(report, 'empirical.advantage'))}{between}; the limit "
+        f"{'of PAC privacy' if is_pac(report) else 'ρα'} is {number(advantage_limit(report))}."
     )
 
 
@@ -149,6 +180,12 @@ def labels(report: Report) -> list[Label]:
             "on the data: an instrument that measures how tight the theory is."
         )
         labels.append(Label("Measurement, not a DP guarantee.", text))
+    if is_pac(report):
+        text = (
+            "The noise was shaped by how the stated candidates differ, and hides nothing along "
+            "directions in which they do not: a bound on information about which of them was used."
+        )
+        labels.append(Label("PAC noise, not a DP guarantee.", text))
     if seeded:
         text = (
             f"It comes from seed {plain(at(report, 'seed'))}, and whoever knows the seed can "
@@ -163,7 +200,9 @@ def labels(report: Report) -> list[Label]:
             "nobody."
         )
         labels.append(Label("Instrumented audit, not a DP guarantee.", text))
-    if at(report, "mechanism.dp_guarantee") is False and not (local or seeded or instrumented):
+    if at(report, "mechanism.dp_guarantee") is False and not (
+        local or seeded or instrumented or is_pac(report)
+    ):
         labels.append(Label("Not a DP guarantee.", at(report, "mechanism.dp_note") or ""))
     return labels
 
@@ -194,6 +233,11 @@ def training(report: Report) -> list[str]:
             f"In each of {plain(rounds)} rounds every owner took {local} noisy steps on a model "
             f"of its own: {plain(at(report, 'mechanism.steps'))} noisy steps are accounted. The "
             "adversary sees only their sum, and decides by a linearised attack's score."
+        )
+    elif is_halves(report):
+        step = (
+            f"In each of {plain(rounds)} rounds the records of the trial's secret candidate took "
+            "part, one of several random halves of the records of all owners but the adversary."
         )
     else:
         step = f"In each of {plain(rounds)} rounds every record took part, in one step."
@@ -253,7 +297,7 @@ def is_alarming(report: Report) -> bool:
 
 def questions(report: Report) -> list[Row]:
     """Return the table at the top: question, answer, limit, reading."""
-    rho_alpha, advantage = rho_alpha_of(report), interval_at(report, "empirical.advantage_interval")
+    limit, advantage = advantage_limit(report), interval_at(report, "empirical.advantage_interval")
     success = ((1 + advantage[0]) / 2, (1 + advantage[1]) / 2) if advantage else None
     predicted = at(report, "prediction.advantage")
     largest = at(report, "empirical.epsilon.belief")
@@ -264,11 +308,11 @@ def questions(report: Report) -> list[Row]:
         Row(
             "How often was the adversary right?",
             percent(_success(report)),
-            percent(None if rho_alpha is None else (1 + rho_alpha) / 2),
+            percent(None if limit is None else (1 + limit) / 2),
             "A coin is right in 50%."
             + ("" if predicted is None else f" Predicted: {percent((1 + predicted) / 2)}."),
             f"{confidence_of(report)}interval {span(success, percent)}" if success else "",
-            against(report, "advantage", advantage, rho_alpha),
+            against(report, advantage_alarm(report), advantage, limit),
         ),
         Row(
             "How sure did it become at most?",
@@ -287,6 +331,10 @@ def questions(report: Report) -> list[Row]:
             None if local_steps(report) > 1 else against(report, "delta_prime", surer, tail),
         ),
     ]
+    if is_pac(report):
+        # Without a limit of the belief nothing can be surer than it.
+        sure, *_ = rows[1:]
+        rows[1:] = [replace(sure, limit=DASH, reading=NO_LIMIT_OF_BELIEF)]
     if proven := _proven(report):
         above = proven.mark is not None and proven.mark.kind == "alarm"
         gap = (
@@ -327,6 +375,9 @@ def vantages(report: Report) -> list[dict[str, Any]]:
     rows = []
     for row in at(report, "bounds.vantages") or []:
         infinite = row.get("noise_multiplier") == 0
+        note = row.get("note") or ("nothing hides the record here" if infinite else "")
+        if is_pac(report) and row.get("vantage") != "server":
+            note = "no bound by differential privacy: see PAC privacy below"
         rows.append(
             {
                 "vantage": row.get("vantage"),
@@ -335,7 +386,7 @@ def vantages(report: Report) -> list[dict[str, Any]]:
                 "epsilon": number(math.inf if infinite else row.get("epsilon")),
                 "rho_beta": percent(1.0 if infinite else row.get("rho_beta")),
                 "rho_alpha": number(1.0 if infinite else row.get("rho_alpha")),
-                "note": row.get("note") or ("nothing hides the record here" if infinite else ""),
+                "note": note,
             }
         )
     return rows
@@ -345,20 +396,61 @@ def bounds(report: Report) -> Entries:
     """Return the bounds of the audited vantage point, worded."""
     bounds = at(report, "bounds") or {}
     epsilon = epsilon_of(report, "epsilon")
-    reason = " (no noise hides the record at this vantage)" if epsilon == INFINITE else ""
+    reason = ""
+    if epsilon == INFINITE:
+        reason = " (no noise hides the record at this vantage)"
+    if is_pac(report):
+        reason = " (PAC noise hides nothing along directions in which the candidates do not differ)"
     accountant = plain(bounds.get("accountant"))
     return [
         (f"ε at δ = {plain(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
         ("ε by exact accounting", epsilon_of(report, "tight_epsilon")),
         ("ρβ, limit of the belief", f"{number(rho_beta_of(report))} (from the ε above)"),
         ("ρβ by exact accounting", number(bounds.get("tight_rho_beta"))),
-        ("ρα, limit of the advantage", f"{number(rho_alpha_of(report))} (from the noise used)"),
+        (
+            "ρα, limit of the advantage",
+            f"{number(rho_alpha_of(report))} "
+            f"({'PAC privacy has one of its own' if is_pac(report) else 'from the noise used'})",
+        ),
         ("Tail: how often ρβ may be passed", number(bounds.get("tail_probability"))),
         (
             "paper (Theorem 2), not a bound",
             f"{number(bounds.get('theorem2_rho_alpha'))}: presumes the classic noise scale",
         ),
         ("Yeom's bound e^ε − 1", number(bounds.get("yeom_bound"))),
+    ]
+
+
+def pac(report: Report) -> Entries:
+    """Return what PAC privacy says about the run, worded; nothing in reports from before it."""
+    found = at(report, "pac")
+    if not found:
+        return []
+    realised = found.get("realised_information")
+    endless = is_unprotected(report) and not is_pac(report)
+    equivalent = number(found.get("equivalent_epsilon"))
+    if found.get("success_bound") == 1:
+        equivalent = INFINITE
+    information = number(math.inf if endless else found.get("mutual_information"))
+    return [
+        ("Stated prior", f"{plain(found.get('prior_description'))}: right in 50% by guessing"),
+        (
+            "Mutual information at most",
+            f"{information} nats over all rounds"
+            + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
+        ),
+        ("Success of any guess at most", percent(found.get("success_bound"))),
+        ("Success measured", percent(found.get("success"))),
+        (
+            "Advantage at most",
+            f"{number(found.get('advantage_bound'))}"
+            + ("" if is_pac(report) else f" (beside ρα {number(rho_alpha_of(report))})"),
+        ),
+        (
+            "Equivalent ε, not a guarantee",
+            f"{equivalent} at δ = {plain(found.get('delta'))}: the ε whose bound on success is the "
+            "same",
+        ),
     ]
 
 
@@ -400,6 +492,13 @@ def estimates(report: Report) -> list[Row]:
 def _worth_of_sensitivities(report: Report) -> str:
     """Say what the estimator from sensitivities is worth for these steps."""
     sampled = is_sampled(report)
+    if is_halves(report):
+        return "None: no one distance describes candidates that differ in half of the records."
+    if is_pac(report):
+        return (
+            "A tautology here: noise scaled to how far the candidates lie apart gives back the ε "
+            "of this pair that the budget stands for."
+        )
     if sampled and at(report, "neighbouring") == "replace":
         return (
             "None: where replaced records are sampled, the loss depends on both gradients and not "
@@ -478,6 +577,8 @@ def prediction(report: Report) -> Entries:
             kind = "differs between trials: Λ is a mixture over them, and μ a summary"
     if local_steps(report) > 1:
         kind = "of the linearised attack; its score follows N(±μ²/2, μ²) at best roughly"
+    if at(report, "prediction.method") == "none":
+        kind = "no closed form: the log-odds are a mixture over the candidates"
     entries = [
         ("μ", f"{number(at(report, 'prediction.mu'))} ({kind})"),
         (
@@ -561,6 +662,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             "Effective noise multiplier": "mechanism.effective_noise_multiplier",
             "Clipping norm C": "mechanism.clipping_norm",
             "Sensitivity": "mechanism.sensitivity",
+            "Noise": "mechanism.noise",
             "Noisy steps accounted": "mechanism.steps",
             "Local steps in a round": "mechanism.local_steps",
             "Sampling rate": "mechanism.sampling_rate",
@@ -624,7 +726,7 @@ def against(
     if interval is None or limit is None:
         return None
     if limit >= 1:
-        return Mark("caution", "No protection")
+        return Mark("caution", "No limit at this budget" if is_pac(report) else "No protection")
     if name in (at(report, "alarms") or {}):
         return Mark("alarm", "Above the limit")
     if interval[0] > limit:
@@ -634,10 +736,17 @@ def against(
     return Mark("good", "Compatible with the limit")
 
 
+def advantage_alarm(report: Report) -> str:
+    """Return the name of the alarm that says the advantage is above its limit."""
+    return "pac_advantage" if is_pac(report) else "advantage"
+
+
 def _measured_epsilon(report: Report, name: str) -> str:
     value = at(report, f"empirical.epsilon.{name}")
     if value is not None:
         return number(value)
+    if is_pac(report):
+        return DASH
     if is_unprotected(report):
         return f"{INFINITE} (no noise)"
     if name == "advantage" and at(report, "empirical.advantage") == 1:

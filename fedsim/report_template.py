@@ -180,6 +180,16 @@ is highlighted.</p>
 {% endfor %}
 </dl>
 
+{% if pac %}
+<h2>PAC privacy</h2>
+<p>{{ pac_meaning }}</p>
+<dl>
+{% for name, value in pac %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% endif %}
+
 <h2>Empirical ε′</h2>
 <p>The privacy loss that the attack demonstrates. An <em>estimate</em> may err on either side; a
 <em>lower bound</em> holds with the stated confidence, and one above the theory's ε means that the

@@ -34,6 +34,16 @@ def is_unprotected(report: Report) -> bool:
     return bool(at(report, "mechanism.effective_noise_multiplier") == 0)
 
 
+def is_pac(report: Report) -> bool:
+    """Whether the noise was shaped by stated candidates, which is no differential privacy."""
+    return bool(at(report, "mechanism.noise") == "pac")
+
+
+def is_halves(report: Report) -> bool:
+    """Whether the secret was one of several random halves of the data, and not D or D'."""
+    return is_pac(report) and bool(at(report, "pac.prior") == "halves")
+
+
 def is_sampled(report: Report) -> bool:
     """Whether a record joins a round only with a probability below 1."""
     return bool((at(report, "mechanism.sampling_rate") or 1) < 1)
@@ -48,6 +58,12 @@ def rho_alpha_of(report: Report) -> float | None:
     """Return the bound on the advantage, 1 where there is no protection, None if unknown."""
     value: float | None = at(report, "bounds.rho_alpha")
     return 1.0 if value is None and is_unprotected(report) else value
+
+
+def advantage_limit(report: Report) -> float | None:
+    """Return what the advantage is held to: rho_alpha, or the bound of PAC privacy alone."""
+    limit: float | None = at(report, "pac.advantage_bound")
+    return limit if is_pac(report) else rho_alpha_of(report)
 
 
 def rho_beta_of(report: Report) -> float | None:

@@ -79,7 +79,7 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     known = federation.load(config)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
-    known.cut(config.trials.cohort, config.training.sampling_rate < 1)
+    known.cut(config.trials.cohort, config.training.sampling_rate < 1, config.candidates)
     chosen = challenge.choose(config)
     noise_multiplier = privacy.noise_multiplier(config)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)

@@ -29,6 +29,7 @@ from fedsim.config import Config
 from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.optimizers import ServerOptimizer
+from fedsim.pac_release import Releases
 from fedsim.randomness import SERVER, gaussian_noise
 
 Array = npt.NDArray[Any]
@@ -58,6 +59,15 @@ class DPSGD(Strategy):
         self._local_sensitivity: npt.NDArray[np.float64] | None = None
         self._measured: list[instrumented.Step] = []
         training = self.config.training
+        self._releases: Releases | None = None
+        if self.config.privacy.noise == "pac":
+            self._releases = Releases(
+                self.config.privacy.mutual_information / training.rounds,
+                self.config.privacy.pac_prior,
+                self.config.run.seed,
+                self.trials,
+                self.worlds,
+            )
         self._optimizer = ServerOptimizer(
             training, training.sampling_rate * self.config.data.records
         )
@@ -77,18 +87,23 @@ class DPSGD(Strategy):
         """Release r = sum of the owners' messages + central noise; step with r / n."""
         accepted = self._accept(replies, f"round {server_round}")
         assert self._model is not None
-        total: npt.NDArray[np.float64] = np.zeros(self._model.shape)
+        shape = self._model.shape
+        if self._releases is not None:
+            shape = (shape[0], self.config.candidates, shape[1])
+        total: npt.NDArray[np.float64] = np.zeros(shape)
         for reply in accepted:
             total += messages.only(reply.content.array_records[messages.REPLY])
         noise = None
-        if self.config.federation.trust is Trust.CENTRAL:
+        if self._releases is not None:
+            total = self._release_pac(accepted, total, server_round)
+        elif self.config.federation.trust is Trust.CENTRAL:
             std = self.noise_multiplier * self._noise_scale()
             noise = gaussian_noise(
                 self.config.noise_seed, self.trials, server_round, SERVER, total.shape[1]
             )
             noise *= std[:, None]
             total += noise
-        if self.config.audit.mode == "instrumented":
+        if self._releases is None and self.config.audit.mode == "instrumented":
             self._measured.append(self._measure(accepted, noise))
         # What the owners are sent is what the model is stepped with, to the last bit.
         self._aggregate = total.astype(np.float32)
@@ -127,7 +142,9 @@ class DPSGD(Strategy):
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
         (reply,) = self._accept(replies, "the adversary's findings", [self.challenge.adversary])
         found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
-        return [instrumented.Step.join(self._measured), *found] if self._measured else found
+        if not self._measured:
+            return found
+        return [type(self._measured[0]).join(self._measured), *found]
 
     def _requests(self, kind: str, round: int, arrays: ArrayRecord) -> list[Message]:
         requests = []
@@ -143,7 +160,8 @@ class DPSGD(Strategy):
             if round > 1:
                 assert self._aggregate is not None
                 content[messages.AGGREGATE] = messages.array_record(sum=self._aggregate)
-            if role is Role.CHALLENGED:
+            # Under PAC noise the owner sends both sums, and the server alone knows which counts.
+            if role is Role.CHALLENGED and self._releases is None:
                 content[messages.WORLDS] = messages.array_record(bits=self.worlds)
             if self._local_sensitivity is not None and trust is Trust.LOCAL:
                 content[messages.SENSITIVITY] = messages.array_record(norms=self._local_sensitivity)
@@ -179,6 +197,30 @@ class DPSGD(Strategy):
         (reply,) = self._accept(replies, f"the sensitivity of round {round}", [owner])
         record = reply.content.array_records[messages.SENSITIVITY]
         return messages.only(record).astype(np.float64)
+
+    def _release_pac(self, replies: list[Message], candidates: Array, round: int) -> Array:
+        """Add noise to the sums of all candidates [T, m, P]; return the secret one's, [T, P]."""
+        assert self._releases is not None
+        records = [reply.content.array_records for reply in replies]
+        (measured,) = (
+            messages.arrays_of(record[messages.MEASUREMENT])
+            for record in records
+            if messages.MEASUREMENT in record
+        )
+        present = np.linalg.norm(measured["present"], axis=1)
+        absent = measured.get("absent")
+        normals = gaussian_noise(
+            self.config.noise_seed, self.trials, round, SERVER, self.config.candidates
+        )
+        total, step = self._releases.step(
+            candidates,
+            measured["membership"],
+            present,
+            np.zeros_like(present) if absent is None else np.linalg.norm(absent, axis=1),
+            normals,
+        )
+        self._measured.append(step)
+        return total
 
     def _measure(self, replies: list[Message], server_noise: Array | None) -> instrumented.Step:
         """Compute what the adversary would conclude from the step, out of the noise itself."""

@@ -21,6 +21,8 @@ CORE = [
     "fedsim.mechanism",
     "fedsim.memory",
     "fedsim.models",
+    "fedsim.pac",
+    "fedsim.pac_release",
     "fedsim.partition",
     "fedsim.randomness",
 ]

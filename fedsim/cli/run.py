@@ -151,7 +151,9 @@ def _prepare(config: Config) -> tuple[Config, RunDirectory]:
 
     server_app.check(config)
     config = federation.fit_cohort(config)
-    federation.load(config).cut(config.trials.cohort, config.training.sampling_rate < 1)
+    federation.load(config).cut(
+        config.trials.cohort, config.training.sampling_rate < 1, config.candidates
+    )
     challenge.choose(config)
     # What the report will need, before the work rather than after it.
     mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))

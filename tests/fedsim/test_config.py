@@ -13,6 +13,13 @@ from fedsim.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
+PAC: dict[str, configuration.Scalar] = {
+    "privacy.noise": "pac",
+    "privacy.mutual-information": 0.1,
+    "privacy.rho-beta": 0.0,
+    "audit.mode": "instrumented",
+}
+
 
 def test_pyproject_declares_every_key_with_its_default() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -106,6 +113,28 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             },
             r"no one distance describes the pair",
         ),
+        (
+            {"privacy.mutual-information": 0.1},
+            r"privacy.rho-beta and privacy.mutual-information are both set",
+        ),
+        ({"privacy.noise": "pac"}, r"give privacy.mutual-information above 0"),
+        ({"privacy.pac-prior": "halves"}, r'set privacy.noise = "pac", or drop it'),
+        (PAC | {"privacy.pac-draws": 7}, r"privacy.pac-draws is 7.*give an even number"),
+        (PAC | {"privacy.pac-draws": 2}, r"privacy.pac-draws is 2: .*greater than or equal to 4"),
+        (
+            PAC | {"privacy.pac-prior": "halves", "privacy.neighbouring": "replace"},
+            r'set privacy.neighbouring = "add-remove"',
+        ),
+        (PAC | {"privacy.sensitivity": "local"}, r'set privacy.sensitivity = "global"'),
+        (PAC | {"federation.trust": "local"}, r'set federation.trust = "central"'),
+        (PAC | {"training.sampling-rate": 0.5}, r"set training.sampling-rate = 1.0"),
+        (
+            PAC | {"training.local-steps": 2, "federation.trust": "local"},
+            r"after which the noise alone does not tell the belief",
+        ),
+        (PAC | {"audit.mode": "participant"}, r'set audit.mode = "instrumented"'),
+        (PAC | {"trials.worlds": "d-only"}, r'set trials.worlds = "both"'),
+        (PAC | {"run.precision": "bf16"}, r'set run.precision = "float32"'),
         ({"run.precision": "bf16"}, r"compares sums .* in full precision .*instrumented"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),
     ],

@@ -1,0 +1,341 @@
+"""PAC privacy: how much a release says about a secret that is drawn from a stated prior.
+
+Xiao and Devadas, "PAC privacy: automatic privacy measurement and control of data processing", 2023.
+A secret index S is drawn from a prior over m stated candidates, a mechanism maps it to a vector
+c_S, and c_S + B with Gaussian noise B is released. The mutual information between S and the release
+bounds how often anybody guesses S, or anything about S, right. Information is in nats throughout.
+
+It is an average over the prior. It says nothing about a secret outside the prior, nothing about a
+single person in the worst case, and it is not differential privacy.
+
+Rounds add up, MI(S; r_1..r_k) = sum_i MI(S; r_i | r_1..r_(i-1)), if every round keeps its budget
+under what the rounds before have told about S. A model that is trained on the releases makes the
+next candidates depend on them, so noise that fits the prior alone need not fit the posterior: its
+covariance may be the larger one. `spectrum` therefore takes weights.
+"""
+
+import math
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism
+
+Floats = npt.NDArray[np.float64]
+
+RESOLUTION = 1e-12
+"""An eigenvalue below this share of the largest is rounding, and its direction is not released."""
+
+NEGLIGIBLE = 1e-300
+"""Information in nats that counts for any that is smaller; 0 stays 0."""
+
+
+# How much information a noisy release carries.
+
+
+def logdet_information(eigenvalues: Floats, variances: Floats) -> Floats:
+    """Return 1/2 log det(I + Sigma Sigma_B^-1), which bounds the mutual information, [...].
+
+    eigenvalues [..., r] of the covariance Sigma of the clean output; variances [..., r] of the
+    noise along the same directions. The theorem "automatic analysis" of Xiao and Devadas: of all
+    signals of this covariance the Gaussian one tells most. A direction without signal tells nothing
+    whatever its noise is; signal without noise gives inf. Raises InputError for negative entries.
+    """
+    information: Floats = np.log1p(_signal_to_noise(eigenvalues, variances)).sum(-1) / 2
+    return information
+
+
+def linear_information(eigenvalues: Floats, variances: Floats) -> Floats:
+    """Return 1/2 tr(Sigma Sigma_B^-1) >= 1/2 log det(I + Sigma Sigma_B^-1), [...].
+
+    What the noise shapes below are budgeted in; arguments and errors as `logdet_information`.
+    """
+    information: Floats = _signal_to_noise(eigenvalues, variances).sum(-1) / 2
+    return information
+
+
+def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
+    """Return the noise variances sqrt(lambda_j) sum_i sqrt(lambda_i) / (2 v) along directions j.
+
+    Of all noise whose linear information is v, this has the least E|B|^2, which is
+    (sum_i sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
+    eigenvalues [..., r]; a zero one needs no noise. Raises InputError unless v > 0.
+    """
+    roots = np.sqrt(_nonnegative("eigenvalues", eigenvalues))
+    return roots * roots.sum(-1, keepdims=True) / (2 * _positive_budget(budget))
+
+
+def isotropic_variance(eigenvalues: Floats, budget: float) -> Floats:
+    """Return sum_i lambda_i / (2 v), the one variance whose linear information is v, [...].
+
+    It is needed in every direction of the output space, also where there is no signal. Raises
+    InputError unless v > 0.
+    """
+    total: Floats = _nonnegative("eigenvalues", eigenvalues).sum(-1)
+    return total / (2 * _positive_budget(budget))
+
+
+def proportional_variances(eigenvalues: Floats, budget: float) -> Floats:
+    """Return c lambda_j, the noise that looks like the signal, at which log det gives exactly v.
+
+    c = 1/(e^(2v/r) - 1) with r the number of positive eigenvalues. eigenvalues [..., r]. Raises
+    InputError unless v > 0.
+    """
+    eigenvalues = _nonnegative("eigenvalues", eigenvalues)
+    rank = np.maximum(1, (eigenvalues > 0).sum(-1, keepdims=True))
+    exponent = 2 * _positive_budget(budget) / rank
+    # 1/(e^x - 1) without overflow.
+    return eigenvalues * np.exp(-exponent) / -np.expm1(-exponent)
+
+
+# The covariance of stated candidates.
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Where m candidates lie in the space that they span, about their weighted mean.
+
+    mean [..., P]; centred [..., m, P]: the candidates less it; eigenvalues [..., m] of their
+    covariance, descending, 0 where numerically zero; vectors [..., m, m]: orthonormal columns v_j
+    of the weighted Gram matrix; mixing [..., m, m]: u_j = sum_i mixing_ji centred_i, zero where the
+    eigenvalue is; coordinates [..., m, m]: <centred_i, u_j>.
+    """
+
+    mean: Floats
+    centred: Floats
+    eigenvalues: Floats
+    vectors: Floats
+    mixing: Floats
+    coordinates: Floats
+
+    @property
+    def directions(self) -> Floats:
+        """The orthonormal directions u_j as rows, [..., m, P]; zero where the eigenvalue is."""
+        return self.mixing @ self.centred
+
+    def point(self, along: Floats) -> Floats:
+        """Return mean + sum_j along_j u_j, [..., P], of coordinates [..., m]."""
+        combined = (along[..., None, :] @ self.mixing) @ self.centred
+        return self.mean + combined[..., 0, :]
+
+
+def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
+    """Return eigenvalues and directions of the covariance of candidates [..., m, P].
+
+    weights [..., m] that sum to 1: the probability of each candidate (None: 1/m each, the
+    covariance with 1/m and not 1/(m-1)). The m candidates are all the secrets that the stated prior
+    has, not a sample of some larger one, so this covariance is exact: no error of estimation
+    enters. It is found from the Gram matrix [m, m] in float64, so P may be large.
+    """
+    draws = np.asarray(draws, dtype=np.float64)
+    count = draws.shape[-2]
+    if weights is None:
+        weights = np.full(draws.shape[:-1], 1 / count)
+    # From the first one, so that candidates that are alike come out as exactly that.
+    centred = draws - draws[..., :1, :]
+    shift = weights[..., None, :] @ centred
+    centred -= shift
+    mean = draws[..., 0, :] + shift[..., 0, :]
+    gram = centred @ np.swapaxes(centred, -1, -2)
+    roots = np.sqrt(weights)
+    values, vectors = np.linalg.eigh(roots[..., :, None] * gram * roots[..., None, :])
+    values, vectors = values[..., ::-1], vectors[..., ::-1]
+    kept = values > RESOLUTION * np.maximum(values[..., :1], 0)
+    values = np.where(kept, values, 0.0)
+    scale = np.divide(1, np.sqrt(values), out=np.zeros_like(values), where=kept)
+    mixing = np.swapaxes(roots[..., :, None] * vectors * scale[..., None, :], -1, -2)
+    coordinates = gram @ np.swapaxes(mixing, -1, -2)
+    return Spectrum(mean, centred, values, vectors, mixing, coordinates)
+
+
+def posterior_information(coordinates: Floats, weights: Floats, variances: Floats) -> Floats:
+    """Return 1/2 log det(I + Cov Sigma_B^-1) of candidates that have these probabilities, [...].
+
+    coordinates [..., m, r] of the candidates along the directions of the noise; weights [..., m];
+    variances [..., r]. It bounds what the release tells whoever holds the candidates for so likely.
+    """
+    middle = weights[..., None, :] @ coordinates
+    inverse = np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
+    scaled = np.sqrt(weights)[..., None] * (coordinates - middle) * inverse[..., None, :]
+    ratio = np.swapaxes(scaled, -1, -2) @ scaled
+    information: Floats = np.linalg.slogdet(np.eye(ratio.shape[-1]) + ratio)[1] / 2
+    return np.maximum(information, 0.0)
+
+
+# What information is worth to whoever guesses.
+
+
+def success_bound(information: float, prior: float = 0.5) -> float:
+    """Return the largest p >= p0 with KL(p || p0) <= MI: how often any guess is right at most.
+
+    prior: p0, how often the best guess is right before the release, in (0, 1). The theorem of Xiao
+    and Devadas for f = KL, of Bernoulli distributions. It is 1 from MI = -ln p0 on. Precise to
+    rounding in p, and in p - p0 (`advantage_bound`). Raises InputError unless MI >= 0.
+    """
+    return 1.0 if math.isinf(_reach(information, prior)) else prior + _gain(information, prior)
+
+
+def advantage_bound(information: float) -> float:
+    """Return 2p - 1 for the success bound p at even odds: no advantage is larger on average."""
+    return 2 * _gain(information, 0.5)
+
+
+def information_of_success(success: float, prior: float = 0.5) -> float:
+    """Return KL(p || p0), the budget under which no guess succeeds more often than p.
+
+    The inverse of `success_bound`. Raises InputError unless p0 <= p <= 1 and 0 < p0 < 1.
+    """
+    _check_prior(prior)
+    if not prior <= success <= 1:
+        raise InputError(
+            f"the wanted success is {success}; give a probability from the prior's {prior} to 1"
+        )
+    failure, least = 1 - success, 1 - prior
+    gain = success - prior
+    if gain < 0.05 * min(prior, least):
+        return prior * _excess(gain / prior) + least * _excess(-gain / least)
+    rest = failure * math.log(failure / least) if failure else 0.0
+    return success * math.log(success / prior) + rest
+
+
+def epsilon_of_success(success: float, delta: float) -> float:
+    """Return ln((p - delta)/(1 - p)), the epsilon whose bound on success at even odds is the same.
+
+    (epsilon, delta)-differential privacy lets nobody tell two worlds apart with a success above
+    (e^epsilon + delta)/(e^epsilon + 1); this is the epsilon at which that is p, and 0 where p is
+    less than a delta alone allows. A way to read p, and no guarantee of differential privacy: an
+    average over a prior says nothing about the worst case. inf for p = 1. Raises InputError unless
+    1/2 <= p <= 1 and 0 <= delta < 1.
+    """
+    if not 0.5 <= success <= 1:
+        raise InputError(f"the success is {success}; give a probability from 0.5 to 1")
+    if not 0 <= delta < 1:
+        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
+    if success == 1:
+        return math.inf
+    odds = (success - delta) / (1 - success)
+    return math.log(odds) if odds > 1 else 0.0
+
+
+# The identification game, whose prior is {D, D'} at even odds.
+
+
+def pair_information(noise_multiplier: float, sampling_rate: float = 1.0) -> float:
+    """Return the nats that one Gaussian step tells about whether D or D' was used, at most.
+
+    noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
+    replace, in which terms both are the same; sampling_rate: q, the probability that the record
+    takes part, which nobody is told. For the worst gradients, q/2 log(1 + 1/(4 z^2)): where the
+    record takes part, the signal b Delta has covariance Delta Delta^T/4 at even odds and log det
+    applies; a coin B that does not depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
+
+    This is below log det of the sampled signal itself, 1/2 log(1 + (q/2)(1 - q/2)/z^2) for
+    add-remove, which also counts what the step tells about the coin. It does not show how sampling
+    amplifies: the privacy loss distribution does.
+
+    Rounds add up although the belief pi has moved away from 1/2 meanwhile: the covariance is then
+    pi (1 - pi) Delta Delta^T, the largest at 1/2. 0 noise gives inf. Raises InputError unless
+    z >= 0 and 0 < q <= 1.
+    """
+    _check_step(sampling_rate)
+    if not noise_multiplier >= 0:
+        raise InputError(f"the noise multiplier is {noise_multiplier}; give a number of at least 0")
+    square = 4 * noise_multiplier * noise_multiplier
+    return math.inf if square == 0 else sampling_rate / 2 * math.log1p(1 / square)
+
+
+def mutual_information(mechanism: Mechanism) -> float:
+    """Return the nats that all steps of a mechanism tell, by `pair_information`; rounds add up."""
+    return math.fsum(
+        step.count * pair_information(step.noise_multiplier, step.sampling_rate)
+        for step in mechanism.groups
+    )
+
+
+def _reach(information: float, prior: float) -> float:
+    """Return u >= 0, by how much the log-odds of p exceed those of p0; inf where p is 1.
+
+    In these terms p - p0 and 1 - p are both precise, however small they are.
+    """
+    _check_prior(prior)
+    if not information >= 0:
+        raise InputError(f"the mutual information is {information}; give nats, at least 0")
+    if information == 0:
+        return 0.0
+    highest = 40 - math.log(prior)  # 1 - p is less than half a unit in the last place of 1
+    if information >= -math.log(prior) or _divergence(highest, prior) <= information:
+        return math.inf
+    information = max(information, NEGLIGIBLE)
+
+    def excess(log_reach: float) -> float:
+        found = max(_divergence(math.exp(log_reach), prior), sys.float_info.min)
+        return math.log(found) - math.log(information)
+
+    # KL <= chi^2 = gain^2/(p0 (1-p0)) <= (e^u - 1)^2/4, less than u^2 for u <= 1.
+    lowest = min(1.0, math.sqrt(information))
+    root = brentq(excess, math.log(lowest), math.log(highest), xtol=1e-15, rtol=1e-14)
+    return math.exp(root)
+
+
+def _gain(information: float, prior: float) -> float:
+    reach = _reach(information, prior)
+    return 1 - prior if math.isinf(reach) else _gain_of(reach, prior)
+
+
+def _gain_of(reach: float, prior: float) -> float:
+    """Return p - p0 where the log-odds have grown by `reach`."""
+    # (e^u - 1)/(1 + p0 (e^u - 1)) with numerator and denominator times e^-u.
+    return prior * (1 - prior) * -math.expm1(-reach) / (math.exp(-reach) * (1 - prior) + prior)
+
+
+def _divergence(reach: float, prior: float) -> float:
+    """Return KL(p || p0) where the log-odds have grown by `reach`: p u - log(1 + p0 (e^u - 1))."""
+    gain = _gain_of(reach, prior)
+    if reach < 0.04:
+        return prior * _excess(gain / prior) + (1 - prior) * _excess(-gain / (1 - prior))
+    normaliser = np.logaddexp(math.log1p(-prior), math.log(prior) + reach)
+    return float((prior + gain) * reach - normaliser)
+
+
+def _excess(x: float) -> float:
+    """Return (1 + x) log(1 + x) - x for |x| < 0.06, without its cancellation."""
+    terms = ((-x) ** (n - 2) / (n * (n - 1)) for n in range(2, 18))
+    return x * x * math.fsum(terms)
+
+
+def _signal_to_noise(eigenvalues: Floats, variances: Floats) -> Floats:
+    eigenvalues = _nonnegative("eigenvalues", eigenvalues)
+    variances = _nonnegative("variances", variances)
+    eigenvalues, variances = np.broadcast_arrays(eigenvalues, variances)
+    unhidden = np.where(eigenvalues > 0, np.inf, 0.0)
+    ratio: Floats = np.divide(eigenvalues, variances, out=unhidden, where=variances > 0)
+    return ratio
+
+
+def _nonnegative(name: str, values: npt.ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if not np.all(array >= 0):
+        raise InputError(f"the {name} must not be negative or NaN; give numbers of at least 0")
+    return array
+
+
+def _positive_budget(budget: float) -> float:
+    if not 0 < budget < math.inf:
+        raise InputError(
+            f"the budget of mutual information is {budget}; give a positive number of nats"
+        )
+    return budget
+
+
+def _check_prior(prior: float) -> None:
+    if not 0 < prior < 1:
+        raise InputError(f"the prior success is {prior}; give a probability between 0 and 1")
+
+
+def _check_step(sampling_rate: float) -> None:
+    if not 0 < sampling_rate <= 1:
+        raise InputError(f"the sampling rate is {sampling_rate}; give a number above 0, at most 1")

@@ -1,0 +1,212 @@
+"""A round of PAC-private training: which candidate it is on, the noise, and what it gives away.
+
+The secret is which of m stated candidates all rounds of a trial train on. The owners send their
+clean sums under every candidate; the trusted server adds noise that is shaped by how these differ,
+and releases the sum under the secret one. Nothing hides directions in which no two candidates
+differ: not differential privacy. The mathematics is that of `fedsim.pac`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import logsumexp
+from torch import Tensor
+
+from fedsim import pac
+from fedsim.instrumented import Step
+from fedsim.randomness import Role, generator
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+FLOOR = 0.01
+"""The share of the even prior in the weights that noise is shaped by.
+
+A candidate that is all but ruled out would else get next to no noise, and stand out if it is true.
+"""
+
+
+@dataclass(frozen=True)
+class PacStep(Step):
+    """A step, and the bound [T] on the nats that it told of the secret, float64."""
+
+    mutual_information: Tensor
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a round makes of the candidates: the release and what it says.
+
+    total [T, P]: r; log_posterior [T, m]: of the candidates, given all releases so far;
+    information [T]: the log det bound on the nats that this round told; noise_std [T]: root mean
+    square over the directions that have noise; spread [T]: the distance of the first two
+    candidates.
+    """
+
+    total: Floats
+    log_posterior: Floats
+    information: Floats
+    noise_std: Floats
+    spread: Floats
+
+
+def halves(seed: int, owner: int, records: int, draws: int) -> Bools:
+    """Return which of an owner's records are in each candidate, bool [m, n], the same every trial.
+
+    Random halves, each followed by its complement, so that every record is in exactly half of the
+    candidates; of an odd number the first of a pair has the smaller part. Raises ValueError for an
+    odd number of draws.
+    """
+    if draws % 2:
+        raise ValueError(f"{draws} draws are not pairs of complements")
+    random = generator(seed, Role.CANDIDATES, partition=owner)
+    ranks = random.permuted(np.tile(np.arange(records), (draws // 2, 1)), axis=1)
+    first = ranks < records // 2
+    return np.stack([first, ~first], axis=1).reshape(draws, records)
+
+
+def pair(records: int, challenge: int, replaced: bool) -> Bools:
+    """Return which of an owner's records are in D and in D', bool [2, n], or [2, n + 1].
+
+    challenge: the column of x^; replaced: whether x^' stands behind the records, in D' alone.
+    """
+    masks = np.ones((2, records + replaced), dtype=np.bool_)
+    masks[1, challenge] = False
+    if replaced:
+        masks[0, records] = False
+    return masks
+
+
+def secrets(seed: int, trials: range, worlds: Bools, membership: Bools) -> Integers:
+    """Return the secret candidate of every trial, [T]: uniform among those of the trial's world.
+
+    worlds [T]: whether the challenge record is used; membership [m]: in which candidates it is.
+    Half of the candidates and half of the trials have it, so the secret is uniform over all m.
+    """
+    places = [np.flatnonzero(membership == world) for world in (False, True)]
+    chosen = [
+        generator(seed, Role.SECRET, trial=trial).choice(places[int(world)])
+        for trial, world in zip(trials, worlds, strict=True)
+    ]
+    return np.asarray(chosen, dtype=np.int64)
+
+
+def release(
+    candidates: Floats,
+    secret: Integers,
+    log_posterior: Floats,
+    information: float,
+    normals: Floats,
+    fit_posterior: bool,
+) -> Released:
+    """Release the sums under the secret candidates with noise for a budget of information.
+
+    candidates [T, m, P]: the clean sums; secret [T]; log_posterior [T, m] given the rounds before;
+    information: the round's budget v in nats; normals [T, m]: independent standard normals.
+
+    r = mean + sum_j u_j (<c_s - mean, u_j> + sigma_j z_j) along the directions u_j of the
+    candidates' covariance, sigma_j^2 the least noise of linear information v. What rounding makes
+    of differences outside these directions is not released. The noise is the same whatever signs
+    and order the directions have: z = V^T normals.
+
+    fit_posterior: whether the covariance is that under what is known of the secret by now. With
+    m > 2 that may exceed the covariance under even odds, because the candidates depend on earlier
+    releases. For two candidates no odds give a larger covariance than even ones. The weights hold
+    `FLOOR` of even odds, Cov_w <= Cov_w' / (1 - FLOOR), so the budget is (1 - FLOOR) v under them.
+    """
+    posterior = np.exp(log_posterior)
+    if fit_posterior:
+        weights = (1 - FLOOR) * posterior + FLOOR / posterior.shape[-1]
+        budget = (1 - FLOOR) * information
+    else:
+        weights = np.full_like(posterior, 1 / posterior.shape[-1])
+        budget = information
+    seen = pac.spectrum(candidates, weights)
+    variances = pac.anisotropic_variances(seen.eigenvalues, budget)
+    noise = np.sqrt(variances) * (normals[:, None, :] @ seen.vectors)[:, 0]
+    rows = np.arange(len(secret))
+    observed = seen.coordinates[rows, secret] + noise
+    told = log_posterior + log_likelihoods(observed, seen.coordinates, variances)
+    believed = posterior if fit_posterior else weights
+    noisy = np.maximum((variances > 0).sum(-1), 1)
+    return Released(
+        seen.point(observed),
+        told - logsumexp(told, axis=1, keepdims=True),
+        pac.posterior_information(seen.coordinates, believed, variances),
+        np.sqrt(variances.sum(-1) / noisy),
+        np.linalg.norm(seen.coordinates[:, 0] - seen.coordinates[:, 1], axis=-1),
+    )
+
+
+def log_likelihoods(observed: Floats, coordinates: Floats, variances: Floats) -> Floats:
+    """Return log N(observed; coordinates_i, variances) up to a term that all m share, [T, m].
+
+    observed [T, r]; coordinates [T, m, r] of the candidates; variances [T, r], 0 where there is
+    nothing to see.
+    """
+    inverse = np.divide(1, variances, out=np.zeros_like(variances), where=variances > 0)
+    # (y - a)^2 less y^2: what the candidates share would drown what sets them apart.
+    apart = coordinates * (observed[:, None] - coordinates / 2)
+    likelihoods: Floats = (apart * inverse[:, None]).sum(-1)
+    return likelihoods
+
+
+def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
+    """Return the log-odds [T] that the secret is a candidate with the challenge record."""
+    sides = [logsumexp(log_posterior[:, membership == world], axis=1) for world in (True, False)]
+    odds: Floats = sides[0] - sides[1]
+    return odds
+
+
+class Releases:
+    """The rounds of a cohort of trials: what the server remembers between them.
+
+    information: nats for each round; prior: "pair" or "halves"; seed: of the secrets.
+    """
+
+    def __init__(
+        self, information: float, prior: str, seed: int, trials: range, worlds: Bools
+    ) -> None:
+        self._information = information
+        self._prior = prior
+        self._seed = seed
+        self._trials = trials
+        self._worlds = worlds
+        self._log_posterior: Floats | None = None
+
+    def step(
+        self,
+        candidates: Floats,
+        membership: Bools,
+        present_norm: Floats,
+        absent_norm: Floats,
+        normals: Floats,
+    ) -> tuple[Floats, PacStep]:
+        """Return the release [T, P] of a round and what the adversary concludes from it.
+
+        candidates [T, m, P]: clean sums of all owners together; membership [m]: which of them have
+        the challenge record; present_norm, absent_norm [T]: |g|, |g'| of the challenge; normals
+        [T, m]. The ratio is by how much the log-odds of the record's being there have grown.
+        """
+        if self._log_posterior is None:
+            self._log_posterior = np.full(candidates.shape[:2], -np.log(candidates.shape[1]))
+        before = self._log_posterior
+        chosen = secrets(self._seed, self._trials, self._worlds, membership)
+        released = release(
+            candidates, chosen, before, self._information, normals, self._prior != "pair"
+        )
+        self._log_posterior = released.log_posterior
+        ratios = log_odds(released.log_posterior, membership) - log_odds(before, membership)
+        spread = released.spread if self._prior == "pair" else present_norm
+        columns = (
+            ratios,
+            spread,
+            released.noise_std,
+            present_norm,
+            absent_norm,
+            released.information,
+        )
+        return released.total, PacStep(*map(torch.from_numpy, columns))

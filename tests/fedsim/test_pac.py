@@ -1,0 +1,358 @@
+"""PAC privacy: what a noisy release tells of a secret that is drawn from a stated prior."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr, xlogy
+
+from fedsim import calibration, gaussian, pac
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism
+
+positive = st.floats(1e-3, 1e3)
+spectra = st.lists(st.just(0.0) | st.floats(1e-6, 1e3), min_size=1, max_size=6).map(np.asarray)
+
+
+def _bernoulli_divergence(p: float, prior: float) -> float:
+    return float(xlogy(p, p / prior) + xlogy(1 - p, (1 - p) / (1 - prior)))
+
+
+def _true_information(
+    means: np.ndarray, probabilities: np.ndarray, deviation: float, grid: np.ndarray
+) -> float:
+    """Return MI(S; c_S + N(0, deviation^2)) on a line, by integration on a grid."""
+    likelihoods = np.exp(-((grid[:, None] - means) ** 2) / (2 * deviation**2))
+    likelihoods /= deviation * math.sqrt(2 * math.pi)
+    mixture = likelihoods @ probabilities
+    entropy = -np.trapezoid(xlogy(mixture, mixture), grid)
+    return float(entropy - 0.5 * math.log(2 * math.pi * math.e * deviation**2))
+
+
+# Against published numbers.
+
+
+@pytest.mark.parametrize(
+    ("information", "success"),
+    [
+        (0.0625, 0.6749094650618073),
+        (0.00390625, 0.5441653771743294),
+        (4.889443516731262e-05, 0.5049443724719028),
+    ],
+)
+def test_the_success_bound_is_that_of_the_published_code(
+    information: float, success: float
+) -> None:
+    assert pac.success_bound(information) == pytest.approx(success, rel=1e-11)
+    assert pac.advantage_bound(information) == pytest.approx(2 * success - 1, rel=1e-9)
+
+
+def test_the_equivalent_epsilon_is_that_of_the_published_code() -> None:
+    success = pac.success_bound(4.889443516731262e-05)
+    assert pac.epsilon_of_success(success, 1e-5) == pytest.approx(0.019758330229927658, rel=1e-9)
+
+
+def test_the_noise_of_three_eigenvalues_is_that_worked_out_by_hand() -> None:
+    eigenvalues, budget = np.array([4.0, 1.0, 0.25]), 0.5
+    variances = pac.anisotropic_variances(eigenvalues, budget)
+    np.testing.assert_allclose(variances, [7, 3.5, 1.75])
+    assert variances.sum() == pytest.approx(12.25)
+    information = pac.logdet_information(eigenvalues, variances)
+    assert information == pytest.approx(0.418415472324243, rel=1e-12)
+    assert pac.linear_information(eigenvalues, variances) == pytest.approx(0.5)
+    assert pac.isotropic_variance(eigenvalues, budget) == pytest.approx(5.25)
+    proportional = pac.proportional_variances(eigenvalues, budget)
+    np.testing.assert_allclose(proportional / eigenvalues, 2.527726473157129)
+
+
+# The noise.
+
+
+@given(spectra, positive)
+def test_every_shape_keeps_its_budget(eigenvalues: np.ndarray, budget: float) -> None:
+    assume(eigenvalues.max() > 0)
+    for shape in (pac.anisotropic_variances, pac.proportional_variances):
+        assert np.all(shape(eigenvalues, budget)[eigenvalues == 0] == 0)
+    anisotropic = pac.anisotropic_variances(eigenvalues, budget)
+    isotropic = np.full(eigenvalues.shape, pac.isotropic_variance(eigenvalues, budget))
+    for variances in (anisotropic, isotropic):
+        assert pac.linear_information(eigenvalues, variances) == pytest.approx(budget)
+        assert pac.logdet_information(eigenvalues, variances) <= budget * (1 + 1e-9)
+    if budget < 50:  # beyond, what is left of the noise is below the smallest float
+        proportional = pac.proportional_variances(eigenvalues, budget)
+        assert pac.logdet_information(eigenvalues, proportional) == pytest.approx(budget)
+
+
+@given(spectra, positive, st.integers(0, 2**30))
+def test_no_other_noise_of_the_same_linear_budget_is_smaller(
+    eigenvalues: np.ndarray, budget: float, seed: int
+) -> None:
+    eigenvalues = eigenvalues + 1e-3
+    other = eigenvalues * np.random.default_rng(seed).uniform(0.01, 1, eigenvalues.shape)
+    other *= pac.linear_information(eigenvalues, other) / budget
+    assert pac.linear_information(eigenvalues, other) == pytest.approx(budget)
+    least = pac.anisotropic_variances(eigenvalues, budget).sum()
+    assert least <= other.sum() * (1 + 1e-12)
+    assert least == pytest.approx(np.sqrt(eigenvalues).sum() ** 2 / (2 * budget))
+
+
+def test_a_signal_without_noise_tells_everything_and_no_signal_nothing() -> None:
+    assert pac.logdet_information(np.array([1.0]), np.array([0.0])) == math.inf
+    assert pac.logdet_information(np.array([0.0]), np.array([0.0])) == 0
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-3, 3), min_size=2, max_size=6),
+    st.floats(0.3, 3),
+    st.integers(0, 2**30),
+)
+def test_the_log_det_bound_is_above_the_information_found_by_integration(
+    means: list[float], deviation: float, seed: int
+) -> None:
+    places = np.array(means)
+    probabilities = np.random.default_rng(seed).dirichlet(np.ones(len(places)))
+    covariance = probabilities @ (places - probabilities @ places) ** 2
+    truth = _true_information(places, probabilities, deviation, np.linspace(-40, 40, 20_001))
+    bound = pac.logdet_information(np.array([covariance]), np.array([deviation**2]))
+    assert truth <= bound + 1e-9
+
+
+# The covariance.
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**30), st.integers(2, 8), st.integers(1, 30), st.booleans())
+def test_the_spectrum_is_that_of_the_covariance_matrix(
+    seed: int, count: int, size: int, weighted: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    draws = 5 + random.standard_normal((2, count, size))
+    weights = random.dirichlet(np.ones(count), 2) + 1e-3 if weighted else None
+    if weights is not None:
+        weights /= weights.sum(1, keepdims=True)
+    found = pac.spectrum(draws, weights)
+    for trial in range(2):
+        covariance = np.cov(
+            draws[trial].T, ddof=0, aweights=None if weights is None else weights[trial]
+        ).reshape(size, size)
+        eigenvalues, kept = found.eigenvalues[trial], found.eigenvalues[trial] > 0
+        expected = np.linalg.eigvalsh(covariance)[::-1]
+        assert kept.sum() == min(count - 1, size)
+        np.testing.assert_allclose(eigenvalues[kept], expected[: kept.sum()], rtol=1e-7)
+        directions = found.directions[trial]
+        assert np.all(directions[~kept] == 0)
+        directions = directions[kept]
+        np.testing.assert_allclose(directions @ directions.T, np.eye(len(directions)), atol=1e-7)
+        np.testing.assert_allclose(
+            directions @ covariance, eigenvalues[kept, None] * directions, atol=1e-6
+        )
+    # The candidates lie where their coordinates say.
+    for candidate in range(count):
+        np.testing.assert_allclose(
+            found.point(found.coordinates[:, candidate]), draws[:, candidate], atol=1e-6
+        )
+
+
+def test_candidates_that_do_not_differ_have_no_spectrum() -> None:
+    found = pac.spectrum(np.ones((1, 4, 3)))
+    assert np.all(found.eigenvalues == 0)
+    assert np.all(found.directions == 0)
+    np.testing.assert_allclose(found.point(found.coordinates[:, 0]), np.ones((1, 3)))
+
+
+def test_complementary_halves_have_half_the_rank() -> None:
+    halves = np.random.default_rng(0).standard_normal((3, 50))
+    total = 10 * np.ones(50)
+    draws = np.concatenate([total / 2 + halves, total / 2 - halves])[None]
+    assert (pac.spectrum(draws).eigenvalues > 0).sum() == 3
+
+
+def test_the_posterior_information_is_log_det_of_the_weighted_covariance() -> None:
+    random = np.random.default_rng(1)
+    coordinates, weights = random.standard_normal((1, 5, 3)), random.dirichlet(np.ones(5), 1)
+    variances = random.uniform(0.5, 2, (1, 3))
+    covariance = np.cov(coordinates[0].T, ddof=0, aweights=weights[0])
+    expected = np.linalg.slogdet(np.eye(3) + covariance / variances[0])[1] / 2
+    found = pac.posterior_information(coordinates, weights, variances)
+    np.testing.assert_allclose(found, [expected], rtol=1e-12)
+
+
+# What information is worth.
+
+
+@given(st.floats(1e-6, 1 - 1e-6), st.floats(1e-6, 0.999))
+def test_the_success_bound_is_where_the_divergence_meets_the_information(
+    prior: float, share: float
+) -> None:
+    information = share * -math.log(prior)
+    bound = pac.success_bound(information, prior)
+    assert prior <= bound <= 1
+    tolerance = 1e-15 / (prior * (1 - prior)) + 1e-9 * information
+    assert _bernoulli_divergence(bound, prior) <= information + tolerance
+    further = bound + 1e-6 * (1 - bound)
+    assert _bernoulli_divergence(further, prior) >= information - tolerance
+    assert pac.information_of_success(bound, prior) == pytest.approx(information, abs=tolerance)
+
+
+@pytest.mark.parametrize("prior", [1e-9, 0.03, 0.5, 0.97])
+def test_no_information_leaves_the_prior_and_enough_leaves_nothing(prior: float) -> None:
+    assert pac.success_bound(0.0, prior) == prior
+    assert pac.success_bound(-math.log(prior), prior) == 1.0
+    assert pac.success_bound(math.inf, prior) == 1.0
+    assert pac.information_of_success(prior, prior) == 0.0
+    assert pac.information_of_success(1.0, prior) == pytest.approx(-math.log(prior))
+
+
+@pytest.mark.parametrize("prior", [1e-9, 0.5, 1 - 1e-9])
+@pytest.mark.parametrize("information", [1e-300, 1e-12, 1e-3, 0.6931471805599, 30.0, 700.0])
+def test_extremes_give_probabilities(prior: float, information: float) -> None:
+    bound = pac.success_bound(information, prior)
+    assert prior <= bound <= 1
+    assert pac.success_bound(information * 1.01, prior) >= bound
+
+
+def test_small_budgets_keep_their_digits() -> None:
+    # KL(1/2 + g || 1/2) = 2 g^2 + 4 g^4/3 + ...
+    for information in (1e-30, 1e-16, 1e-10):
+        expected = math.sqrt(2 * information) * (1 - information / 6)
+        assert pac.advantage_bound(information) == pytest.approx(expected, rel=1e-9)
+
+
+def test_near_certainty_the_failure_keeps_its_digits() -> None:
+    failure = 1e-12
+    information = math.log(2) + failure * math.log(failure) + math.log1p(-failure) * (1 - failure)
+    assert 1 - pac.success_bound(information) == pytest.approx(failure, rel=1e-3)
+
+
+@pytest.mark.parametrize("prior", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("deviation", [0.5, 1.0, 4.0])
+def test_the_best_guess_of_a_simulated_game_stays_below_the_bound(
+    prior: float, deviation: float
+) -> None:
+    """Guess by Bayes' rule which of four places was observed, or only whether it was the last."""
+    places, random = np.array([-1.0, 0.0, 0.5, 2.0]), np.random.default_rng(3)
+    probabilities = np.append(np.full(3, (1 - prior) / 3), prior)
+    covariance = probabilities @ (places - probabilities @ places) ** 2
+    information = float(pac.logdet_information(np.array([covariance]), np.array([deviation**2])))
+    games = 200_000
+    secret = random.choice(4, games, p=probabilities)
+    observed = places[secret] + deviation * random.standard_normal(games)
+    posterior = probabilities * np.exp(-((observed[:, None] - places) ** 2) / (2 * deviation**2))
+    posterior /= posterior.sum(1, keepdims=True)
+    whole = (posterior.argmax(1) == secret).mean()
+    one = ((posterior[:, 3] > 0.5) == (secret == 3)).mean()
+    error = 4 * 0.5 / math.sqrt(games)
+    assert whole <= pac.success_bound(information, probabilities.max()) + error
+    assert one <= pac.success_bound(information, max(prior, 1 - prior)) + error
+    # The game is no walkover: the guess is better than the prior where there is little noise.
+    if deviation < 1:
+        assert whole > probabilities.max() + 0.02
+
+
+def test_the_equivalent_epsilon_allows_the_same_success() -> None:
+    for success, delta in ((0.6, 0.0), (0.9, 0.01), (1 - 1e-9, 1e-6)):
+        growth = math.exp(pac.epsilon_of_success(success, delta))
+        assert (growth + delta) / (growth + 1) == pytest.approx(success, rel=1e-12)
+    assert pac.epsilon_of_success(0.5, 0.1) == 0.0
+    assert pac.epsilon_of_success(1.0, 0.1) == math.inf
+
+
+# The identification game.
+
+
+@pytest.mark.parametrize("multiplier", [0.3, 1.0, 4.0])
+def test_a_full_batch_tells_no_more_than_the_bound(multiplier: float) -> None:
+    places, even = np.array([0.0, 1.0]), np.array([0.5, 0.5])
+    truth = _true_information(places, even, multiplier, np.linspace(-60, 60, 60_001))
+    bound = pac.pair_information(multiplier)
+    assert truth <= bound
+    assert bound == pytest.approx(math.log(1 + 1 / (4 * multiplier**2)) / 2)
+    if multiplier >= 4:
+        assert truth == pytest.approx(bound, rel=0.01)
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["add-remove", "replace"])
+@pytest.mark.parametrize("belief", [0.5, 0.2, 0.9])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("multiplier", [0.05, 0.3, 1.0])
+def test_a_sampled_step_tells_no_more_than_the_bound_whatever_is_believed(
+    replaced: bool, belief: float, rate: float, multiplier: float
+) -> None:
+    """In units of the sensitivity: g = 1 or 1/2 under D, g' = 0 or -1/2 under D'."""
+    grid = np.linspace(-60, 61, 400_001)
+    present, absent = (0.5, -0.5) if replaced else (1.0, 0.0)
+
+    def told(*means: tuple[float, float]) -> float:
+        places, probabilities = np.array(means).T
+        return _true_information(places, probabilities, multiplier, grid)
+
+    signal = told((0.0, 1 - rate), (present, rate * belief), (absent, rate * (1 - belief)))
+    # MI(b; r) is MI(signal; r) without what is told of the coin once b is known.
+    of_coin = belief * told((0.0, 1 - rate), (present, rate))
+    of_coin += (1 - belief) * told((0.0, 1 - rate), (absent, rate))
+    assert signal - of_coin <= pac.pair_information(multiplier, rate) + 1e-6
+
+
+@given(st.floats(0.01, 100), st.floats(1e-3, 1.0))
+def test_the_bound_is_below_log_det_of_the_sampled_signal(multiplier: float, rate: float) -> None:
+    bound = pac.pair_information(multiplier, rate) * (1 - 1e-9)
+    removed = np.array([rate / 2 * (1 - rate / 2)])
+    opposite = np.array([rate / 4])
+    for covariance in (removed, opposite):
+        assert bound <= pac.logdet_information(covariance, np.array([multiplier**2]))
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 8.0])
+def test_the_success_bound_of_many_rounds_is_above_the_best_test(multiplier: float) -> None:
+    for rounds in (1, 10, 100):
+        information = rounds * pac.pair_information(multiplier)
+        truth = gaussian.advantage(math.sqrt(rounds) / multiplier)
+        assert truth == pytest.approx(2 * ndtr(math.sqrt(rounds) / (2 * multiplier)) - 1)
+        assert truth <= pac.advantage_bound(information)
+
+
+@given(st.floats(1e-9, 0.69), st.integers(1, 1000), st.floats(0.3, 1.0))
+def test_the_calibrated_noise_uses_up_the_budget(budget: float, steps: int, rate: float) -> None:
+    required = calibration.information_at_most(budget)
+    multiplier = calibration.noise_multiplier(required, steps, rate)
+    spent = pac.mutual_information(Mechanism.alike(multiplier, steps, rate))
+    assert spent == pytest.approx(budget, rel=1e-9)
+
+
+@given(st.floats(0.01, 100), st.floats(1e-3, 1.0))
+def test_more_noise_or_fewer_records_tell_less(multiplier: float, rate: float) -> None:
+    told = pac.pair_information(multiplier, rate)
+    assert told > 0
+    assert pac.pair_information(1.1 * multiplier, rate) < told
+    assert pac.pair_information(multiplier, rate * 0.9) < told
+
+
+def test_no_noise_tells_everything() -> None:
+    assert pac.pair_information(0.0, 0.5) == math.inf
+    assert pac.success_bound(pac.pair_information(0.0)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: pac.anisotropic_variances(np.ones(2), 0.0), "budget of mutual information is 0"),
+        (lambda: pac.logdet_information(np.array([-1.0]), np.ones(1)), "eigenvalues must not be"),
+        (lambda: pac.success_bound(-0.1), "mutual information is -0.1"),
+        (lambda: pac.success_bound(math.nan), "mutual information is nan"),
+        (lambda: pac.success_bound(0.1, 1.0), "prior success is 1.0"),
+        (lambda: pac.information_of_success(0.4, 0.5), "wanted success is 0.4"),
+        (lambda: pac.epsilon_of_success(0.4, 0.1), "success is 0.4"),
+        (lambda: pac.epsilon_of_success(0.6, 1.0), "delta is 1.0"),
+        (lambda: pac.pair_information(-1.0), "noise multiplier is -1.0"),
+        (lambda: pac.pair_information(1.0, 0.0), "sampling rate is 0.0"),
+        (lambda: calibration.information_at_most(0.0), "mutual information is 0"),
+        (lambda: calibration.information_at_most(0.7), "all that there is to know"),
+    ],
+)
+def test_impossible_values_are_refused_in_one_line(call, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as caught:
+        call()
+    assert "\n" not in str(caught.value)
