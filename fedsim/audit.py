@@ -154,7 +154,6 @@ def _pac(
         realised = float(transcript["mutual_information"].sum(1).mean())
     else:
         information = pac.mutual_information(mechanism)
-    success = pac.success_bound(information)
     prior = (
         f"{config.candidates} random halves of the records of all owners but the adversary"
         if halves
@@ -166,16 +165,12 @@ def _pac(
         "a DP guarantee."
     )
     return {
-        "mutual_information": information,
+        **asdict(pac.guarantee(information, delta)),
         "realised_information": realised,
         "prior": config.privacy.pac_prior,
         "prior_description": prior,
         "candidates": config.candidates if by_pac else 2,
-        "success_bound": success,
-        "advantage_bound": pac.advantage_bound(information),
         "success": (1 + advantage) / 2,
-        "equivalent_epsilon": pac.epsilon_of_success(success, delta),
-        "delta": delta,
         "note": f"{note} {PAC_NOISE_NOTE}" if by_pac else note,
     }
 

@@ -221,6 +221,33 @@ def epsilon_of_success(success: float, delta: float) -> float:
     return math.log(odds) if odds > 1 else 0.0
 
 
+@dataclass(frozen=True)
+class PacGuarantee:
+    """What an amount of information allows whoever guesses one bit at even odds.
+
+    success_bound, advantage_bound: on average over the prior; equivalent_epsilon: what (epsilon,
+    delta)-DP would allow as much, which is no DP guarantee.
+    """
+
+    mutual_information: float
+    success_bound: float
+    advantage_bound: float
+    equivalent_epsilon: float
+    delta: float
+
+
+def guarantee(information: float, delta: float) -> PacGuarantee:
+    """Return what so many nats allow. Raises InputError as the functions above."""
+    success = success_bound(information)
+    return PacGuarantee(
+        information,
+        success,
+        advantage_bound(information),
+        epsilon_of_success(success, delta),
+        delta,
+    )
+
+
 # The identification game, whose prior is {D, D'} at even odds.
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fedsim import config as configuration
 from fedsim import description as described
-from fedsim import identifiability, privacy
+from fedsim import identifiability, pac, privacy
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
     AsJson,
@@ -169,6 +169,7 @@ def _document(description: Description, vantage: Vantage, delta: float) -> Row:
         "rho_alpha_by_route": identifiability.rho_alpha_by_route(mechanism, bounds.epsilon, delta),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
+        "pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta)),
         "to_whom": guarantees.to_whom(description, delta),
         "belief_curve": None
         if curve is None
@@ -182,7 +183,7 @@ def _print(
     mechanism = description.towards(vantage)
     bounds = identifiability.bounds(mechanism, delta)
     guarantees.print_description(description, vantage, console)
-    console.print(guarantees.verdict(bounds.epsilon, bounds))
+    console.print(guarantees.verdict(bounds))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED)
     if not mechanism.noiseless:
         columns = {
@@ -204,6 +205,7 @@ def _print(
             f"the bound is rho_alpha = {bounds.rho_alpha:.4f} (by {sound}). Membership inference: "
             f"at most {guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1)."
         )
+        guarantees.print_pac(document["pac"], console)
     guarantees.print_to_whom(document["to_whom"], console)
 
 

@@ -1,6 +1,5 @@
 """`fedsim calibrate`: how much noise, how many rounds or how large a sample a target allows."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Literal
 
@@ -24,6 +23,7 @@ from fedsim.cli.guarantees import (
 )
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
+from fedsim.identifiability import Bounds
 from fedsim.mechanism import (
     Neighbouring,
     Trust,
@@ -100,6 +100,13 @@ def calibrate(
     epsilon: Annotated[
         float | None, typer.Option(help="The bound on belief as epsilon, instead of --rho-beta.")
     ] = None,
+    mutual_information: Annotated[
+        float | None,
+        typer.Option(
+            help="How much all rounds may tell of which world it is, in nats (PAC privacy): 0 to "
+            "0.69. Bounds an average, and is no DP guarantee."
+        ),
+    ] = None,
     delta: Annotated[
         str | None,
         typer.Option(
@@ -156,14 +163,20 @@ def calibrate(
         vantage or Vantage.PARTICIPANT,
     )
     beliefs, deltas = _numbers("rho-beta", rho_beta), _numbers("delta", delta)
-    targets = {"--rho-beta": beliefs, "--rho-alpha": rho_alpha, "--epsilon": epsilon}
+    targets = {
+        "--rho-beta": beliefs,
+        "--rho-alpha": rho_alpha,
+        "--epsilon": epsilon,
+        "--mutual-information": mutual_information,
+    }
     given = [name for name, value in targets.items() if value not in (None, [])]
     if len(given) != 1:
         raise InputError(
-            "give exactly one of --rho-beta, --rho-alpha and --epsilon, for example --rho-beta 0.9"
+            "give exactly one of --rho-beta, --rho-alpha, --epsilon and --mutual-information, for "
+            "example --rho-beta 0.9"
         )
     if not deltas:
-        if rho_alpha is None:
+        if beliefs or epsilon is not None:
             raise InputError(
                 "at which delta? Give the probability with which the guarantee may fail, for "
                 "example --delta 0.01"
@@ -174,56 +187,73 @@ def calibrate(
         return
     (at,) = deltas
     if rho_alpha is not None:
-        _answer(question, lambda _: calibration.advantage_at_most(rho_alpha), at, None, None, json_)
+        _answer(question, calibration.advantage_at_most(rho_alpha), at, json_)
+        return
+    if mutual_information is not None:
+        required = calibration.information_at_most(mutual_information)
+        _answer(question, required, at, json_)
         return
     target = identifiability.epsilon_of_rho_beta(beliefs[0]) if epsilon is None else epsilon
-    name = find_accountant(accountant).name
-    _answer(
-        question,
-        lambda name: calibration.epsilon_at_most(target, at, name),
-        at,
-        target,
-        name,
-        json_,
-    )
+    _answer_epsilon(question, target, at, find_accountant(accountant).name, json_)
 
 
-def _answer(
-    question: Question,
-    requirement: Callable[[str], Requirement],
-    delta: float,
-    target: float | None,
-    accountant: str | None,
-    json_: bool,
-) -> None:
-    """Find the unknown and print it; by every accountant where the target is an epsilon."""
-    found = question.answer(requirement(accountant or "pld"))
+def _answer(question: Question, requirement: Requirement, delta: float, json_: bool) -> None:
+    """Find what meets a requirement in which no accountant has a say, then let each judge it."""
+    found = question.answer(requirement)
     mechanism = found.towards(question.vantage)
-    bounds = identifiability.bounds(mechanism, delta, accountant or "pld")
+    bounds = identifiability.bounds(mechanism, delta)
+    rows = guarantees.accounted(mechanism, delta)
+    columns = {"epsilon": "epsilon", "rho_beta": "rho_beta"}
+    _show(question, found, bounds, rows, f"Bounds at delta {delta:g}", columns, json_)
+
+
+def _answer_epsilon(
+    question: Question, target: float, delta: float, accountant: str, json_: bool
+) -> None:
+    """Find what meets (epsilon, delta) by the accountant asked for, and by every other."""
+
+    def answer(name: str) -> Description:
+        return question.answer(calibration.epsilon_at_most(target, delta, name))
 
     def row(name: str) -> Row:
-        described = found if name == accountant else question.answer(requirement(name))
-        faced = described.towards(question.vantage)
-        answer = guarantees.asked(described, question.vantage)
+        described = found if name == accountant else answer(name)
+        mechanism = described.towards(question.vantage)
+        asked = guarantees.asked(described, question.vantage)
         return {
-            **{key: answer[key] for key in COLUMNS if key in answer},
-            "rho_alpha": identifiability.rho_alpha(faced),
+            **{key: asked[key] for key in COLUMNS if key in asked},
+            "rho_alpha": identifiability.rho_alpha(mechanism),
             "covers": ACCOUNTANTS[name].covers,
-            "note": ACCOUNTANTS[name].note(faced, delta),
+            "note": ACCOUNTANTS[name].note(mechanism, delta),
         }
 
-    if accountant is None:
-        rows = guarantees.accounted(mechanism, delta)
-    else:
-        rows = {name: guarantees.or_refusal(row, name) for name in ACCOUNTANTS}
-    epsilon = bounds.epsilon if target is None else target
+    found = answer(accountant)
+    bounds = identifiability.bounds(found.towards(question.vantage), delta, accountant)
+    # As asked; what the noise gives differs in the last digits.
+    if question.unknown != "steps":
+        rho_beta = identifiability.rho_beta_of_epsilon(target)
+        bounds = replace(bounds, epsilon=target, rho_beta=rho_beta)
+    rows = {name: guarantees.or_refusal(row, name) for name in ACCOUNTANTS}
+    shown = (question.unknown, "effective_noise_multiplier", "rho_alpha")
+    columns = {key: COLUMNS[key] for key in shown}
+    title = "The same request by every accountant"
+    _show(question, found, bounds, rows, title, columns, json_)
+
+
+def _show(
+    question: Question,
+    found: Description,
+    bounds: Bounds,
+    rows: dict[str, Row],
+    title: str,
+    columns: dict[str, str],
+    json_: bool,
+) -> None:
+    """Print what was found, what it guarantees, and what every accountant says."""
     document = {
         "found": question.unknown,
         **guarantees.asked(found, question.vantage),
         **asdict(bounds),
-        "epsilon": epsilon,  # as asked; bounds.epsilon differs in the last digits
-        "rho_beta": identifiability.rho_beta_of_epsilon(epsilon),
-        "note": rows[accountant or "pld"]["note"],
+        "note": rows[bounds.accountant]["note"],
         "accountants": rows,
     }
     if json_:
@@ -234,15 +264,9 @@ def _answer(
         value = document[question.unknown]
         console.print(f"{FOUND[question.unknown]} [bold]{value:.6g}[/bold].")
     guarantees.print_description(found, question.vantage, console)
-    console.print(guarantees.verdict(epsilon, bounds))
+    console.print(guarantees.verdict(bounds))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED)
-    if accountant is None:
-        columns = {"epsilon": "epsilon", "rho_beta": "rho_beta"}
-        guarantees.print_accountants(f"Bounds at delta {delta:g}", rows, columns, console)
-    else:
-        shown = (question.unknown, "effective_noise_multiplier", "rho_alpha")
-        columns = {key: COLUMNS[key] for key in shown}
-        guarantees.print_accountants("The same request by every accountant", rows, columns, console)
+    guarantees.print_accountants(title, rows, columns, console)
 
 
 FOUND = {"steps": "Most rounds:", "sampling_rate": "Highest sampling rate:"}

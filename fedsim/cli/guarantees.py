@@ -117,16 +117,16 @@ def to_whom(description: Description, delta: float) -> list[Row]:
     return rows
 
 
-def verdict(epsilon: float, bounds: Bounds) -> str:
+def verdict(bounds: Bounds) -> str:
     """Return what the bounds say of one person, in a sentence for everybody."""
     if math.isinf(bounds.epsilon):
         return "[bold]No protection[/bold]: nothing hides a record from an adversary there."
-    rho_beta, tail = identifiability.rho_beta_of_epsilon(epsilon), bounds.tail_probability
+    tail = bounds.tail_probability
     return (
-        f"An adversary there becomes at most {100 * rho_beta:.6g} % sure that a given person's "
-        f"record was used (rho_beta; epsilon {epsilon:.6g} at delta {bounds.delta:g})"
-        f"{'' if tail is None else f', except with probability {tail:.3g}'}, and tells the two "
-        "worlds apart with an advantage over guessing of at most "
+        f"An adversary there becomes at most {100 * bounds.rho_beta:.6g} % sure that a given "
+        f"person's record was used (rho_beta; epsilon {bounds.epsilon:.6g} at delta "
+        f"{bounds.delta:g}){'' if tail is None else f', except with probability {tail:.3g}'}, and "
+        "tells the two worlds apart with an advantage over guessing of at most "
         f"{bounds.rho_alpha:.4f} (rho_alpha)."
     )
 
@@ -173,6 +173,16 @@ def print_accountants(
             console.print(Text(row["refusal"]))
         elif row["note"]:
             console.print(Text(f"{name}: {row['note']}"))
+
+
+def print_pac(row: Row, console: Console) -> None:
+    """Say what PAC privacy says of the pair of worlds."""
+    console.print(
+        f"PAC privacy, no DP guarantee: all rounds tell at most {cell(row['mutual_information'])} "
+        "nats of which of the two worlds it is; a guess is right with probability at most "
+        f"{row['success_bound']:.4f} on average, an advantage of {row['advantage_bound']:.4f}, as "
+        f"an epsilon of {cell(row['equivalent_epsilon'])} would allow."
+    )
 
 
 def print_to_whom(rows: Sequence[Row], console: Console) -> None:

@@ -163,9 +163,9 @@ def test_help_teaches_with_an_example(command: str) -> None:
     [
         (
             "calibrate --delta 0.01 --steps 30",
-            "exactly one of --rho-beta, --rho-alpha and --epsilon",
+            "exactly one of --rho-beta, --rho-alpha, --epsilon and",
         ),
-        (f"{CALIBRATE} --epsilon 1", "exactly one of --rho-beta, --rho-alpha and --epsilon"),
+        (f"{CALIBRATE} --epsilon 1", "exactly one of --rho-beta, --rho-alpha, --epsilon and"),
         ("calibrate --rho-beta 1.2 --delta 0.01 --steps 30", "rho_beta is 1.2"),
         ("calibrate --epsilon -1 --delta 0.01 --steps 30", "epsilon is -1"),
         ("calibrate --rho-beta 0.9 --delta 1 --steps 30", "delta is 1"),
@@ -212,6 +212,17 @@ def test_a_bound_on_the_advantage_needs_no_delta() -> None:
     answer = document("calibrate --rho-alpha 0.25 --steps 30")
     assert answer["rho_alpha"] == pytest.approx(0.25, rel=1e-6)
     assert answer["accountants"]["pld"]["epsilon"] == answer["epsilon"]
+
+
+def test_a_budget_of_information_is_met_by_the_noise_that_is_found() -> None:
+    found = document("calibrate --mutual-information 0.1 --steps 30")
+    z = found["noise_multiplier"]
+    answer = document(f"account --noise-multiplier {z!r} --steps 30 --delta 1e-5")
+    assert answer["pac"]["mutual_information"] == pytest.approx(0.1, rel=1e-6)
+    assert answer["pac"]["advantage_bound"] > answer["rho_alpha"]
+    printed = text(f"account --noise-multiplier {z!r} --steps 30 --delta 1e-5")
+    assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
+    assert "all that there is to know" in refusal("calibrate --mutual-information 1 --steps 30")
 
 
 def test_several_targets_compare_the_papers_noise_with_the_tight_one() -> None:
