@@ -31,9 +31,12 @@ def noise_multiplier(config: Config) -> float:
 def mechanism(config: Config, nominal: float) -> Mechanism:
     """Return the mechanism that stands between the configured vantage and the challenge record.
 
-    Its steps are all noisy steps that an owner takes, also those within a round.
+    Its steps are all noisy steps that an owner takes, also those within a round. Without clipping
+    there is no sensitivity that the noise could be a multiple of: the multiplier is 0.
     """
     federation, training = config.federation, config.training
+    if not training.clipping:
+        nominal = 0.0
     effective = effective_noise_multiplier(
         nominal, federation.trust, federation.vantage, federation.owners, training.local_steps
     )
