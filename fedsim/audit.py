@@ -12,6 +12,7 @@ from scipy.special import logit
 from adversaries import estimators, membership
 from fedsim import identifiability, privacy
 from fedsim.accounting import PLD, Accountant, accountant
+from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring, Trust, sensitivity
@@ -22,8 +23,11 @@ ALARM_CONFIDENCE = 0.999
 """How sure a contradiction of theory must be before the report calls it one."""
 
 
-MECHANISM_KEYS = {"rounds", "clipping_norm", "sampling_rate", "local_steps"}
+MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 """Keys of the training that the report lists under the mechanism."""
+
+UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
+"""Why no vantage has a guarantee where clipping is off."""
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """How many games a prediction under sampling plays: as many as this, in at most so many steps."""
@@ -107,6 +111,7 @@ def assemble(
             "noise_multiplier": nominal,
             "effective_noise_multiplier": mechanism.noise_multiplier,
             "clipping_norm": config.training.clipping_norm,
+            "clipping": config.training.clipping,
             "sensitivity": config.privacy.sensitivity,
             "steps": mechanism.steps,
             "local_steps": config.training.local_steps,
@@ -118,9 +123,9 @@ def assemble(
         "bounds": {
             **asdict(bounds),
             "vantages": [
-                asdict(row)
+                asdict(row) | ({} if config.training.clipping else {"note": UNCLIPPED})
                 for row in identifiability.vantage_bounds(
-                    nominal,
+                    nominal if config.training.clipping else 0.0,
                     config.training.rounds,
                     mechanism.sampling_rate,
                     mechanism.neighbouring,
@@ -134,6 +139,7 @@ def assemble(
         "prediction": _prediction(config, transcript),
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
         "membership_inference": _membership(transcript, confidence),
+        "bayesian": bayesian_report(config, transcript, delta, nominal),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }
@@ -258,7 +264,7 @@ def _empirical(
         "sensitivity_max": float(norms.max()),
         # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
         "sensitivity_bound": sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-        if config.training.local_steps == 1
+        if config.training.local_steps == 1 and config.training.clipping
         else None,
     }
 
@@ -350,6 +356,8 @@ def _dp_note(config: Config) -> str:
 def _dp_failings(config: Config) -> list[str]:
     """Return every reason why the run gives nobody a guarantee."""
     failings = []
+    if not config.training.clipping:
+        failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
     if config.privacy.sensitivity == "local":
         failings.append(
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
@@ -365,6 +373,11 @@ def _dp_failings(config: Config) -> list[str]:
             "The audit was instrumented: owners handed their noise and the challenge record's "
             "gradient to the auditor, which is a measurement, not a DP guarantee. Protecting "
             'people needs audit.mode = "participant".'
+        )
+    if config.audit.bayesian_pairs:
+        failings.append(
+            "Owners released norms or distances of their records' gradients for the Bayesian "
+            "accountant, without protection. Protecting people needs audit.bayesian-pairs = 0."
         )
     return failings
 

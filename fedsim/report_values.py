@@ -34,6 +34,11 @@ def is_unprotected(report: Report) -> bool:
     return bool(at(report, "mechanism.effective_noise_multiplier") == 0)
 
 
+def is_clipped(report: Report) -> bool:
+    """Whether clipping bounded what one record can change; so it did in older reports."""
+    return at(report, "mechanism.clipping") is not False
+
+
 def is_sampled(report: Report) -> bool:
     """Whether a record joins a round only with a probability below 1."""
     return bool((at(report, "mechanism.sampling_rate") or 1) < 1)
