@@ -12,6 +12,7 @@ from scipy.special import logit
 from adversaries import estimators, membership
 from fedsim import identifiability, pac, privacy
 from fedsim.accounting import PLD, Accountant, accountant
+from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring, Trust, sensitivity
@@ -22,8 +23,11 @@ ALARM_CONFIDENCE = 0.999
 """How sure a contradiction of theory must be before the report calls it one."""
 
 
-MECHANISM_KEYS = {"rounds", "clipping_norm", "sampling_rate", "local_steps"}
+MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 """Keys of the training that the report lists under the mechanism."""
+
+UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
+"""Why no vantage has a guarantee where clipping is off."""
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """How many games a prediction under sampling plays: as many as this, in at most so many steps."""
@@ -113,6 +117,7 @@ def assemble(
             "noise_multiplier": nominal,
             "effective_noise_multiplier": mechanism.groups[0].noise_multiplier,
             "clipping_norm": config.training.clipping_norm,
+            "clipping": config.training.clipping,
             "sensitivity": config.privacy.sensitivity,
             "noise": config.privacy.noise,
             "steps": mechanism.steps,
@@ -124,11 +129,15 @@ def assemble(
         },
         "bounds": {
             **asdict(bounds),
-            "vantages": [asdict(row) for row in identifiability.vantage_bounds(description, delta)],
+            "vantages": [
+                asdict(row) | ({} if config.training.clipping else {"note": UNCLIPPED})
+                for row in identifiability.vantage_bounds(description, delta)
+            ],
         },
         "prediction": _prediction(config, transcript),
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
         "membership_inference": _membership(config, transcript, confidence),
+        "bayesian": bayesian_report(config, transcript, delta, description),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }
@@ -301,7 +310,7 @@ def _empirical(
         "sensitivity_max": float(norms.max()),
         # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
         "sensitivity_bound": sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-        if config.training.local_steps == 1
+        if config.training.local_steps == 1 and config.training.clipping
         else None,
     }
 
@@ -401,6 +410,8 @@ def _dp_failings(config: Config) -> list[str]:
     failings = []
     if config.privacy.noise == "pac":
         failings.append(PAC_NOISE_NOTE)
+    if not config.training.clipping:
+        failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
     if config.privacy.sensitivity == "local":
         failings.append(
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
@@ -416,6 +427,11 @@ def _dp_failings(config: Config) -> list[str]:
             "The audit was instrumented: owners handed their noise and the challenge record's "
             "gradient to the auditor, which is a measurement, not a DP guarantee. Protecting "
             'people needs audit.mode = "participant".'
+        )
+    if config.audit.bayesian_pairs:
+        failings.append(
+            "Owners released norms or distances of their records' gradients for the Bayesian "
+            "accountant, without protection. Protecting people needs audit.bayesian-pairs = 0."
         )
     return failings
 

@@ -20,6 +20,7 @@ from fedsim.owner import (
     candidate_sums,
     challenge_gradients,
     clean_sum,
+    gradient_distances,
     local_step_size,
     local_steps,
     noise,
@@ -140,6 +141,8 @@ def train(message: Message, context: Context) -> Message:
             request.round,
         )
         _remember(context, memory, request.round)
+    if (distances := _distances(config, known, partition, request, parameters)) is not None:
+        content[messages.DISTANCES] = messages.array_record(distances=distances.cpu().numpy())
     return _reply(message, context, content, seconds=time.perf_counter() - start)
 
 
@@ -215,6 +218,19 @@ def _measurement(
     if taking_part is not None:
         measured["participation"] = taking_part[:, request.record]
     return measured
+
+
+def _distances(
+    config: Config, known: Federation, partition: int, request: Request, parameters: torch.Tensor
+) -> torch.Tensor | None:
+    """Return what the Bayesian accountant asks of this owner; None where it asks nothing."""
+    evaluated = config.audit.evaluated(request.trial_numbers)
+    if not config.audit.bayesian_pairs or not evaluated:
+        return None
+    trials = request.trial_numbers[:evaluated]
+    return gradient_distances(
+        config, known, partition, parameters[:evaluated], trials, request.round
+    )
 
 
 def _recall(

@@ -173,6 +173,44 @@ class Clipper:
         blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
         return torch.cat(list(run(block, blocks, self.threads)))
 
+    def clipped_distances(
+        self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor
+    ) -> Tensor:
+        """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients, float64 [T, m].
+
+        groups [T, m, 1 or 2]: which of the n records, for each trial its own. In full precision,
+        as `clipped_gradients`; gradients exist for one block of trials and groups at a time.
+        """
+        method = self._method(features[0], labels[0], "float32", True)
+        members = groups.shape[-1]
+        limit = BLOCK_BYTES[parameters.device.type]
+        if self.max_memory is not None:
+            limit = min(limit, self.max_memory // self.threads)
+        # Formed in float32, then float64, clipped, subtracted and squared.
+        each = members * (method.footprint.example + 32 * size(self.model))
+        at_once = even(groups.shape[1], limit / each)
+        trials_at_once = max(1, int(limit / (at_once * each + method.footprint.trial)))
+
+        def block(trials: slice, part: slice) -> Tensor:
+            here = groups[trials, part].flatten(1)
+            with method.gradients.lend() as gradients_of:
+                gradients = gradients_of(parameters[trials], features[here], labels[here])
+            each = formed(gradients).double()
+            each.mul_(clipping_factors([Dense(each)], self.clipping_norm)[..., None])
+            each = each.unflatten(1, (-1, members))
+            found = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
+            return torch.linalg.vector_norm(found, dim=-1)
+
+        blocks = [
+            (trials, part)
+            for trials in slices(len(parameters), trials_at_once)
+            for part in slices(groups.shape[1], at_once)
+        ]
+        distances = torch.empty(groups.shape[:2], dtype=torch.float64, device=parameters.device)
+        for place, found in zip(blocks, run(block, blocks, self.threads), strict=True):
+            distances[place] = found
+        return distances
+
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
         """Return which layers go through `torch.func`, and why; '' stands for the whole model."""
         return self._method(record, label, self.precision).fallbacks

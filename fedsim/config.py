@@ -101,7 +101,8 @@ class ModelConfig(Table):
 class TrainingConfig(Table):
     """DP-SGD: in every round each owner sums clipped gradients and the server takes one step.
 
-    sampling_rate: the probability that a record takes part in a round (1: full batch);
+    clipping: false sums gradients as they are, and clipping_norm is then the unit of the noise
+    alone; sampling_rate: the probability that a record takes part in a round (1: full batch);
     local_steps: noisy steps that an owner takes on its own model within a round;
     local_learning_rate: their learning rate, 0 for that of the server; warmup_rounds: over which
     the learning rate grows to its full value; decay_every, decay_factor: of the schedule "step".
@@ -110,6 +111,7 @@ class TrainingConfig(Table):
     rounds: PositiveInt = 30
     learning_rate: Annotated[float, Field(gt=0)] = 0.5
     clipping_norm: Annotated[float, Field(gt=0)] = 1.0
+    clipping: bool = True
     sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     local_steps: PositiveInt = 1
     local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
@@ -230,12 +232,19 @@ class AuditConfig(Table):
 
     mode: "participant" computes the belief as the adversary must, from what it receives and knows;
     "instrumented" computes the same belief from the noise, which the auditor of a campaign reads.
+    bayesian_pairs: how many pairs of its records each owner compares in a round, in the evaluated
+    trials, for the Bayesian accountant; 0 for none.
     """
 
     mode: Literal["participant", "instrumented"] = "participant"
     prior: Fraction = 0.5
     confidence: Fraction = 0.95
     evaluated_trials: PositiveInt = 20
+    bayesian_pairs: Annotated[int, Field(ge=0)] = 0
+
+    def evaluated(self, trials: range) -> int:
+        """Return how many of these trials, the first of them, are evaluated."""
+        return max(0, min(self.evaluated_trials - trials.start, len(trials)))
 
 
 class RunConfig(Table):
@@ -334,6 +343,12 @@ class Config(Table):
     def _check_steps(self) -> None:
         """Raise ValueError for steps whose privacy or whose adversary nobody has worked out."""
         training, privacy = self.training, self.privacy
+        if not training.clipping and not privacy.noise_multiplier:
+            raise ValueError(
+                "training.clipping is false, so that nothing bounds what one record can change and "
+                "no noise meets a target; set privacy.noise-multiplier to a positive number, and "
+                "privacy.rho-beta and privacy.epsilon to 0"
+            )
         if training.momentum and training.optimizer != "sgd":
             raise ValueError(
                 f"training.momentum is {training.momentum:g}, but training.optimizer is "
@@ -364,6 +379,11 @@ class Config(Table):
                 f"{steps} and training.sampling-rate is {training.sampling_rate:g}: no adversary "
                 "for sampled local steps is known; use one of the two"
             )
+        if self.audit.bayesian_pairs:
+            raise ValueError(
+                f"{steps}, but audit.bayesian-pairs compares gradients at the model of the round "
+                "and not within it; set audit.bayesian-pairs to 0 or training.local-steps to 1"
+            )
         if privacy.sensitivity == "local":
             raise ValueError(
                 f"{steps}, but privacy.sensitivity is 'local', which is measured at the model of "
@@ -384,6 +404,7 @@ class Config(Table):
             ("training.sampling-rate", self.training.sampling_rate, 1.0),
             ("training.local-steps", self.training.local_steps, 1),
             ("audit.mode", self.audit.mode, "instrumented"),
+            ("audit.bayesian-pairs", self.audit.bayesian_pairs, 0),
             ("trials.worlds", self.trials.worlds, "both"),
             ("run.precision", self.run.precision, "float32"),
         ):

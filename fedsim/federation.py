@@ -4,6 +4,7 @@ Nothing here knows Flower. In a simulation every process can read the whole data
 takes only its own records out of it, and the adversary those that its background knowledge covers.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -112,7 +113,7 @@ def load(config: Config) -> Federation:
     device.check_precision(config.run.precision, where)
     clipper = Clipper(
         model,
-        config.training.clipping_norm,
+        config.training.clipping_norm if config.training.clipping else math.inf,
         device.threads(config.run.threads) if where.type == "cpu" else 1,
         _memory(config, where) // 2,
         config.run.precision,

@@ -307,6 +307,30 @@ def guarantee(
     return figure
 
 
+def epsilons(rounds: Sequence[int], spent: Mapping[str, Sequence[float | None]]) -> Figure:
+    """Draw epsilon after each of some rounds, [n], by the name of who states it; None is no value.
+
+    The last of them is drawn as the reference that the others are compared with.
+    """
+    with _style():
+        figure, axes = _axes()
+        looks = ((BLUE, "-"), (GREEN, "-"), (INK, "--"))
+        highest = 0.0
+        for (label, values), (colour, line) in zip(spent.items(), looks, strict=True):
+            series = np.array(values, float)
+            finite = series[np.isfinite(series)]
+            if not finite.size:
+                continue
+            highest = max(highest, float(finite.max()))
+            marker = "o" if len(rounds) <= 8 else None
+            axes.plot(rounds, series, line, color=colour, linewidth=2, marker=marker, label=label)
+        axes.set_ylim(0, 1.08 * highest or 1)
+        _rounds_axis(axes, np.array(rounds))
+        axes.set_ylabel("ε after the round")
+        _legend(axes)
+    return figure
+
+
 def to_svg(figure: Figure) -> str:
     """Return the figure as a standalone SVG document without dates or addresses of makers."""
     buffer = io.StringIO()

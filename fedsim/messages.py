@@ -5,7 +5,8 @@ All owners see the aggregate of the round before. Only the owner of the challeng
 which world each trial trains on; the adversary is told which pair it must tell apart, never which
 of the two is true. In an instrumented run (`audit.mode`) the replies carry a measurement beside the
 sum, from which the auditor computes the belief: it undoes all protection, and is meant for
-simulated people or for owners who agreed to be measured.
+simulated people or for owners who agreed to be measured. With `audit.bayesian-pairs` they carry the
+norms or distances of sampled records' gradients, unprotected, for the Bayesian accountant.
 """
 
 from dataclasses import dataclass, fields
@@ -22,6 +23,7 @@ WORLDS = "worlds"
 SENSITIVITY = "sensitivity"
 REPLY = "reply"
 MEASUREMENT = "measurement"
+DISTANCES = "distances"
 METRICS = "metrics"
 
 

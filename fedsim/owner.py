@@ -8,8 +8,10 @@ from torch import Tensor
 
 from fedsim.config import Config
 from fedsim.federation import Federation
+from fedsim.mechanism import Neighbouring
 from fedsim.pac_release import Bools, halves, pair
 from fedsim.randomness import gaussian_noise
+from fedsim.sampling import groups
 from fedsim.schedules import factor
 
 
@@ -94,7 +96,8 @@ def challenge_gradients(
     """Return the clipped gradients of the challenge record and of what D' has in its place.
 
     Both float64 [T, P]; the second is zero where D' has nothing in its place. Raises AssertionError
-    if one is longer than the clipping norm, on which every statement about privacy rests.
+    if one is longer than the clipping norm, on which every statement about privacy rests; where
+    clipping is off, that is infinite and no such statement is made.
     """
     features, labels = federation.members(np.asarray([record]))
     if replacement is not None:
@@ -109,6 +112,38 @@ def challenge_gradients(
         )
     present = gradients[:, 0]
     return present, torch.zeros_like(present) if replacement is None else gradients[:, 1]
+
+
+def gradient_distances(
+    config: Config,
+    federation: Federation,
+    owner: int,
+    parameters: Tensor,
+    trials: range,
+    round: int,
+) -> Tensor | None:
+    """Return what the Bayesian accountant asks of an owner in a round, float64 [E, m].
+
+    How far a record moves the sum, for `audit.bayesian-pairs` random pairs of the owner's records
+    of D, or as many as are disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it
+    is replaced. parameters [E, P]: the models of the evaluated trials, whose numbers `trials` are.
+    None where the owner has fewer than two records.
+    """
+    positions = federation.owned_by(owner)
+    if len(positions) < 2:
+        return None
+    drawn = groups(
+        config.noise_seed,
+        trials,
+        round,
+        owner,
+        len(positions),
+        config.audit.bayesian_pairs,
+        2 if config.privacy.neighbouring is Neighbouring.REPLACE else 1,
+    )
+    chosen = torch.from_numpy(drawn).to(parameters.device)
+    features, labels = federation.members(positions)
+    return federation.clipper.clipped_distances(parameters, features, labels, chosen)
 
 
 def noise(

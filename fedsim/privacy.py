@@ -42,8 +42,13 @@ def _requirement(config: Config) -> calibration.Requirement:
 
 
 def describe(config: Config, nominal: float) -> Description:
-    """Return all rounds that the configuration plans, with this nominal noise multiplier."""
+    """Return all rounds that the configuration plans, with this nominal noise multiplier.
+
+    Without clipping there is no sensitivity that the noise could be a multiple of: it is 0.
+    """
     federation, training = config.federation, config.training
+    if not training.clipping:
+        nominal = 0.0
     rounds = Rounds(nominal, training.rounds, training.sampling_rate, training.local_steps)
     return Description(
         (rounds,),

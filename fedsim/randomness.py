@@ -20,6 +20,7 @@ class Role(IntEnum):
     INITIAL_MODEL = 1
     NOISE = 2
     SAMPLING = 3
+    PAIRS = 4
     CANDIDATES = 5
     SECRET = 6
 

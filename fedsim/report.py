@@ -27,6 +27,7 @@ from fedsim.report_values import (
     advantage_limit,
     at,
     confidence_of,
+    epsilon_of,
     first_to_last,
     interval_at,
     is_pac,
@@ -72,6 +73,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         labels=sections.labels(report),
         questions=sections.questions(report),
         utility=drawn.pop("utility", None),
+        bayesian_figure=drawn.pop("bayesian", None),
         figures=list(drawn.values()),
         trust=sections.trust(report),
         vantages=sections.vantages(report),
@@ -79,6 +81,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         bounds=sections.bounds(report),
         pac=sections.pac(report),
         pac_meaning=sections.PAC_MEANING,
+        bayesian=sections.bayesian(report),
+        bayesian_reading=sections.bayesian_reading(report),
         estimates=sections.estimates(report),
         lower_bounds=sections.lower_bounds(report),
         confidence=confidence_of(report),
@@ -139,6 +143,9 @@ def summary(report: Report) -> RenderableType:
         table.add_row(Text(f"ε′ {row.name}"), row.answer, "", f"ε {row.limit}")
     for row in sections.lower_bounds(report):
         table.add_row(Text(f"ε′ at least, {row.name}"), row.answer, "", f"ε {row.limit}")
+    if at(report, "bayesian"):
+        answer = number(at(report, "bayesian.epsilon.mean"))
+        table.add_row("ε Bayesian DP", answer, "", f"ε {epsilon_of(report, 'tight_epsilon')}")
     table.add_row("accuracy", first_to_last(report, "accuracy", percent), "", "")
     labels = [Text(label.title, "bold") for label in sections.labels(report)]
     warnings = [Text(f"Warning: {text}", "yellow") for text in at(report, "warnings") or []]

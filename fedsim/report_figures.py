@@ -23,6 +23,7 @@ from fedsim.report_values import (
     confidence_of,
     first_to_last,
     interval_at,
+    is_clipped,
     is_halves,
     is_pac,
     is_sampled,
@@ -125,14 +126,26 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             figures.sensitivities(seen.sensitivities, bound),
             "Local sensitivity of the challenge.",
             f"How much the two worlds really differ in a round, over all trials: root mean square "
-            f"{rms}, largest {largest}"
-            + (
-                f", of {number(bound)} that clipping allows."
-                if local_steps(report) == 1
-                else ". By the replay of the linearised attack, which clipping does not limit."
-            ),
+            f"{rms}, largest {largest}" + _clipping_allows(report, bound),
         ),
     }
+    by_round = at(report, "bayesian.by_round")
+    if by_round and all(isinstance(series, list) for series in by_round.values()):
+        share = f"{100 * (at(report, 'bayesian.percentile') or 0):g}%"
+        drawn["bayesian"] = (
+            figures.epsilons(
+                by_round["rounds"],
+                {
+                    "Bayesian": by_round["epsilon"],
+                    f"Bayesian, each of {share}": by_round["epsilon_at_percentile"],
+                    "DP, everybody": by_round["dp_epsilon"],
+                },
+            ),
+            "Privacy spent, round by round.",
+            f"ε at δ = {plain(at(report, 'bayesian.delta'))}: the Bayesian accountant's, as the "
+            f"mean of {plain(at(report, 'bayesian.trials'))} trials, beside that of DP"
+            + ("." if is_clipped(report) else ", which is infinite without clipping."),
+        )
     utility = at(report, "utility")
     if utility and at(utility, "accuracy.mean") and at(utility, "loss.mean"):
         accuracy = first_to_last(report, "accuracy", percent)
@@ -144,6 +157,15 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             f"{first_to_last(report, 'loss', number)}.",
         )
     return drawn
+
+
+def _clipping_allows(report: Report, bound: float | None) -> str:
+    """Say how far clipping lets the two worlds differ in a round."""
+    if local_steps(report) > 1:
+        return ". By the replay of the linearised attack, which clipping does not limit."
+    if not is_clipped(report):
+        return ". Gradients are not clipped, so that nothing bounds it."
+    return f", of {number(bound)} that clipping allows."
 
 
 def _density(report: Report) -> Mapping[str, Any] | None:

@@ -21,6 +21,7 @@ from fedsim.report_values import (
     epsilon_of,
     first_to_last,
     interval_at,
+    is_clipped,
     is_halves,
     is_pac,
     is_sampled,
@@ -77,6 +78,7 @@ PAC_MEANING = (
 NO_LIMIT_OF_BELIEF = (
     "The belief of the most extreme trial. PAC privacy is about averages and sets it no limit."
 )
+UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
 
 PROOF = "clopper_pearson"
 """The lower bound that answers how much is proven: fixed in advance, and the one assuming least."""
@@ -170,6 +172,12 @@ def standing(report: Report) -> str:
 def labels(report: Report) -> list[Label]:
     """Return what keeps the run from being a release with a guarantee."""
     labels = []
+    if unclipped := not is_clipped(report):
+        text = (
+            "Nothing bounds what one record can change, so that no amount of noise is a guarantee "
+            "for everybody. What the adversary achieved here is measured all the same."
+        )
+        labels.append(Label("Gradients are not clipped: no DP guarantee.", text))
     local, seeded = (
         at(report, "mechanism.sensitivity") == "local",
         at(report, "noise_source") == "seed",
@@ -200,9 +208,15 @@ def labels(report: Report) -> list[Label]:
             "nobody."
         )
         labels.append(Label("Instrumented audit, not a DP guarantee.", text))
-    if at(report, "mechanism.dp_guarantee") is False and not (
-        local or seeded or instrumented or is_pac(report)
-    ):
+    released = bool(at(report, "bayesian"))
+    if released:
+        text = (
+            "For the Bayesian accountant the owners handed over norms or distances of their "
+            "records' gradients as they are."
+        )
+        labels.append(Label("Gradient distances were released: not a DP guarantee.", text))
+    named = unclipped or local or seeded or instrumented or released or is_pac(report)
+    if at(report, "mechanism.dp_guarantee") is False and not named:
         labels.append(Label("Not a DP guarantee.", at(report, "mechanism.dp_note") or ""))
     return labels
 
@@ -285,7 +299,8 @@ def _gradients(report: Report) -> str:
     if fallbacks is None:
         return f"{sentence}."
     if not isinstance(fallbacks, Mapping) or not fallbacks:
-        return f"{sentence}; every layer was clipped by its own rule."
+        what = "was clipped" if is_clipped(report) else "gave its gradients"
+        return f"{sentence}; every layer {what} by its own rule."
     layers = "; ".join(f"{name} ({plain(reason)})" for name, reason in fallbacks.items())
     return f"{sentence}; layers whose gradients went through torch.func: {layers}."
 
@@ -396,11 +411,13 @@ def bounds(report: Report) -> Entries:
     """Return the bounds of the audited vantage point, worded."""
     bounds = at(report, "bounds") or {}
     epsilon = epsilon_of(report, "epsilon")
-    reason = ""
-    if epsilon == INFINITE:
-        reason = " (no noise hides the record at this vantage)"
     if is_pac(report):
-        reason = " (PAC noise hides nothing along directions in which the candidates do not differ)"
+        why = "PAC noise hides nothing along directions in which the candidates do not differ"
+    elif is_clipped(report):
+        why = "no noise hides the record at this vantage"
+    else:
+        why = UNCLIPPED
+    reason = f" ({why})" if epsilon == INFINITE else ""
     accountant = plain(bounds.get("accountant"))
     return [
         (f"ε at δ = {plain(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
@@ -452,6 +469,65 @@ def pac(report: Report) -> Entries:
             "same",
         ),
     ]
+
+
+def bayesian(report: Report) -> Entries:
+    """Return what the Bayesian accountant says, beside DP; nothing where it was not asked."""
+    found = at(report, "bayesian")
+    if not found:
+        return []
+    trials, replaced = plain(found.get("trials")), at(report, "neighbouring") == "replace"
+    reason = "" if is_clipped(report) else f" ({UNCLIPPED})"
+    share, delta = f"{100 * (at(found, 'percentile') or 0):g}%", plain(found.get("delta"))
+
+    def over_trials(name: str) -> str:
+        value = at(found, name)
+        if not isinstance(value, Mapping):
+            return DASH
+        mean, largest = (
+            INFINITE if value.get(which) is None else number(value[which])
+            for which in ("mean", "max")
+        )
+        return f"{mean} (mean of {trials} trials; largest {largest})"
+
+    def epsilon(name: str) -> str:
+        value = at(found, name)
+        return f"{INFINITE}{reason}" if value is None and reason else number(value)
+
+    orders, note = interval_at(found, "orders"), at(found, "note")
+    entries = [
+        (f"Bayesian ε at δ = {delta}", over_trials("epsilon")),
+        (f"Bayesian ε, each of {share} of people", over_trials("epsilon_at_percentile")),
+        ("ε of DP, everybody", epsilon("dp_epsilon")),
+        ("Bayesian ε were all gradients at the bound", epsilon("worst_case_epsilon")),
+        (
+            "Estimated from",
+            f"{plain(found.get('pairs'))} {'pairs of records' if replaced else 'records'} in every "
+            f"round; γ = {number(found.get('gamma'))} of δ is for the estimate's failure",
+        ),
+        ("Orders λ that decided", span(orders, number) or DASH),
+    ]
+    return entries + ([("Note", plain(note))] if note else [])
+
+
+def bayesian_reading(report: Report) -> list[str]:
+    """Return, in whole sentences, what the Bayesian epsilon means and what it does not."""
+    share = f"{100 * (at(report, 'bayesian.percentile') or 0):g}%"
+    sentences = [
+        "A statement for a person whose record comes from the same distribution as the training "
+        "data; no guarantee for outliers, and the distances that it rests on were themselves "
+        "released without protection.",
+        "With probability 1 − δ, over the noise and over who that person is, the privacy loss "
+        f"stays below the first ε; for each single one of {share} of such people, over the noise "
+        "alone, below the second.",
+    ]
+    mine, everybody = (at(report, f"bayesian.{name}") for name in ("epsilon.mean", "dp_epsilon"))
+    if mine is not None and everybody is not None and everybody <= mine:
+        sentences.append(
+            "Here it adds nothing to DP, whose ε is no larger and holds for everybody: the "
+            "gradients are nearly as long as clipping allows, or too few were compared."
+        )
+    return sentences
 
 
 def estimates(report: Report) -> list[Row]:
@@ -661,6 +737,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             "Noise multiplier": "mechanism.noise_multiplier",
             "Effective noise multiplier": "mechanism.effective_noise_multiplier",
             "Clipping norm C": "mechanism.clipping_norm",
+            "Clipping": "mechanism.clipping",
             "Sensitivity": "mechanism.sensitivity",
             "Noise": "mechanism.noise",
             "Noisy steps accounted": "mechanism.steps",
@@ -726,7 +803,8 @@ def against(
     if interval is None or limit is None:
         return None
     if limit >= 1:
-        return Mark("caution", "No limit at this budget" if is_pac(report) else "No protection")
+        without_clipping = "No protection" if is_clipped(report) else "No guarantee"
+        return Mark("caution", "No limit at this budget" if is_pac(report) else without_clipping)
     if name in (at(report, "alarms") or {}):
         return Mark("alarm", "Above the limit")
     if interval[0] > limit:
@@ -747,7 +825,7 @@ def _measured_epsilon(report: Report, name: str) -> str:
         return number(value)
     if is_pac(report):
         return DASH
-    if is_unprotected(report):
+    if is_unprotected(report) and is_clipped(report):
         return f"{INFINITE} (no noise)"
     if name == "advantage" and at(report, "empirical.advantage") == 1:
         return f"{INFINITE} (every trial won)"

@@ -190,6 +190,21 @@ is highlighted.</p>
 </dl>
 {% endif %}
 
+{% if bayesian %}
+<h2>Bayesian DP</h2>
+{% for sentence in bayesian_reading %}
+<p>{{ sentence }}</p>
+{% endfor %}
+<dl>
+{% for name, value in bayesian %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% if bayesian_figure %}
+{{ drawn(bayesian_figure) }}
+{% endif %}
+{% endif %}
+
 <h2>Empirical ε′</h2>
 <p>The privacy loss that the attack demonstrates. An <em>estimate</em> may err on either side; a
 <em>lower bound</em> holds with the stated confidence, and one above the theory's ε means that the

@@ -44,6 +44,11 @@ def is_halves(report: Report) -> bool:
     return is_pac(report) and bool(at(report, "pac.prior") == "halves")
 
 
+def is_clipped(report: Report) -> bool:
+    """Whether clipping bounded what one record can change; so it did in older reports."""
+    return at(report, "mechanism.clipping") is not False
+
+
 def is_sampled(report: Report) -> bool:
     """Whether a record joins a round only with a probability below 1."""
     return bool((at(report, "mechanism.sampling_rate") or 1) < 1)

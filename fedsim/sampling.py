@@ -37,6 +37,34 @@ def participation(
     return coins < rate
 
 
+def groups(
+    seed: int | None,
+    trials: range,
+    round: int,
+    partition: int,
+    records: int,
+    most: int,
+    members: int,
+) -> npt.NDArray[np.intp]:
+    """Return disjoint groups of an owner's n records, drawn at random, [T, m, members].
+
+    m is `most`, or fewer where the records do not suffice: groups that share a record would not be
+    independent. A row is a function of (seed, trial, round, partition) alone; `seed` None draws
+    from the operating system's entropy.
+    """
+    count = min(most, records // members)
+    drawn = np.empty((len(trials), count * members), dtype=np.intp)
+    for row, trial in zip(drawn, trials, strict=True):
+        leaf = (
+            secrets.randbits(128)
+            if seed is None
+            else key(seed, Role.PAIRS, trial=trial, round=round, partition=partition)
+        )
+        generator = np.random.Generator(np.random.Philox(key=leaf))
+        row[:] = generator.choice(records, row.size, replace=False)
+    return drawn.reshape(len(trials), count, members)
+
+
 def check(config: Config) -> None:
     """Raise InputError if the embedded adversary would need coins that only their owners know."""
     sampled = config.training.sampling_rate < 1

@@ -157,7 +157,7 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
         lambda: federation.build_model(config, known.split.dataset), config.run.seed, trials
     )
     held_out = known.held_out()
-    evaluated = max(0, min(config.audit.evaluated_trials - trials.start, len(trials)))
+    evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:

@@ -58,6 +58,7 @@ class DPSGD(Strategy):
         self._aggregate: Array | None = None
         self._local_sensitivity: npt.NDArray[np.float64] | None = None
         self._measured: list[instrumented.Step] = []
+        self._distances: list[Array] = []
         training = self.config.training
         self._releases: Releases | None = None
         if self.config.privacy.noise == "pac":
@@ -105,6 +106,13 @@ class DPSGD(Strategy):
             total += noise
         if self._releases is None and self.config.audit.mode == "instrumented":
             self._measured.append(self._measure(accepted, noise))
+        distances = [
+            messages.only(reply.content.array_records[messages.DISTANCES])
+            for reply in accepted
+            if messages.DISTANCES in reply.content.array_records
+        ]
+        if distances:
+            self._distances.append(np.concatenate(distances, axis=1))
         # What the owners are sent is what the model is stepped with, to the last bit.
         self._aggregate = total.astype(np.float32)
         stepped = self._optimizer.step(
@@ -135,13 +143,16 @@ class DPSGD(Strategy):
     def findings(self, grid: Grid) -> list[dict[str, Array]]:
         """Ask the adversary's node for its log-likelihood ratios and its membership attack.
 
-        In an instrumented run the ratios are the auditor's own.
+        In an instrumented run the ratios are the auditor's own. With `audit.bayesian-pairs`, also
+        what the owners found of their own records, `bayesian_distances` [E, k, pairs].
         """
         node = self.nodes[self.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
         (reply,) = self._accept(replies, "the adversary's findings", [self.challenge.adversary])
         found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
+        if self._distances:
+            found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
         if not self._measured:
             return found
         return [type(self._measured[0]).join(self._measured), *found]

@@ -11,6 +11,7 @@ CORE = [
     "adversaries.estimators",
     "adversaries.membership",
     "adversaries.posterior",
+    "fedsim.bayesian",
     "fedsim.blocks",
     "fedsim.clipping",
     "fedsim.evaluation",
@@ -27,6 +28,7 @@ CORE = [
     "fedsim.randomness",
 ]
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
+WITHOUT_FLOWER += ["fedsim.bayesian_audit"]
 WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "fedsim.owner"]
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]

@@ -411,6 +411,51 @@ def test_single_records_add_up_to_the_sum() -> None:
     torch.testing.assert_close(each.sum(1), clipper.clipped_sum(parameters, features, labels))
 
 
+@pytest.mark.parametrize("layer_by_layer", [True, False])
+@pytest.mark.parametrize("bound", [0.3, float("inf")])
+@pytest.mark.parametrize("members", [1, 2])
+def test_distances_are_those_of_single_clipped_gradients(
+    members: int, bound: float, layer_by_layer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, parameters, features, labels = _game("mlp", (5,))
+    generator = torch.Generator().manual_seed(0)
+    groups = torch.stack([torch.randperm(RECORDS, generator=generator) for _ in range(TRIALS)])
+    groups = groups.unflatten(1, (-1, members))
+    expected = torch.empty(groups.shape[:2], dtype=torch.float64)
+    for trial, group in ((t, g) for t in range(TRIALS) for g in range(groups.shape[1])):
+        gradients = [
+            _gradient(model, parameters[trial], features[record], labels[record])
+            for record in groups[trial, group]
+        ]
+        clipped = [g * min(1.0, bound / float(g.norm())) for g in gradients]
+        expected[trial, group] = (clipped[0] - clipped[1] if members == 2 else clipped[0]).norm()
+    clipper = Clipper(model, bound, layer_by_layer=layer_by_layer)
+    found = clipper.clipped_distances(parameters, features, labels, groups)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    # One group at a time is what is left of a block where memory is short.
+    monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 1)
+    one_by_one = clipper.clipped_distances(parameters, features, labels, groups)
+    torch.testing.assert_close(one_by_one, found, rtol=1e-6, atol=1e-7)
+
+
+def test_many_distances_take_the_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, parameters, features, labels = _game("mlp", (5,))
+    clipper = Clipper(model, 1.0)
+    groups = torch.arange(400).remainder(RECORDS).reshape(1, 200, 2).repeat(TRIALS, 1, 1)
+
+    def peak() -> int:
+        return peak_bytes(
+            lambda: clipper.clipped_distances(parameters, features, labels, groups),
+            parameters.device,
+        )
+
+    peak()  # what is made once and kept
+    everything = peak()
+    limit = everything // 8
+    monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", limit)
+    assert peak() <= limit + 8 * groups.shape[0] * groups.shape[1] * 2
+
+
 def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     # Blocks of one trial, many of them, so that the threads really run at the same time.
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2000)

@@ -135,6 +135,24 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         (PAC | {"audit.mode": "participant"}, r'set audit.mode = "instrumented"'),
         (PAC | {"trials.worlds": "d-only"}, r'set trials.worlds = "both"'),
         (PAC | {"run.precision": "bf16"}, r'set run.precision = "float32"'),
+        (PAC | {"audit.bayesian-pairs": 4}, r"set audit.bayesian-pairs = 0"),
+        (
+            {
+                "training.local-steps": 2,
+                "federation.trust": "local",
+                "audit.bayesian-pairs": 4,
+            },
+            r"local-steps is 2, but audit.bayesian-pairs .* to 0 or training.local-steps to 1",
+        ),
+        ({"audit.bayesian-pairs": -1}, r"audit.bayesian-pairs is -1"),
+        (
+            {"training.clipping": False},
+            r"training.clipping is false, .*set privacy.noise-multiplier .*rho-beta .* to 0",
+        ),
+        (
+            {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.epsilon": 1.0},
+            r"training.clipping is false, .*set privacy.noise-multiplier .*epsilon to 0",
+        ),
         ({"run.precision": "bf16"}, r"compares sums .* in full precision .*instrumented"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),
     ],

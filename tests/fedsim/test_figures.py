@@ -237,6 +237,16 @@ def test_utility_shows_accuracy_and_loss_side_by_side():
     assert len(left.collections) == 1
 
 
+def test_epsilons_are_drawn_round_by_round_and_what_is_infinite_is_left_out():
+    spent = {"Bayesian": [0.1, 0.2, 0.4], "each": [0.2, None, 0.6], "DP": [None, None, None]}
+    figure = figures.epsilons([1, 5, 10], spent)
+    (axes,) = figure.axes
+    assert [line.get_label() for line in axes.lines] == ["Bayesian", "each"]
+    assert list(axes.lines[0].get_xdata()) == [1, 5, 10]
+    assert axes.get_ylim()[0] == 0
+    assert axes.get_ylim()[1] > 0.6
+
+
 def test_sensitivities_stay_under_their_bound():
     sensitivity = np.random.default_rng(0).uniform(1, 3, (50, ROUNDS))
     (axes,) = figures.sensitivities(sensitivity, 6.0).axes

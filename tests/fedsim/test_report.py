@@ -666,6 +666,85 @@ def test_local_steps_are_drawn_without_a_limit_that_clipping_does_not_set(report
     assert "clipping allows" not in text
 
 
+@pytest.fixture
+def gathered(report):
+    """The report of a run whose owners compared their records."""
+    rounds = [1, 15, 30]
+    found = {
+        "delta": DELTA,
+        "gamma": 3e-15,
+        "pairs": 48,
+        "percentile": 0.99,
+        "trials": 20,
+        "epsilon": {"mean": 0.5125, "max": 0.5375},
+        "epsilon_at_percentile": {"mean": 0.9125, "max": 0.9375},
+        "orders": [3, 17],
+        "dp_epsilon": 1.3134725502396565,
+        "worst_case_epsilon": 2.2192395320580185,
+        "by_round": {
+            "rounds": rounds,
+            "epsilon": [0.125, 0.25, 0.5125],
+            "epsilon_at_percentile": [0.25, 0.5, 0.9125],
+            "dp_epsilon": [0.5, 1.0, 1.3134725502396565],
+        },
+        "note": "",
+    }
+    return changed(report, "bayesian", found)
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_bayesian_epsilon_stands_beside_that_of_dp_with_what_it_means(gathered, transcript):
+    text = visible(render_html(gathered, transcript))
+    for words in (
+        "Bayesian ε at δ = 0.01 0.512 (mean of 20 trials; largest 0.537)",
+        "Bayesian ε, each of 99% of people 0.912 (mean of 20 trials; largest 0.938)",
+        "ε of DP, everybody 1.313",
+        "48 records in every round; γ = 3e-15",
+        "3 to 17",
+        "no guarantee for outliers",
+        "released without protection",
+    ):
+        assert words in text, words
+    assert "adds nothing" not in text
+    assert re.search(r"ε Bayesian DP\s*│\s*0\.512", console_text(gathered))
+    looser = changed(gathered, "bayesian.epsilon.mean", 1.4)
+    assert "Here it adds nothing to DP" in visible(render_html(looser, transcript))
+    noted = changed(gathered, "bayesian.note", "the best order is the largest")
+    assert "Note the best order is the largest" in visible(render_html(noted, transcript))
+    pairs = changed(gathered, "neighbouring", "replace")
+    assert "48 pairs of records" in visible(render_html(pairs, transcript))
+
+
+def test_bayesian_epsilon_is_drawn_beside_that_of_dp(gathered, transcript):
+    page = Page(render_html(gathered, transcript))
+    assert page.tags.count("figure") == 6
+    assert "Privacy spent, round by round." in page.text
+    assert "DP, everybody" in page.text
+
+
+@pytest.mark.parametrize("leaf", [lambda value: None, lambda value: math.nan])
+def test_a_bayesian_section_without_numbers_still_renders(gathered, transcript, leaf):
+    empty = changed(gathered, "bayesian", replaced(gathered["bayesian"], leaf))
+    text = visible(render_html(empty, transcript))
+    assert "Bayesian ε at δ = –" in text
+    assert not re.search(r"\bnan\b|None", text)
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_without_clipping_every_limit_is_void_for_the_right_reason(gathered, transcript):
+    void = changed(gathered, "mechanism.clipping", False)
+    void = changed(void, "mechanism.effective_noise_multiplier", 0.0)
+    for path in ("bounds.epsilon", "bounds.tight_epsilon", "bayesian.dp_epsilon"):
+        void = changed(void, path, None)
+    void = changed(void, "bounds.rho_alpha", 1.0)
+    text = visible(render_html(void, transcript))
+    assert "Gradients are not clipped: no DP guarantee." in text
+    assert text.count("∞ (gradients are not clipped: nothing bounds what one record can") == 2
+    assert "No guarantee" in text
+    assert "No protection" not in text
+    assert "no noise" not in text
+
+
 def test_the_same_run_gives_the_same_page(report, transcript, html):
     assert html == render_html(copy.deepcopy(report), dict(transcript))
 

@@ -1,0 +1,311 @@
+"""Bayesian differential privacy: privacy loss towards people like those in the data.
+
+Triastcyn and Faltings, "Bayesian differential privacy for machine learning" (2020). Where DP bounds
+the loss for the worst record there could be, the Bayesian accountant takes the expectation over a
+record x' that comes from the distribution of the data, estimated from the distances of sampled
+gradients. A constant distance gives back the moments accountant at integer orders.
+
+The guarantee is Pr[L > epsilon] <= delta, where the probability is that of the noise, of x', and,
+by the part gamma of it, that the sample misled the estimator. It says nothing of an outlier.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+from scipy.stats import t as student
+
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+GAMMA = 1e-16
+"""Probability that the estimate of one step is too small: that of the paper's experiments."""
+
+PERCENTILE = 0.99
+"""The share of the distribution for each record of which a report states an epsilon."""
+
+ORDERS: Ints = np.array(
+    [*range(1, 33), 36, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024]
+)
+"""The orders lambda that are searched: all small ones, then ever fewer."""
+
+BLOCK = 2**20
+"""Numbers that a block of the computation holds at once."""
+
+
+@dataclass(frozen=True)
+class BayesianGuarantee:
+    """What the Bayesian accountant says, and for whom.
+
+    epsilon, delta: with probability 1 - delta the privacy loss is at most epsilon. Where percentile
+        is None, also the record is random; else it holds for each record in at least this share of
+        the distribution
+    order: the lambda at which the bound is smallest
+    gamma: the part of delta that is for the estimator's failure, over all steps
+    note: what a reader must know of the number, "" if nothing
+    """
+
+    epsilon: float
+    delta: float
+    order: int
+    percentile: float | None
+    gamma: float
+    note: str
+
+
+def log_moments(
+    orders: npt.ArrayLike,
+    distances: npt.ArrayLike,
+    sigma: npt.ArrayLike,
+    sampling_rate: float = 1.0,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> Floats:
+    """Return log E[e^(lambda L)] of one Gaussian step for every distance and order, [..., O].
+
+    orders [O]: integers lambda >= 1; distances [...]: how far apart a record moves the sum; sigma,
+    of a shape that broadcasts with them: the standard deviation of the noise (0: inf, unless the
+    distance is 0 too); sampling_rate: q of Poisson sampling.
+
+    add-remove: c(lambda) = log E exp(K(K-1) d^2/(2 sigma^2)), K ~ Binomial(lambda + 1, q), Theorem
+    3. It is the loss of the mixture (1-q) N(0, sigma^2) + q N(d, sigma^2) against N(0, sigma^2);
+    the other direction is never larger (Mironov, Talwar and Zhang, 2019, Theorem 5). Without
+    sampling both are lambda (lambda + 1) d^2/(2 sigma^2).
+
+    replace: two mixtures, (1-q) N(0, sigma^2 I) + q N(g, sigma^2 I) and the same with g'. Both
+    records use one coin, and (P, Q) -> E_Q (P/Q)^(lambda + 1) is jointly convex; so the moment is
+    at most (1-q) 1 + q exp(lambda (lambda + 1) |g - g'|^2/(2 sigma^2)), an upper bound.
+
+    Raises InputError for orders, distances, noise or a rate out of range.
+    """
+    chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
+    noise = np.asarray(sigma, dtype=np.float64)
+    if not (each >= 0).all() or not np.isfinite(each).all():
+        raise InputError("a distance is negative or not finite; give the norms of gradients")
+    if not (noise >= 0).all() or not np.isfinite(noise).all():
+        raise InputError("sigma is negative or not finite; give the noise's standard deviation")
+    if not 0 < sampling_rate <= 1:
+        raise InputError(
+            f"the sampling rate is {sampling_rate}; give a probability above 0 and at most 1"
+        )
+    each, noise = np.broadcast_arrays(each, noise)
+    # Without a distance there is nothing to hide, whatever the noise.
+    with np.errstate(divide="ignore", over="ignore"):
+        ratios = np.divide(each, noise, out=np.zeros(each.shape), where=each > 0) ** 2 / 2
+    flat = ratios.reshape(-1, 1)
+    with np.errstate(divide="ignore", over="ignore"):
+        found: Floats = flat * (chosen * (chosen + 1.0))
+        if sampling_rate < 1 and neighbouring is Neighbouring.REPLACE:
+            found = np.logaddexp(0.0, np.log(sampling_rate) + _log_expm1(found))
+        elif sampling_rate < 1:
+            found = _sampled(flat, chosen, sampling_rate)
+    return found.reshape(*each.shape, len(chosen))
+
+
+def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
+    """Return the privacy cost of one step from the log-moments of n sampled records, [..., O].
+
+    log_moments [..., n, O]: c_j(lambda); steps: T, how many are composed; gamma: the probability
+    that the expectation is larger than what is estimated. Eq. 14, under the Hoelder exponent T of
+    Theorem 1: with L_j = T c_j,
+
+        cost = (1/T) log( mean_j e^(L_j) + t^-1_(n-1)(1 - gamma) std_j(e^(L_j)) / sqrt(n - 1) )
+
+    with the 1/n standard deviation. The cost of T steps is the sum of theirs. Equal log-moments
+    leave no doubt to add: the cost is c_j. The quantile is Student's, which presumes a mean of
+    nearly normal errors; rare large moments that are not in the sample are beyond it.
+
+    Raises InputError for fewer than two records, from which no spread can be estimated, and for
+    steps or a gamma out of range.
+    """
+    records = log_moments.shape[-2]
+    if records < 2:
+        raise InputError(
+            f"the estimator has {records} distance(s), which tell no spread; give at least 2 "
+            "(audit.bayesian-pairs)"
+        )
+    if steps < 1:
+        raise InputError(f"the number of steps is {steps}; give at least 1")
+    if not 0 < gamma <= 0.5:
+        raise InputError(f"gamma is {gamma}; give a probability above 0 and at most 0.5")
+    exponents = steps * log_moments
+    top = exponents.max(axis=-2)
+    shift = np.where(np.isfinite(top), top, 0.0)
+    # isf, because 1 - 1e-16 is not 1e-16 from 1; expm1, because costs may be far below 1e-16.
+    doubt = student.isf(gamma, records - 1) / np.sqrt(records - 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        excess = np.expm1(exponents - shift[..., None, :])
+        total = shift + np.log1p(excess.mean(axis=-2) + doubt * excess.std(axis=-2))
+    cost: Floats = np.where(np.isfinite(top), total, np.inf) / steps
+    return cost
+
+
+def step_costs(
+    orders: npt.ArrayLike,
+    distances: npt.ArrayLike,
+    sigma: npt.ArrayLike,
+    steps: int,
+    sampling_rate: float = 1.0,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    gamma: float = GAMMA,
+) -> Floats:
+    """Return the privacy costs [..., O] of steps with n sampled distances each, [..., n].
+
+    sigma [...], or of a shape that broadcasts: of each step's noise; steps: T, how many are
+    composed in all. Log-moments as `log_moments` and the estimator as `estimate`, in bounded
+    memory. Raises InputError as they do.
+    """
+    chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
+    leading, records = each.shape[:-1], each.shape[-1]
+    rows = each.reshape(-1, records)
+    noise = np.broadcast_to(np.asarray(sigma, dtype=np.float64), leading).reshape(-1, 1)
+    costs = np.empty((len(rows), len(chosen)))
+    size = max(1, BLOCK // max(1, records * len(chosen)))
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        moments = log_moments(chosen, rows[part], noise[part], sampling_rate, neighbouring)
+        costs[part] = estimate(moments, steps, gamma)
+    return costs.reshape(*leading, len(chosen))
+
+
+def epsilons(
+    costs: npt.ArrayLike, orders: npt.ArrayLike, delta: float, gamma_total: float = 0.0
+) -> tuple[Floats, Ints]:
+    """Return epsilon >= 0 at delta for each of many costs [..., O], and its order, both [...].
+
+    min over lambda of (cost - ln(delta - gamma_total))/lambda, Theorem 2 and Eq. 16. That the
+    minimum is taken over estimates that may each fail is not charged: at the default gamma it would
+    multiply a negligible term by the number of orders. inf where every cost is.
+
+    Raises InputError unless gamma_total < delta < 1.
+    """
+    chosen = _orders(orders)
+    _check_gamma(gamma_total)
+    if not gamma_total < delta < 1:
+        raise InputError(
+            f"delta is {delta:g}; it must lie between {gamma_total:g}, the probability that the "
+            "estimator fails (gamma), and 1: give a larger one"
+        )
+    each = (np.asarray(costs, dtype=np.float64) - np.log(delta - gamma_total)) / chosen
+    best = each.argmin(axis=-1)
+    smallest = np.take_along_axis(each, best[..., None], axis=-1)[..., 0]
+    return np.maximum(smallest, 0.0), chosen[best]
+
+
+def epsilon(
+    costs: npt.ArrayLike, orders: npt.ArrayLike, delta: float, gamma_total: float = 0.0
+) -> BayesianGuarantee:
+    """Return the smallest epsilon at delta for the summed costs [O]; as `epsilons`."""
+    found, order = epsilons(costs, orders, delta, gamma_total)
+    note = _note(float(found), int(order), _orders(orders))
+    return BayesianGuarantee(float(found), delta, int(order), None, gamma_total, note)
+
+
+def delta(
+    costs: npt.ArrayLike, orders: npt.ArrayLike, epsilon: float, gamma_total: float = 0.0
+) -> BayesianGuarantee:
+    """Return the smallest delta at epsilon for the summed costs [O]: the inverse of `epsilon`.
+
+    min(1, exp(min over lambda of cost - lambda epsilon) + gamma_total). Raises InputError for a
+    negative epsilon or a gamma_total that is no probability.
+    """
+    chosen = _orders(orders)
+    _check_gamma(gamma_total)
+    if not 0 <= epsilon < np.inf:
+        raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
+    exponents = np.asarray(costs, dtype=np.float64) - chosen * epsilon
+    best = int(exponents.argmin())
+    found = min(1.0, float(np.exp(min(0.0, exponents[best]))) + gamma_total)
+    note = "" if found < 1 else "the bound is void: delta is 1"
+    note = note or _note(epsilon, int(chosen[best]), chosen)
+    return BayesianGuarantee(epsilon, found, int(chosen[best]), None, gamma_total, note)
+
+
+def delta_at_percentile(delta: float, percentile: float) -> float:
+    """Return the Bayesian delta from which `delta` follows for each of a share of the records.
+
+    delta_mu = delta (1 - percentile). Section 4.4.1: the accountant bounds the mean of
+    Pr[L > epsilon | x'] over x', so by Markov's inequality this probability is delta or more in at
+    most the share delta_mu/delta of the distribution. Raises InputError unless 0 <= percentile < 1.
+    """
+    if not 0 <= percentile < 1:
+        raise InputError(
+            f"the percentile is {percentile}; give the share of the distribution that delta must "
+            "hold for, at least 0 and below 1"
+        )
+    return delta * (1 - percentile)
+
+
+def epsilon_at_percentile(
+    costs: npt.ArrayLike,
+    orders: npt.ArrayLike,
+    delta: float,
+    percentile: float,
+    gamma_total: float = 0.0,
+) -> BayesianGuarantee:
+    """Return epsilon with Pr[L > epsilon | x'] <= delta for at least this share of all records x'.
+
+    costs [O], summed. Compares with an epsilon of DP at the same delta, which holds for all x'.
+    Raises InputError as `epsilon`, at delta (1 - percentile), and `delta_at_percentile`.
+    """
+    strict = delta_at_percentile(delta, percentile)
+    found = epsilon(costs, orders, strict, gamma_total)
+    return BayesianGuarantee(found.epsilon, delta, found.order, percentile, gamma_total, found.note)
+
+
+def _orders(orders: npt.ArrayLike) -> Ints:
+    chosen = np.asarray(orders)
+    whole = chosen.ndim == 1 and chosen.size and np.issubdtype(chosen.dtype, np.integer)
+    if not whole or (chosen < 1).any():
+        raise InputError("the orders are not whole numbers from 1 up; give for example 1 to 32")
+    return chosen.astype(np.int64)
+
+
+def _check_gamma(gamma_total: float) -> None:
+    if not 0 <= gamma_total < 1:
+        raise InputError(f"gamma is {gamma_total}; give a probability of at least 0 and below 1")
+
+
+def _note(epsilon: float, order: int, orders: Ints) -> str:
+    if epsilon == np.inf:
+        return "a step had no noise: epsilon is infinite"
+    if epsilon > 0 and order == orders.max():
+        return f"the best order, {order}, is the largest tried: larger ones may give less"
+    if order == orders.min() > 1:
+        return f"the best order, {order}, is the smallest tried: smaller ones may give less"
+    return ""
+
+
+def _log_expm1(x: Floats) -> Floats:
+    """Return log(e^x - 1) for x >= 0, exact at both ends; -inf at 0."""
+    found: Floats = x + np.log(-np.expm1(-x))
+    return found
+
+
+def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
+    """Return log E exp(K(K-1) ratio), K ~ Binomial(lambda + 1, q), for ratios [n, 1] as [n, O].
+
+    As log(1 + E[exp(K(K-1) ratio) - 1]): all terms are positive, so nothing cancels however small
+    the result is. The powers are the same for all orders and computed once.
+    """
+    k = np.arange(2, orders.max() + 2)
+    found = np.empty((len(ratios), len(orders)))
+    weights = []
+    for order in orders:
+        n, some = order + 1, k[:order]
+        choices = gammaln(n + 1) - gammaln(some + 1) - gammaln(n - some + 1)
+        weights.append(choices + some * np.log(rate) + (n - some) * np.log1p(-rate))
+    size = max(1, BLOCK // len(k))
+    for start in range(0, len(ratios), size):
+        part = slice(start, start + size)
+        powers = _log_expm1(ratios[part] * (k * (k - 1.0)))
+        for column, weight in enumerate(weights):
+            terms = powers[:, : len(weight)] + weight
+            top = terms.max(axis=1)
+            shift = np.where(np.isfinite(top), top, 0.0)
+            total = shift + np.log(np.exp(terms - shift[:, None]).sum(axis=1))
+            found[part, column] = np.logaddexp(0.0, total)
+    return found

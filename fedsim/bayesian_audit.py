@@ -1,0 +1,133 @@
+"""What the Bayesian accountant says of a run, from the distances that its owners gathered."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import bayesian, privacy
+from fedsim.accounting import PLD
+from fedsim.bayesian import Floats
+from fedsim.config import Config
+from fedsim.description import Description
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring, sensitivity
+from fedsim.run_directory import Arrays
+
+SAMPLED_ROUNDS = 8
+"""Rounds after which the epsilon of DP is drawn where each takes a composition of its own."""
+
+
+def bayesian_report(
+    config: Config, transcript: Arrays, delta: float, description: Description | None = None
+) -> dict[str, Any] | None:
+    """Return the `bayesian` of report.json; None where no distances were gathered.
+
+    From `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials: the noise towards
+    the audited vantage. Each step costs what `bayesian.estimate` says, but no more than the longest
+    distance that clipping allows. description: what the run released, for the epsilon of DP;
+    None for what the configuration plans.
+
+    delta, gamma (of all rounds), pairs (m), percentile, trials (E); epsilon and
+    epsilon_at_percentile, each the mean and max over the trials; orders: the smallest and largest
+    lambda that decided; dp_epsilon at the same delta, which holds for every record;
+    worst_case_epsilon: of this accountant, were every distance what clipping allows; by_round: the
+    means after each of some rounds; note. An infinite epsilon is inf; one that cannot be stated is
+    None, with the reason as the note. Raises InputError unless 0 < delta < 1.
+    """
+    distances = transcript.get("bayesian_distances")
+    if distances is None:
+        return None
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; give a probability above 0 and below 1")
+    trials, rounds, pairs = distances.shape
+    gamma = bayesian.GAMMA * rounds
+    if description is None:
+        description = privacy.describe(config, privacy.noise_multiplier(config))
+    vantage = config.federation.vantage
+    stated: dict[str, Any] = {
+        "delta": delta,
+        "gamma": gamma,
+        "pairs": pairs,
+        "percentile": bayesian.PERCENTILE,
+        "trials": trials,
+        "epsilon": None,
+        "epsilon_at_percentile": None,
+        "orders": None,
+        "dp_epsilon": PLD.epsilon(description.towards(vantage), delta),
+        "worst_case_epsilon": None,
+        "by_round": None,
+        "note": "",
+    }
+    strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
+    if strict <= gamma:
+        stated["note"] = (
+            f"delta {delta:g} is too small: what it leaves for a record at the percentile, "
+            f"{strict:g}, is not above the probability {gamma:g} that the estimator fails"
+        )
+        return stated
+    if pairs < 2:
+        stated["note"] = "one distance in a round tells no spread: gather more pairs"
+        return stated
+    stds, training = transcript["noise_stds"][:trials], config.training
+    step = training.sampling_rate, config.privacy.neighbouring
+    bound = sensitivity(config.privacy.neighbouring, training.clipping_norm)
+    worst = bayesian.log_moments(bayesian.ORDERS, bound, stds, *step)
+    costs = bayesian.step_costs(bayesian.ORDERS, distances, stds, rounds, *step)
+    if training.clipping:  # no expectation is above what clipping allows, whatever the sample says
+        costs = np.minimum(costs, worst)
+    # A sum over some of the rounds bounds their loss too: the exponents of Theorem 1 need not add
+    # up to 1, since the expectation of a power below 1 is at most that power of the expectation.
+    spent = costs.cumsum(axis=1)
+    mean, orders = bayesian.epsilons(spent, bayesian.ORDERS, delta, gamma)
+    each, strict_orders = bayesian.epsilons(spent, bayesian.ORDERS, strict, gamma)
+    shown = _shown(rounds, training.sampling_rate)
+    stated |= {
+        "epsilon": _over_trials(mean[:, -1]),
+        "epsilon_at_percentile": _over_trials(each[:, -1]),
+        "orders": [
+            int(min(orders[:, -1].min(), strict_orders[:, -1].min())),
+            int(max(orders[:, -1].max(), strict_orders[:, -1].max())),
+        ],
+        "worst_case_epsilon": float(
+            bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max()
+        )
+        if training.clipping
+        else math.inf,
+        "by_round": {
+            "rounds": shown.tolist(),
+            "epsilon": mean[:, shown - 1].mean(axis=0).tolist(),
+            "epsilon_at_percentile": each[:, shown - 1].mean(axis=0).tolist(),
+            "dp_epsilon": [
+                PLD.epsilon(description.first(int(count)).towards(vantage), delta)
+                for count in shown
+            ],
+        },
+        "note": _note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),
+    }
+    return stated
+
+
+def _shown(rounds: int, sampling_rate: float) -> npt.NDArray[np.int64]:
+    """Return the rounds after which epsilon is stated: all of them, if that is cheap."""
+    count = min(rounds, 200) if sampling_rate == 1 else min(rounds, SAMPLED_ROUNDS)
+    return np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
+
+
+def _over_trials(epsilons: Floats) -> dict[str, float]:
+    return {"mean": float(epsilons.mean()), "max": float(epsilons.max())}
+
+
+def _note(config: Config, *found: npt.NDArray[Any]) -> str:
+    """Say what a reader must know, given epsilon twice and then the orders of each."""
+    epsilons, orders = np.concatenate(found[:2]), np.concatenate(found[2:])
+    if np.isinf(epsilons).any():
+        return "a step had no noise: epsilon is infinite"
+    notes = []
+    if (orders[epsilons > 0] == bayesian.ORDERS.max()).any():
+        notes.append("the best order is the largest tried: larger ones may give a smaller epsilon")
+    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+    if replaced and config.training.sampling_rate < 1:
+        notes.append("sampled steps of replaced records are bounded by convexity, which is loose")
+    return "; ".join(notes)

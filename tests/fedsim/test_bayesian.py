@@ -1,0 +1,318 @@
+"""The Bayesian accountant agrees with its authors' code, with the moments accountant and itself."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from fedsim import bayesian
+from fedsim.bayesian import ORDERS
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring
+
+REPLACE = Neighbouring.REPLACE
+AUTHORS_GAMMA = 1 - (1 - 1e-16)
+"""What the authors' 1 - 1e-16 leaves in double precision: 1.11e-16."""
+
+rates = st.one_of(st.just(1.0), st.floats(1e-5, 1.0))
+ratios = st.floats(1e-3, 3.0)
+
+
+# Vectors V1, V3 and V9m of the authors' implementation, run unchanged; V9m in closed form.
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "order", "delta", "epsilon"),
+    [
+        (1.0, 0.0010666666666666667, 10_000, 12, 1e-5, 1.1064681805649317),
+        (4.0, 0.01, 1000, 32, 1e-5, 0.46840529077678594),
+        (8.380227035, 1.0, 30, 4, 0.01, 2.2192395320580185),
+    ],
+)
+def test_one_distance_gives_the_numbers_of_the_authors_code(
+    sigma: float, rate: float, steps: int, order: int, delta: float, epsilon: float
+) -> None:
+    costs = steps * bayesian.log_moments([order], 1.0, sigma, rate)
+    found = bayesian.epsilon(costs, [order], delta)
+    assert found.epsilon == pytest.approx(epsilon, rel=1e-12)
+    assert found.order == order
+
+
+def test_sampled_distances_give_the_number_of_the_authors_code() -> None:
+    """Vector V5: 100 calls of one step each, of 100 steps in total."""
+    orders, distances = [2, 4, 8, 16, 32], np.linspace(0.1, 1, 10)
+    cost = bayesian.step_costs(orders, distances, 1.0, 100, 0.01, gamma=AUTHORS_GAMMA)
+    assert bayesian.epsilon(100 * cost, orders, 1e-5).epsilon == pytest.approx(
+        1.913600027454292, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3, 0.01])
+@pytest.mark.parametrize("sigma", [0.7, 2.0, 20.0])
+def test_one_distance_is_the_moments_accountant_at_whole_orders(rate: float, sigma: float) -> None:
+    steps, delta = 50, 1e-5
+    event = GaussianDpEvent(sigma)
+    accountant = RdpAccountant(ORDERS + 1.0)
+    accountant.compose(event if rate == 1 else PoissonSampledDpEvent(rate, event), steps)
+    costs = steps * bayesian.log_moments(ORDERS, 1.0, sigma, rate)
+    np.testing.assert_allclose(costs, ORDERS * accountant.rdp, rtol=1e-9)
+    expected = (accountant.rdp - math.log(delta) / ORDERS).min()
+    assert bayesian.epsilon(costs, ORDERS, delta).epsilon == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5, 0.02])
+@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("ratio", [0.2, 1.0])
+def test_moments_are_those_of_the_mixture_by_numerical_integration(
+    rate: float, order: int, ratio: float
+) -> None:
+    def mixture(x: float, mean: float) -> float:
+        return (1 - rate) * norm.pdf(x) + rate * norm.pdf(x - mean)
+
+    def integrated(numerator, denominator) -> float:  # type: ignore[no-untyped-def]
+        value, _ = quad(
+            lambda x: numerator(x) * (numerator(x) / denominator(x)) ** order,
+            -15,
+            15 + order * ratio,
+            epsabs=0,
+            epsrel=1e-11,
+            limit=500,
+        )
+        return math.log(value)
+
+    (found,) = bayesian.log_moments([order], ratio, 1.0, rate)
+    with_record = integrated(lambda x: mixture(x, ratio), norm.pdf)
+    assert found == pytest.approx(with_record, rel=1e-6, abs=1e-9)
+    # The other direction, and that of a pair in which both records may be there, are no larger.
+    assert integrated(norm.pdf, lambda x: mixture(x, ratio)) <= found + 1e-9
+    (replaced,) = bayesian.log_moments([order], ratio, 1.0, rate, REPLACE)
+    for present in (ratio, ratio / 2, 0.0):
+        absent = present - ratio
+        pair = (lambda x, m=present: mixture(x, m), lambda x, m=absent: mixture(x, m))
+        assert integrated(*pair) <= replaced + 1e-9
+
+
+def test_without_sampling_replaced_records_differ_by_their_distance_alone() -> None:
+    distances = np.array([0.1, 1.0, 2.0])
+    np.testing.assert_array_equal(
+        bayesian.log_moments(ORDERS, distances, 3.0, 1.0, REPLACE),
+        bayesian.log_moments(ORDERS, distances, 3.0),
+    )
+
+
+@given(
+    rate=rates,
+    distance=st.one_of(st.just(0.0), ratios, st.floats(1e-12, 1e200)),
+    sigma=st.one_of(st.just(0.0), st.just(1.0), st.floats(1e-12, 1e12)),
+    neighbouring=st.sampled_from(Neighbouring),
+)
+def test_no_input_however_extreme_gives_nan_or_a_negative_cost(
+    rate: float, distance: float, sigma: float, neighbouring: Neighbouring
+) -> None:
+    distances = np.array([distance, 0.0, distance / 2])
+    moments = bayesian.log_moments(ORDERS, distances, sigma, rate, neighbouring)
+    costs = bayesian.estimate(moments, 1000)
+    for values in (moments, costs):
+        assert not np.isnan(values).any()
+        assert (values >= 0).all()
+    assert (moments[1] == 0).all()
+    if distance and not sigma:
+        assert np.isinf(costs).all()
+    stated = bayesian.epsilon(costs, ORDERS, 1e-5, 1e-13)
+    assert stated.epsilon >= 0
+    assert (stated.epsilon == math.inf) == bool(np.isinf(costs).all())
+    assert not math.isnan(bayesian.delta(costs, ORDERS, 1.0, 1e-13).delta)
+
+
+@given(rate=rates, ratio=ratios)
+def test_moments_in_the_ranges_of_dp_sgd_are_finite_and_grow_with_the_order(
+    rate: float, ratio: float
+) -> None:
+    moments = bayesian.log_moments(ORDERS, ratio, 1.0, rate)
+    assert np.isfinite(moments).all()
+    # Log-moments are convex in the order and 0 at 0.
+    assert (np.diff(moments / ORDERS) >= -1e-12 * moments[1:]).all()
+    assert (moments <= bayesian.log_moments(ORDERS, ratio, 1.0) * (1 + 1e-9)).all()
+
+
+def test_tiny_costs_keep_their_digits() -> None:
+    """At lambda = 1, E exp(K(K-1)a) - 1 = q^2 (e^(2a) - 1), here about 1e-16."""
+    rate, ratio = 1e-5, 1e-3
+    (moment,) = bayesian.log_moments([1], ratio, 1.0, rate)
+    assert moment == pytest.approx(rate**2 * math.expm1(ratio**2), rel=1e-10)
+    (cost,) = bayesian.step_costs([1], [ratio, ratio], 1.0, 10, rate)
+    assert cost == pytest.approx(moment, rel=1e-10)
+
+
+@settings(max_examples=50)
+@given(
+    seed=st.integers(0, 2**32),
+    rate=st.one_of(st.just(1.0), st.floats(1e-4, 0.5)),
+    neighbouring=st.sampled_from(Neighbouring),
+)
+def test_epsilon_grows_with_distances_sampling_and_steps_and_falls_with_noise(
+    seed: int, rate: float, neighbouring: Neighbouring
+) -> None:
+    generator = np.random.default_rng(seed)
+    distances, sigma = generator.uniform(0.05, 1, 12), float(generator.uniform(0.5, 5))
+
+    def epsilon(longer: float = 1, noisier: float = 1, q: float = rate, steps: int = 10) -> float:
+        cost = bayesian.step_costs(
+            ORDERS, longer * distances, noisier * sigma, steps, q, neighbouring
+        )
+        return bayesian.epsilon(steps * cost, ORDERS, 1e-5).epsilon
+
+    here, slack = epsilon(), 1 + 1e-9
+    assert epsilon(longer=1.5) * slack >= here
+    assert epsilon(noisier=1.5) <= here * slack
+    assert epsilon(q=rate / 2) <= here * slack
+    assert epsilon(steps=20) * slack >= here
+
+
+@given(
+    distance=st.floats(0, 2),
+    rate=rates,
+    steps=st.integers(1, 10_000),
+    gamma=st.floats(1e-16, 0.5),
+)
+def test_equal_distances_leave_nothing_to_estimate(
+    distance: float, rate: float, steps: int, gamma: float
+) -> None:
+    moments = bayesian.log_moments(ORDERS, np.full(5, distance), 1.0, rate)
+    np.testing.assert_allclose(bayesian.estimate(moments, steps, gamma), moments[0], rtol=1e-12)
+
+
+def _repeated(
+    generator: np.random.Generator, records: int, repetitions: int, gamma: float
+) -> tuple[np.ndarray, float]:
+    """Return estimates [repetitions] of the cost at one order, and the cost itself."""
+    values, chances = np.array([0.4, 0.7, 1.0]), np.array([0.3, 0.4, 0.3])
+    order, sigma, steps = 3, 2.0, 5
+    moments = bayesian.log_moments([order], values, sigma)[:, 0]
+    truth = math.log(chances @ np.exp(steps * moments)) / steps
+    drawn = generator.choice(values, (repetitions, records), p=chances)
+    costs = bayesian.step_costs([order], drawn, sigma, steps, gamma=gamma)
+    return costs[:, 0], truth
+
+
+def test_the_estimator_overestimates_as_often_as_it_says() -> None:
+    """Gamma = 0.05 on 4000 samples: 95 %, of which four standard errors are 1.4 %."""
+    costs, truth = _repeated(np.random.default_rng(0), 60, 4000, 0.05)
+    assert (costs >= truth).mean() >= 0.95 - 0.014
+
+
+def test_the_default_confidence_never_underestimates_in_practice() -> None:
+    costs, truth = _repeated(np.random.default_rng(1), 48, 4000, bayesian.GAMMA)
+    assert (costs > truth).all()
+
+
+def test_many_records_bring_the_estimate_down_to_the_truth() -> None:
+    few, truth = _repeated(np.random.default_rng(2), 50, 200, bayesian.GAMMA)
+    many, _ = _repeated(np.random.default_rng(2), 100_000, 5, bayesian.GAMMA)
+    assert many == pytest.approx(truth, rel=0.02)
+    assert few.mean() > 1.1 * truth
+
+
+def test_blocks_of_rows_are_computed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    distances, sigma = generator.uniform(0, 1, (4, 3, 6)), generator.uniform(1, 2, (4, 3))
+    whole = bayesian.step_costs(ORDERS, distances, sigma, 3, 0.2)
+    monkeypatch.setattr(bayesian, "BLOCK", 700)
+    np.testing.assert_array_equal(bayesian.step_costs(ORDERS, distances, sigma, 3, 0.2), whole)
+    for row in np.ndindex(4, 3):
+        alone = bayesian.estimate(
+            bayesian.log_moments(ORDERS, distances[row], sigma[row], 0.2), 3, bayesian.GAMMA
+        )
+        np.testing.assert_allclose(whole[row], alone, rtol=1e-12)
+
+
+@given(ratio=st.floats(0.05, 1), delta=st.floats(1e-9, 0.5), gamma=st.sampled_from([0.0, 1e-12]))
+def test_delta_and_epsilon_invert_each_other(ratio: float, delta: float, gamma: float) -> None:
+    costs = bayesian.log_moments(ORDERS, ratio, 1.0)
+    stated = bayesian.epsilon(costs, ORDERS, delta, gamma)
+    back = bayesian.delta(costs, ORDERS, stated.epsilon, gamma)
+    assert back.delta <= delta * (1 + 1e-9)
+    if stated.epsilon > 0:
+        assert back.delta == pytest.approx(delta, rel=1e-9)
+        assert back.order == stated.order
+
+
+def test_a_void_bound_says_so() -> None:
+    costs = 10_000 * bayesian.log_moments(ORDERS, 3.0, 1.0)
+    stated = bayesian.delta(costs, ORDERS, 0.1)
+    assert stated.delta == 1.0
+    assert "void" in stated.note
+
+
+def test_the_gaussian_loss_exceeds_epsilon_no_more_often_than_delta() -> None:
+    """Strong BDP bounds the tail of the loss itself: N(mu^2/2, mu^2) for a Gaussian step."""
+    for mu in (0.1, 0.5, 2.0):
+        stated = bayesian.epsilon(bayesian.log_moments(ORDERS, mu, 1.0), ORDERS, 1e-3)
+        assert norm.sf(stated.epsilon, mu**2 / 2, mu) <= 1e-3
+
+
+def test_what_holds_for_a_percentile_holds_for_that_share_of_records() -> None:
+    """Brute force: the exact tail of each record's loss, which is Gaussian."""
+    generator = np.random.default_rng(0)
+    # Exponential distances: some records are far more exposed than most.
+    distances, sigma, steps, delta = generator.exponential(0.2, 100_000), 4.0, 30, 1e-3
+    moments = bayesian.log_moments(ORDERS, distances, sigma)
+    costs = steps * bayesian.estimate(moments, steps)
+    gamma = steps * bayesian.GAMMA
+    stated = bayesian.epsilon_at_percentile(costs, ORDERS, delta, 0.99, gamma)
+    mu = math.sqrt(steps) * distances / sigma
+    tails = norm.sf(stated.epsilon, mu**2 / 2, mu)
+    assert (tails <= delta).mean() >= 0.99
+    average = bayesian.epsilon(costs, ORDERS, delta, gamma)
+    assert norm.sf(average.epsilon, mu**2 / 2, mu).mean() <= delta
+    assert average.epsilon < stated.epsilon
+    assert stated.percentile == 0.99
+    assert stated == bayesian.BayesianGuarantee(
+        bayesian.epsilon(costs, ORDERS, delta * (1 - 0.99), gamma).epsilon,
+        delta,
+        stated.order,
+        0.99,
+        gamma,
+        "",
+    )
+
+
+def test_a_best_order_at_the_edge_of_the_grid_is_noted() -> None:
+    costs = bayesian.log_moments(ORDERS, 0.1, 1.0)
+    assert bayesian.epsilon(costs, ORDERS, 1e-5).note == ""
+    assert "larger ones" in bayesian.epsilon(costs[:5], ORDERS[:5], 1e-5).note
+    loud = bayesian.log_moments([20, 30], 3.0, 1.0)
+    assert "smaller ones" in bayesian.epsilon(loud, [20, 30], 1e-5).note
+    # There is no whole order below 1.
+    assert bayesian.epsilon(bayesian.log_moments(ORDERS, 9.0, 1.0), ORDERS, 1e-5).order == 1
+    assert bayesian.epsilon(bayesian.log_moments(ORDERS, 9.0, 1.0), ORDERS, 1e-5).note == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: bayesian.log_moments([0], 1.0, 1.0), "whole numbers from 1 up"),
+        (lambda: bayesian.log_moments([1.5], 1.0, 1.0), "whole numbers from 1 up"),
+        (lambda: bayesian.log_moments([], 1.0, 1.0), "whole numbers from 1 up"),
+        (lambda: bayesian.log_moments([1], -1.0, 1.0), "a distance is negative"),
+        (lambda: bayesian.log_moments([1], math.nan, 1.0), "a distance is negative or not finite"),
+        (lambda: bayesian.log_moments([1], 1.0, -1.0), "sigma is negative"),
+        (lambda: bayesian.log_moments([1], 1.0, 1.0, 0.0), "sampling rate is 0"),
+        (lambda: bayesian.step_costs([1], [0.5], 1.0, 10), "tell no spread.*at least 2"),
+        (lambda: bayesian.step_costs([1], [0.5, 1], 1.0, 0), "number of steps is 0"),
+        (lambda: bayesian.step_costs([1], [0.5, 1], 1.0, 1, gamma=0.0), "gamma is 0"),
+        (lambda: bayesian.epsilon([0.1], [1], 1e-15, 1e-14), "delta is 1e-15; .*give a larger"),
+        (lambda: bayesian.epsilon([0.1], [1], 1.0), "delta is 1"),
+        (lambda: bayesian.epsilon([0.1], [1], 0.1, -0.1), "gamma is -0.1"),
+        (lambda: bayesian.delta([0.1], [1], -1.0), "epsilon is -1"),
+        (lambda: bayesian.epsilon_at_percentile([0.1], [1], 0.1, 1.0), "percentile is 1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, complaint: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=complaint) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,359 @@
+"""Owners compare their own records, send distances alone, and the report says what follows."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedsim import bayesian, client_app, federation, messages, models, privacy, server_app
+from fedsim.accounting import PLD
+from fedsim.bayesian import GAMMA, ORDERS
+from fedsim.bayesian_audit import bayesian_report
+from fedsim.config import Config, to_run_config
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.owner import gradient_distances
+from fedsim.report_sections import UNCLIPPED
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.sampling import groups
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+
+PAIRS = {"audit.bayesian-pairs": 3}
+UNBOUNDED = {
+    "training.clipping": False,
+    "training.clipping-norm": 0.5,
+    "privacy.rho-beta": 0.0,
+    "privacy.noise-multiplier": 4.0,
+}
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+def test_an_owner_compares_records_of_its_own_at_the_model_of_the_round(
+    neighbouring: Neighbouring, small: Make
+) -> None:
+    config = small(PAIRS | {"privacy.neighbouring": neighbouring.value})
+    known = federation.load(config)
+    theta = models.initial_parameters(
+        lambda: federation.build_model(config, known.split.dataset), 0, range(4)
+    )
+    owner, trials = 1, range(2, 4)
+    found = gradient_distances(config, known, owner, theta[2:], trials, 5)
+    assert found is not None
+    assert found.dtype == torch.float64
+    mine, members = known.owned_by(owner), 2 if neighbouring is Neighbouring.REPLACE else 1
+    drawn = groups(config.run.seed, trials, 5, owner, len(mine), 3, members)
+    for trial, row in enumerate(drawn):
+        for group, records in enumerate(row):
+            gradients = known.clipper.clipped_gradients(
+                theta[2 + trial][None], *known.members(mine[records])
+            )[0]
+            expected = gradients[0] - gradients[1] if members == 2 else gradients[0]
+            assert float(found[trial, group]) == pytest.approx(float(expected.norm()), rel=1e-5)
+
+
+def test_distances_stay_within_what_clipping_allows(small: Make, run: Run) -> None:
+    for neighbouring, bound in (("add-remove", 0.1), ("replace", 0.2)):
+        keys = PAIRS | {"training.clipping-norm": 0.1, "privacy.neighbouring": neighbouring}
+        distances = run(small(keys))["bayesian_distances"]
+        assert distances.dtype == np.float64
+        assert distances.max() <= bound * (1 + 1e-9)
+        assert distances.max() > bound / 2
+
+
+def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_cohorts(
+    small: Make, run: Run
+) -> None:
+    """4 evaluated trials of 8, in cohorts of 3: the last cohort has none of them."""
+    mode = PAIRS | {"audit.evaluated-trials": 4}
+    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+    assert whole["bayesian_distances"].shape == (4, 3, 9)
+    assert whole.keys() == parts.keys()
+    np.testing.assert_allclose(
+        parts["bayesian_distances"], whole["bayesian_distances"], rtol=1e-4, atol=1e-6
+    )
+
+
+def test_gathering_changes_nothing_else_and_both_audits_find_the_same(
+    small: Make, run: Run
+) -> None:
+    plain, gathered = run(small()), run(small(PAIRS))
+    assert gathered.keys() - plain.keys() == {"bayesian_distances"}
+    np.testing.assert_array_equal(plain["final_models"], gathered["final_models"])
+    np.testing.assert_array_equal(plain["log_odds"], gathered["log_odds"])
+    instrumented = run(small(PAIRS | {"audit.mode": "instrumented"}))
+    np.testing.assert_array_equal(
+        instrumented["bayesian_distances"], gathered["bayesian_distances"]
+    )
+
+
+def test_an_owner_of_one_record_compares_nothing(small: Make, run: Run) -> None:
+    """Of 4 records one owner of three has two, and finds one pair; nobody pairs three."""
+    config = small(PAIRS | {"data.records": 4, "privacy.neighbouring": "replace"})
+    known = federation.load(config)
+    sizes = [len(known.owned_by(owner)) for owner in range(3)]
+    assert sorted(sizes) == [1, 1, 2]
+    transcript = run(config)
+    assert transcript["bayesian_distances"].shape == (4, 3, 1)
+    found = bayesian_report(config, transcript, 0.01)
+    assert found is not None
+    assert found["epsilon"] is None
+    assert "gather more pairs" in found["note"]
+
+
+def test_where_nobody_can_compare_there_is_nothing_to_report(small: Make, run: Run) -> None:
+    config = small(PAIRS | {"data.records": 3})
+    transcript = run(config)
+    assert "bayesian_distances" not in transcript
+    assert bayesian_report(config, transcript, 0.01) is None
+
+
+def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
+    small: Make, tmp_path: Path
+) -> None:
+    replies: list[dict[str, Any]] = []
+
+    class Watching(InProcessGrid):
+        def _execute(self, message):  # type: ignore[no-untyped-def]
+            reply = super()._execute(message)
+            if message.metadata.message_type == "train":
+                records = reply.content.array_records
+                arrays = {name: messages.arrays_of(record) for name, record in records.items()}
+                replies.append(
+                    {
+                        name: {key: array.shape for key, array in found.items()}
+                        for name, found in arrays.items()
+                    }
+                )
+            return reply
+
+    config = small(PAIRS)
+    grid = Watching(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
+    parameters = 650
+    expected = {
+        messages.REPLY: {"sum": (8, parameters)},
+        messages.DISTANCES: {"distances": (4, 3)},
+    }
+    assert replies == [expected] * 9
+
+
+def _transcript(distances: np.ndarray, std: float | np.ndarray) -> Arrays:
+    trials, rounds, _ = distances.shape
+    # There are more trials than were gathered, with other noise.
+    stds = np.full((trials + 3, rounds), 1e9)
+    stds[:trials] = std
+    return {"bayesian_distances": distances, "noise_stds": stds}
+
+
+@pytest.fixture
+def config(small: Make) -> Config:
+    return small(
+        {
+            "training.rounds": 30,
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 8.380227035,
+            "privacy.delta": 0.01,
+        }
+    )
+
+
+def test_distances_that_are_all_the_clipping_norm_give_the_moments_accountant(
+    config: Config,
+) -> None:
+    """The closed form without sampling, of which vector V9m is the order 4."""
+    sigma = config.privacy.noise_multiplier
+    found = bayesian_report(config, _transcript(np.ones((2, 30, 5)), sigma), 0.01)
+    assert found is not None
+    moments = [(30 * a * (a + 1) / (2 * sigma**2) - math.log(0.01)) / a for a in range(1, 1000)]
+    assert found["epsilon"]["mean"] == pytest.approx(min(moments), rel=1e-9)
+    assert found["worst_case_epsilon"] == pytest.approx(found["epsilon"]["max"], rel=1e-9)
+    strict = [(30 * a * (a + 1) / (2 * sigma**2) - math.log(1e-4)) / a for a in range(1, 1000)]
+    assert found["epsilon_at_percentile"]["max"] == pytest.approx(min(strict), rel=1e-9)
+    assert found["orders"] == [1 + int(np.argmin(moments)), 1 + int(np.argmin(strict))]
+    assert found["dp_epsilon"] == pytest.approx(
+        PLD.epsilon(Mechanism.alike(sigma, 30), 0.01), rel=1e-12
+    )
+    assert found["dp_epsilon"] < found["epsilon"]["mean"]
+    assert (found["trials"], found["pairs"], found["percentile"]) == (2, 5, 0.99)
+    assert found["gamma"] == 30 * GAMMA
+    assert found["note"] == ""
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+def test_the_report_adds_up_the_rounds_of_each_trial(
+    rate: float, neighbouring: Neighbouring, small: Make
+) -> None:
+    config = small(
+        {
+            "training.rounds": 4,
+            "training.sampling-rate": rate,
+            "privacy.neighbouring": neighbouring.value,
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 2.0,
+        }
+    )
+    generator = np.random.default_rng(0)
+    distances = generator.uniform(0, 0.5, (3, 4, 6))
+    stds = generator.uniform(1, 3, (3, 4))
+    found = bayesian_report(config, _transcript(distances, stds), 0.01)
+    assert found is not None
+    epsilons, bound = [], 2.0 if neighbouring is Neighbouring.REPLACE else 1.0
+    for trial in range(3):
+        spent = np.zeros(len(ORDERS))
+        for step in range(4):
+            moments = bayesian.log_moments(
+                ORDERS, distances[trial, step], stds[trial, step], rate, neighbouring
+            )
+            spent += np.minimum(
+                bayesian.estimate(moments, 4),
+                bayesian.log_moments(ORDERS, bound, stds[trial, step], rate, neighbouring),
+            )
+        epsilons.append(bayesian.epsilon(spent, ORDERS, 0.01, 4 * GAMMA).epsilon)
+    assert found["epsilon"]["mean"] == pytest.approx(np.mean(epsilons), rel=1e-9)
+    assert found["epsilon"]["max"] == pytest.approx(max(epsilons), rel=1e-9)
+    assert found["epsilon"]["max"] < found["epsilon_at_percentile"]["mean"]
+    curve = found["by_round"]
+    assert curve["rounds"] == [1, 2, 3, 4]
+    assert curve["epsilon"][-1] == pytest.approx(found["epsilon"]["mean"], rel=1e-12)
+    assert curve["dp_epsilon"][-1] == pytest.approx(found["dp_epsilon"], rel=1e-9)
+    for series in ("epsilon", "epsilon_at_percentile", "dp_epsilon"):
+        assert (np.diff(curve[series]) > 0).all()
+
+
+def test_doubt_adds_no_more_than_clipping_allows(config: Config) -> None:
+    """Two distances tell next to nothing of the expectation; clipping bounds it all the same."""
+    distances = np.broadcast_to([0.9, 1.0], (1, 30, 2))
+    found = bayesian_report(config, _transcript(distances, 8.0), 0.01)
+    assert found is not None
+    assert found["epsilon"]["max"] == pytest.approx(found["worst_case_epsilon"], rel=1e-9)
+    unclipped = config.model_copy(
+        update={"training": config.training.model_copy(update={"clipping": False})}
+    )
+    unbounded = bayesian_report(unclipped, _transcript(distances, 8.0), 0.01)
+    assert unbounded is not None
+    assert unbounded["epsilon"]["max"] > 2 * found["worst_case_epsilon"]
+
+
+def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
+    keys = {"training.sampling-rate": 0.3, "privacy.neighbouring": "replace"}
+    config = small(keys)
+    transcript = _transcript(np.ones((1, 3, 2)), 8.0)
+    found = bayesian_report(config, transcript, 0.01, privacy.describe(config, 8.0))
+    assert found is not None
+    assert "convexity" in found["note"]
+
+
+def test_long_runs_state_epsilon_after_some_rounds_the_last_among_them(small: Make) -> None:
+    keys = {"training.rounds": 50, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0}
+    config = small(keys | {"training.sampling-rate": 0.3})
+    found = bayesian_report(config, _transcript(np.ones((1, 50, 2)), 2.0), 0.01)
+    assert found is not None
+    assert len(found["by_round"]["rounds"]) == 8
+    assert found["by_round"]["rounds"][-1] == 50
+
+
+def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config: Config) -> None:
+    found = bayesian_report(config, _transcript(np.ones((1, 30, 5)), 8.0), 1e-14)
+    assert found is not None
+    assert found["epsilon"] is None
+    assert "too small" in found["note"]
+    with pytest.raises(InputError, match=r"delta is 1\.5"):
+        bayesian_report(config, _transcript(np.ones((1, 30, 5)), 8.0), 1.5)
+
+
+def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:
+    stds = np.full((1, 30), 8.0)
+    stds[0, 3] = 0.0
+    found = bayesian_report(config, _transcript(np.ones((1, 30, 5)), stds), 0.01)
+    assert found is not None
+    assert found["epsilon"] == {"mean": math.inf, "max": math.inf}
+    assert "no noise" in found["note"]
+
+
+def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, str]:
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    page = (directory.path / "report.html").read_text(encoding="utf-8")
+    return directory.read_json("report.json"), directory.read_arrays("transcript.npz"), page
+
+
+@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
+    mode: str, small: Make, tmp_path: Path
+) -> None:
+    config = small(UNBOUNDED | PAIRS | {"audit.mode": mode, "training.rounds": 4})
+    report, transcript, page = _reported(config, tmp_path)
+    # Gradients are longer than the norm that sets the unit of the noise.
+    assert transcript["present_norms"].max() > 0.5
+    assert transcript["bayesian_distances"].max() > 0.5
+    np.testing.assert_allclose(transcript["noise_stds"], 4.0 * 0.5)
+    assert report["mechanism"]["effective_noise_multiplier"] == 0
+    assert report["mechanism"]["noise_multiplier"] == 4.0
+    assert not report["mechanism"]["clipping"]
+    assert not report["mechanism"]["dp_guarantee"]
+    assert UNCLIPPED in report["mechanism"]["dp_note"].lower()
+    assert report["bounds"]["epsilon"] is report["bounds"]["tight_epsilon"] is None
+    assert report["bounds"]["rho_alpha"] == report["bounds"]["rho_beta"] == 1
+    assert {(row["noise_multiplier"], row["epsilon"]) for row in report["bounds"]["vantages"]} == {
+        (0, None)
+    }
+    assert {row["note"] for row in report["bounds"]["vantages"]} == {UNCLIPPED}
+    assert report["empirical"]["sensitivity_bound"] is None
+    # The adversary works as usual: its log-odds follow the closed form of the realised steps.
+    mu = np.sqrt(((transcript["sensitivities"] / transcript["noise_stds"]) ** 2).sum(axis=1))
+    assert report["prediction"]["advantage"] == pytest.approx(
+        np.mean([math.erf(m / 2 / math.sqrt(2)) for m in mu]), rel=1e-6
+    )
+    found = report["bayesian"]
+    assert found["epsilon"]["mean"] > 0
+    assert found["dp_epsilon"] is found["worst_case_epsilon"] is None
+    assert f"∞ ({UNCLIPPED})" in page
+    assert "Gradients are not clipped: no DP guarantee." in page
+    for wrong in ("no noise hides", "(no noise)", "clipping allows.", "was clipped", "None"):
+        assert wrong not in page.partition("<details>")[0], wrong
+
+
+def test_clipping_that_never_binds_is_no_clipping(small: Make, run: Run) -> None:
+    """The same training, to the last bit, with noise of the same standard deviation."""
+    off = run(small(UNBOUNDED | {"training.clipping-norm": 1000.0}))
+    on = run(small(UNBOUNDED | {"training.clipping-norm": 1000.0, "training.clipping": True}))
+    for name in ("final_models", "log_odds", "noise_stds", "sensitivities"):
+        np.testing.assert_array_equal(off[name], on[name])
+
+
+def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_means(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(PAIRS | {"privacy.noise-source": "system"})
+    report, _, page = _reported(config, tmp_path)
+    assert not report["mechanism"]["dp_guarantee"]
+    assert "audit.bayesian-pairs = 0" in report["mechanism"]["dp_note"]
+    assert report["bayesian"]["dp_epsilon"] == pytest.approx(
+        report["bounds"]["tight_epsilon"], rel=1e-12
+    )
+    for words in (
+        "<h2>Bayesian DP</h2>",
+        "no guarantee for outliers",
+        "released without protection",
+        "Gradient distances were released: not a DP guarantee.",
+        "each of 99% of people",
+        "Privacy spent, round by round.",
+    ):
+        assert words in page, words
+    assert (tmp_path / "run" / "figures" / "bayesian.svg").exists()
+
+
+def test_without_pairs_the_report_has_no_bayesian_section(small: Make, tmp_path: Path) -> None:
+    report, _, page = _reported(small({"privacy.noise-source": "system"}), tmp_path)
+    assert report["bayesian"] is None
+    assert report["mechanism"]["dp_guarantee"]
+    assert "Bayesian" not in page.partition("<details>")[0]
