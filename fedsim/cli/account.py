@@ -12,6 +12,7 @@ from rich.console import Console
 from fedsim import config as configuration
 from fedsim import description as described
 from fedsim import identifiability, pac, privacy
+from fedsim.bayesian_audit import bayesian_report
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
     AsJson,
@@ -129,6 +130,7 @@ def account(
         )
     _check_plot(plot)
     document = _document(description, where, at)
+    document["bayesian"] = _bayesian(source, description, at)
     if plot is not None:
         with Console(stderr=True).status("accounting round by round"):
             document["by_round"] = _plot(description, where, at, document, plot)
@@ -177,6 +179,23 @@ def _document(description: Description, vantage: Vantage, delta: float) -> Row:
     }
 
 
+def _bayesian(source: Path | None, description: Description, delta: float) -> Row:
+    """Return what the Bayesian accountant says of a run that gathered distances, or its refusal."""
+    if source is not None and source.is_dir():
+        directory = RunDirectory.open(source)
+        if directory.has("transcript.npz"):
+            found = bayesian_report(
+                directory.config, directory.read_arrays("transcript.npz"), delta, description
+            )
+            if found is not None:
+                return found
+    return {
+        "refusal": "the Bayesian accountant does not apply: it needs the distances between "
+        "gradients that a run gathers; fedsim run CONFIG --set audit.bayesian-pairs=16, then "
+        "fedsim account RUN_DIRECTORY"
+    }
+
+
 def _print(
     description: Description, vantage: Vantage, delta: float, document: Row, console: Console
 ) -> None:
@@ -206,6 +225,7 @@ def _print(
             f"at most {guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1)."
         )
         guarantees.print_pac(document["pac"], console)
+    guarantees.print_bayesian(document["bayesian"], console)
     guarantees.print_to_whom(document["to_whom"], console)
 
 

@@ -185,6 +185,25 @@ def print_pac(row: Row, console: Console) -> None:
     )
 
 
+def print_bayesian(row: Row, console: Console) -> None:
+    """Say what the Bayesian accountant says, or why it does not."""
+    if "refusal" in row:
+        console.print(Text(row["refusal"]))
+        return
+    if row["epsilon"] is None:
+        console.print(Text(f"Bayesian DP says nothing: {row['note']}."))
+        return
+    mean, each = row["epsilon"]["mean"], row["epsilon_at_percentile"]["mean"]
+    console.print(
+        "Bayesian DP, for people like those in the data and no DP guarantee: epsilon "
+        f"{cell(mean)} at delta {row['delta']:g}, {cell(each)} for each of "
+        f"{100 * row['percentile']:g} % of them (means of {row['trials']} trials, from "
+        f"{row['pairs']} distances in every round)."
+    )
+    if row["note"]:
+        console.print(Text(f"bayesian: {row['note']}"))
+
+
 def print_to_whom(rows: Sequence[Row], console: Console) -> None:
     """Print the bounds of every trust and vantage."""
     table = Table(title="To whom, and if who adds the noise", title_justify="left")

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fedsim import gaussian
+from fedsim import client_app, gaussian, server_app
 from fedsim.accounting import ACCOUNTANTS
 from fedsim.cli.account import account
 from fedsim.cli.calibrate import calibrate
+from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
 
 app = typer.Typer()
 app.command()(calibrate)
@@ -288,6 +292,24 @@ def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
     assert "that differs between rounds" in text(f"account {path} --delta 0.01")
     assert "at which delta" in refusal(f"account {path}")
     assert "says what --steps would" in refusal(f"account {path} --steps 3 --delta 0.1")
+
+
+def test_a_run_is_accounted_with_the_distances_that_it_gathered(
+    small: Callable[..., Config], tmp_path: Path
+) -> None:
+    refused = document(ACCOUNT)["bayesian"]["refusal"]
+    assert "audit.bayesian-pairs" in refused
+    config = small({"audit.bayesian-pairs": 3})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    report = directory.read_json("report.json")
+    answer = document(f"account {directory.path}")
+    assert answer["epsilon"] == report["bounds"]["tight_epsilon"]
+    assert answer["bayesian"]["epsilon"] == report["bayesian"]["epsilon"]
+    assert "Bayesian DP, for people like those in the data" in text(f"account {directory.path}")
+    other = document(f"account {directory.path} --delta 0.2")
+    assert other["bayesian"]["epsilon"]["mean"] < answer["bayesian"]["epsilon"]["mean"]
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
