@@ -266,6 +266,24 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
     return figure
 
 
+def budget(epsilons: Sequence[float | None], stop_at: float | None) -> Figure:
+    """Draw epsilon after every round, [k], against the budget stop_at; None is infinite."""
+    with _style():
+        figure = Figure(figsize=(WIDTH, HEIGHT * 0.7), layout="constrained")
+        axes = figure.subplots()
+        rounds = np.arange(1, len(epsilons) + 1)
+        marker = "o" if len(rounds) == 1 else None
+        values = np.array(epsilons, np.float64)  # None becomes NaN, which is not drawn
+        axes.plot(rounds, values, color=BLUE, linewidth=2, marker=marker, label="ε spent")
+        if stop_at is not None:
+            _level(axes, stop_at, f"privacy.stop-at = {stop_at:.3g}", INK, "--")
+        axes.set_ylim(0, 1.1 * float(np.nanmax([*values, stop_at or 0.0])) or 1)
+        _rounds_axis(axes, rounds)
+        axes.set_ylabel("privacy budget ε")
+        _legend(axes)
+    return figure
+
+
 def to_svg(figure: Figure) -> str:
     """Return the figure as a standalone SVG document without dates or addresses of makers."""
     buffer = io.StringIO()

@@ -71,6 +71,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         labels=sections.labels(report),
         questions=sections.questions(report),
         utility=drawn.pop("utility", None),
+        budget=drawn.pop("budget", None),
         figures=list(drawn.values()),
         trust=sections.trust(report),
         vantages=sections.vantages(report),

@@ -15,7 +15,7 @@ from adversaries.estimators import trial_mu
 from fedsim import figures
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured
-from fedsim.report_sections import ATTACKS, score_caution
+from fedsim.report_sections import ATTACKS, budget, score_caution
 from fedsim.report_values import (
     Report,
     at,
@@ -124,6 +124,17 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             ),
         ),
     }
+    if at(report, "budget.epsilon_by_round"):
+        drawn["budget"] = (
+            figures.budget(
+                at(report, "budget.epsilon_by_round"),
+                at(report, "budget.stop_at")
+                if at(report, "budget.stop_at_delta") == at(report, "budget.delta")
+                else None,
+            ),
+            "The running budget.",
+            budget(report),
+        )
     utility = at(report, "utility")
     if utility and at(utility, "accuracy.mean") and at(utility, "loss.mean"):
         accuracy = first_to_last(report, "accuracy", percent)

@@ -179,6 +179,9 @@ is highlighted.</p>
 <dt>{{ name }}</dt><dd>{{ value }}</dd>
 {% endfor %}
 </dl>
+{% if budget %}
+{{ drawn(budget) }}
+{% endif %}
 
 <h2>Empirical ε′</h2>
 <p>The privacy loss that the attack demonstrates. An <em>estimate</em> may err on either side; a
