@@ -1,7 +1,7 @@
 """From a transcript to a report: what the adversary achieved, beside what theory allows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from adversaries import estimators, membership
-from fedsim import identifiability, pac, privacy
+from fedsim import identifiability, ledger, pac
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
 from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring, Trust, sensitivity
+from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
 
@@ -62,6 +62,7 @@ def write_report(
         transcript,
         confidence or config.audit.confidence,
         delta or config.privacy.delta,
+        ledger.read(directory),
     )
     rendering.write_figures(report, transcript, directory.path / "figures")
     directory.write_text("report.html", rendering.render_html(report, transcript))
@@ -71,11 +72,19 @@ def write_report(
 
 
 def assemble(
-    config: Config, facts: Mapping[str, Any], transcript: Arrays, confidence: float, delta: float
+    config: Config,
+    facts: Mapping[str, Any],
+    transcript: Arrays,
+    confidence: float,
+    delta: float,
+    rows: Sequence[ledger.Row] = (),
 ) -> dict[str, Any]:
-    """Return report.json as a dictionary of JSON values; infinity is null, explained beside it."""
+    """Return report.json as a dictionary of JSON values; infinity is null, explained beside it.
+
+    rows: of the run's ledger, which says what was released; without any it is what was planned.
+    """
     nominal = facts["noise_multiplier"]
-    description = privacy.describe(config, nominal)
+    description = ledger.describe(config, nominal, rows, facts["challenge"]["owner"])
     mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
     report: dict[str, Any] = {
@@ -91,7 +100,7 @@ def assemble(
         "neighbouring": config.privacy.neighbouring.value,
         "prior": config.audit.prior,
         "trials": config.trials.count,
-        "rounds": config.training.rounds,
+        "rounds": transcript["log_odds"].shape[1],
         "owners": config.federation.owners,
         "data": {
             "name": facts["dataset"],
@@ -115,7 +124,7 @@ def assemble(
         "challenge": facts["challenge"],
         "mechanism": {
             "noise_multiplier": nominal,
-            "effective_noise_multiplier": mechanism.groups[0].noise_multiplier,
+            "effective_noise_multiplier": _common_noise_multiplier(mechanism),
             "clipping_norm": config.training.clipping_norm,
             "clipping": config.training.clipping,
             "sensitivity": config.privacy.sensitivity,
@@ -134,6 +143,7 @@ def assemble(
                 for row in identifiability.vantage_bounds(description, delta)
             ],
         },
+        "budget": _budget(config, nominal, transcript, rows, delta),
         "prediction": _prediction(config, transcript),
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
         "membership_inference": _membership(config, transcript, confidence),
@@ -143,7 +153,11 @@ def assemble(
     }
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
     report["alarms"] = _alarms(config, transcript, report)
-    report["warnings"] = [*report["alarms"].values(), *_cautions(config)]
+    report["warnings"] = [
+        *report["alarms"].values(),
+        *_cautions(config),
+        *_budget_cautions(report["budget"]),
+    ]
     finite: dict[str, Any] = strict_json(report)
     return finite
 
@@ -181,6 +195,41 @@ def _pac(
         "candidates": config.candidates if by_pac else 2,
         "success": (1 + advantage) / 2,
         "note": f"{note} {PAC_NOISE_NOTE}" if by_pac else note,
+    }
+
+
+def _common_noise_multiplier(mechanism: Mechanism) -> float | None:
+    """Return the noise multiplier of all steps: 0 if any has none, None where they differ."""
+    multipliers = {group.noise_multiplier for group in mechanism.groups}
+    if mechanism.noiseless:
+        return 0.0
+    return multipliers.pop() if len(multipliers) == 1 else None
+
+
+def _budget(
+    config: Config, nominal: float, transcript: Arrays, rows: Sequence[ledger.Row], delta: float
+) -> dict[str, Any]:
+    """Return what the rounds cost the worst owner of the worst cohort, at this delta."""
+    spent = transcript.get("epsilon_spent")
+    if spent is None or delta != config.privacy.delta:
+        restated = config.privacy.model_copy(update={"delta": delta})
+        spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows)
+    worst, run = spent.max(axis=0), transcript["log_odds"].shape[1]
+    vantages, stop_at = list(Vantage), config.privacy.stop_at
+    return {
+        "stop_at": stop_at or None,
+        "stop_at_delta": config.privacy.delta if stop_at else None,
+        "delta": delta,
+        "accountant": config.privacy.accountant,
+        "vantage": config.federation.vantage.value,
+        "rounds_planned": config.training.rounds,
+        "rounds_run": run,
+        "stopped": run < config.training.rounds,
+        "epsilon": {
+            vantage.value: float(worst[place, -1]) for place, vantage in enumerate(vantages)
+        },
+        "epsilon_by_round": worst[vantages.index(config.federation.vantage)].tolist(),
+        "earlier_attempts": ledger.earlier_rounds(config, rows),
     }
 
 
@@ -519,5 +568,24 @@ def _cautions(config: Config) -> list[str]:
         cautions.append(
             f"The adversary decides from a prior of {config.audit.prior:g}; rho_beta, beliefs and "
             "delta' are stated from even odds, which is what epsilon bounds."
+        )
+    return cautions
+
+
+def _budget_cautions(budget: Mapping[str, Any]) -> list[str]:
+    cautions = []
+    epsilon = f"epsilon {budget['epsilon'][budget['vantage']]:.4g} at delta {budget['delta']:g}"
+    if budget["stopped"] and budget["stop_at"]:
+        elsewhere = f" (at delta {budget['stop_at_delta']:g})"
+        cautions.append(
+            f"The training was stopped after {budget['rounds_run']} of {budget['rounds_planned']} "
+            f"rounds, at {epsilon}: one more would have exceeded privacy.stop-at = "
+            f"{budget['stop_at']:g}{elsewhere * (budget['delta'] != budget['stop_at_delta'])}."
+        )
+    if budget["earlier_attempts"]:
+        cautions.append(
+            f"An interrupted attempt released {budget['earlier_attempts']} rounds of the same "
+            f"trials under noise of its own. The bounds count them ({epsilon}), but the adversary "
+            "of this transcript did not see them."
         )
     return cautions

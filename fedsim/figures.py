@@ -307,16 +307,20 @@ def guarantee(
     return figure
 
 
-def epsilons(rounds: Sequence[int], spent: Mapping[str, Sequence[float | None]]) -> Figure:
+def epsilons(
+    rounds: Sequence[int],
+    spent: Mapping[str, Sequence[float | None]],
+    stop_at: float | None = None,
+) -> Figure:
     """Draw epsilon after each of some rounds, [n], by the name of who states it; None is no value.
 
-    The last of them is drawn as the reference that the others are compared with.
+    The third is drawn as the reference that the others are compared with. stop_at: the budget.
     """
     with _style():
         figure, axes = _axes()
         looks = ((BLUE, "-"), (GREEN, "-"), (INK, "--"))
         highest = 0.0
-        for (label, values), (colour, line) in zip(spent.items(), looks, strict=True):
+        for (label, values), (colour, line) in zip(spent.items(), looks, strict=False):
             series = np.array(values, float)
             finite = series[np.isfinite(series)]
             if not finite.size:
@@ -324,7 +328,9 @@ def epsilons(rounds: Sequence[int], spent: Mapping[str, Sequence[float | None]])
             highest = max(highest, float(finite.max()))
             marker = "o" if len(rounds) <= 8 else None
             axes.plot(rounds, series, line, color=colour, linewidth=2, marker=marker, label=label)
-        axes.set_ylim(0, 1.08 * highest or 1)
+        if stop_at is not None:
+            _level(axes, stop_at, f"privacy.stop-at = {stop_at:.3g}", VERMILION, ":")
+        axes.set_ylim(0, 1.08 * max(highest, stop_at or 0.0) or 1)
         _rounds_axis(axes, np.array(rounds))
         axes.set_ylabel("ε after the round")
         _legend(axes)

@@ -5,7 +5,6 @@ from fedsim.config import Config
 from fedsim.description import Description, Rounds
 from fedsim.identifiability import epsilon_of_rho_beta
 from fedsim.mechanism import Mechanism, nominal_noise_multiplier
-from fedsim.run_directory import RunDirectory
 
 
 def noise_multiplier(config: Config) -> float:
@@ -57,11 +56,6 @@ def describe(config: Config, nominal: float) -> Description:
         federation.owners,
         training.clipping_norm,
     )
-
-
-def describe_run(directory: RunDirectory) -> Description:
-    """Return what a run released. Raises InputError if the run has not got that far."""
-    return describe(directory.config, directory.read_json("facts.json")["noise_multiplier"])
 
 
 def mechanism(config: Config, nominal: float) -> Mechanism:

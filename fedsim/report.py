@@ -74,6 +74,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         questions=sections.questions(report),
         utility=drawn.pop("utility", None),
         bayesian_figure=drawn.pop("bayesian", None),
+        budget=drawn.pop("budget", None),
         figures=list(drawn.values()),
         trust=sections.trust(report),
         vantages=sections.vantages(report),

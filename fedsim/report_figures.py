@@ -15,7 +15,7 @@ from adversaries.estimators import trial_mu
 from fedsim import figures
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured
-from fedsim.report_sections import ATTACKS, score_caution
+from fedsim.report_sections import ATTACKS, budget, score_caution
 from fedsim.report_values import (
     Report,
     advantage_limit,
@@ -145,6 +145,18 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             f"ε at δ = {plain(at(report, 'bayesian.delta'))}: the Bayesian accountant's, as the "
             f"mean of {plain(at(report, 'bayesian.trials'))} trials, beside that of DP"
             + ("." if is_clipped(report) else ", which is infinite without clipping."),
+        )
+    if at(report, "budget.epsilon_by_round"):
+        drawn["budget"] = (
+            figures.epsilons(
+                range(1, 1 + len(at(report, "budget.epsilon_by_round"))),
+                {"ε spent": at(report, "budget.epsilon_by_round")},
+                at(report, "budget.stop_at")
+                if at(report, "budget.stop_at_delta") == at(report, "budget.delta")
+                else None,
+            ),
+            "The running budget.",
+            budget(report),
         )
     utility = at(report, "utility")
     if utility and at(utility, "accuracy.mean") and at(utility, "loss.mean"):

@@ -530,6 +530,32 @@ def bayesian_reading(report: Report) -> list[str]:
     return sentences
 
 
+def budget(report: Report) -> str:
+    """Say in a sentence what the rounds have spent, by which account, and what ended them."""
+    run, planned, earlier, stop_at = (
+        at(report, f"budget.{name}")
+        for name in ("rounds_run", "rounds_planned", "earlier_attempts", "stop_at")
+    )
+    spent = at(report, f"budget.epsilon.{at(report, 'budget.vantage')}")
+    delta, other = at(report, "budget.delta"), at(report, "budget.stop_at_delta")
+    limit = f"privacy.stop-at = {number(stop_at)}"
+    limit += "" if other == delta else f" at δ = {plain(other)}"
+    if at(report, "budget.stopped"):
+        ending = f", where {limit} left no room for another" if stop_at else ""
+    else:
+        ending = f", within {limit}" if stop_at else "; no limit was set"
+    before = (
+        f" An interrupted attempt had released {plain(earlier)} rounds before the first."
+        * bool(earlier)
+    )
+    return (
+        f"After {plain(run)} of {plain(planned)} planned rounds a person's record has spent "
+        f"ε = {INFINITE if spent is None else number(spent)} towards the vantage "
+        f"{plain(at(report, 'budget.vantage'))} at δ = {plain(delta)} "
+        f"(accountant {plain(at(report, 'budget.accountant'))}){ending}.{before}"
+    )
+
+
 def estimates(report: Report) -> list[Row]:
     """Return the paper's estimates of epsilon, and what each is worth."""
     epsilon = epsilon_of(report, "epsilon")

@@ -179,6 +179,9 @@ is highlighted.</p>
 <dt>{{ name }}</dt><dd>{{ value }}</dd>
 {% endfor %}
 </dl>
+{% if budget %}
+{{ drawn(budget) }}
+{% endif %}
 
 {% if pac %}
 <h2>PAC privacy</h2>

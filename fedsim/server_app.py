@@ -22,6 +22,7 @@ from fedsim import (
     challenge,
     device,
     federation,
+    ledger,
     messages,
     models,
     privacy,
@@ -32,10 +33,12 @@ from fedsim.challenge import Challenge
 from fedsim.config import Config, from_run_config
 from fedsim.errors import InputError
 from fedsim.federation import Federation
+from fedsim.ledger import Ledger
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.flower_private import RUNTIMES
 from fedsim.strategy import DPSGD
+from fedsim.strict_json import strict_json
 
 app = ServerApp()
 
@@ -61,6 +64,8 @@ def prepare(config: Config) -> tuple[Config, RunDirectory]:
         config = config.with_cohort(RunDirectory.open(path).config.trials.cohort)
     else:
         config = federation.fit_cohort(config)
+        if config.privacy.stop_at:
+            ledger.plan(config, privacy.noise_multiplier(config))  # refused with no directory made
     return config, RunDirectory.create(path, config)
 
 
@@ -82,22 +87,33 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     known.cut(config.trials.cohort, config.training.sampling_rate < 1, config.candidates)
     chosen = challenge.choose(config)
     noise_multiplier = privacy.noise_multiplier(config)
+    rounds = ledger.plan(config, noise_multiplier, directory)
+    book = Ledger(config, directory)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     nodes = connect(grid, config.federation.owners, CONNECT_TIMEOUT)
     bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
-    directory.log_event(phase="training", seconds=time.perf_counter() - start)
+    directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
     for first in range(0, config.trials.count, config.trials.cohort):
         trials = range(first, min(first + config.trials.cohort, config.trials.count))
         if directory.has(directory.cohort_file(first)):
             directory.read_arrays(directory.cohort_file(first))  # a damaged one shows now
         else:
             strategy = DPSGD(
-                config, chosen, noise_multiplier, nodes, trials, bits[trials.start : trials.stop]
+                config,
+                chosen,
+                noise_multiplier,
+                nodes,
+                trials,
+                bits[trials.start : trials.stop],
+                rounds,
+                book.begin(first, rounds, noise_multiplier),
             )
             findings = _run_cohort(grid, strategy, known, directory)
             directory.write_arrays(directory.cohort_file(first), findings)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
     transcript = _transcript(config, directory)
+    rows = ledger.read(directory)
+    transcript["epsilon_spent"] = ledger.curve(config, noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(config, known, chosen, noise_multiplier, grid, transcript)
     facts["timing"]["total"] = time.perf_counter() - start
@@ -162,19 +178,22 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         utility = {}
+        spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
         if evaluated:
             parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(known.device)
             loss, correct = known.evaluate(parameters, *held_out)
             losses.append(loss.mean(1).cpu().numpy())
             accuracies.append(correct.double().mean(1).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
-        directory.log_event(round=server_round, trials=[trials.start, trials.stop], **utility)
+        directory.log_event(
+            round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
+        )
 
     start = time.perf_counter()
     result = strategy.start(
         grid,
         messages.array_record(parameters=theta.numpy()),
-        num_rounds=config.training.rounds,
+        num_rounds=strategy.last_round,
         timeout=config.federation.timeout,
         evaluate_fn=after_round,
     )

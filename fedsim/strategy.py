@@ -26,6 +26,7 @@ from flwr.serverapp.strategy import Strategy
 from fedsim import instrumented, messages
 from fedsim.challenge import Challenge
 from fedsim.config import Config
+from fedsim.ledger import Attempt
 from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.optimizers import ServerOptimizer
@@ -43,7 +44,8 @@ class OwnerFailedError(RuntimeError):
 class DPSGD(Strategy):
     """One cohort of trials, from theta_0 to theta_k.
 
-    nodes: the Flower node of each partition; worlds bool [T]: which trials train on D.
+    nodes: the Flower node of each partition; worlds bool [T]: which trials train on D; rounds: how
+    many are run, None for all that the configuration plans; attempt: where they are charged.
     """
 
     config: Config
@@ -52,6 +54,8 @@ class DPSGD(Strategy):
     nodes: dict[int, int]
     trials: range
     worlds: npt.NDArray[np.bool_]
+    rounds: int | None = None
+    attempt: Attempt | None = None
 
     def __post_init__(self) -> None:
         self._model: Array | None = None
@@ -76,7 +80,13 @@ class DPSGD(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Send the model, and the aggregate of the round before, to every owner."""
+        """Send the model, and the aggregate of the round before, to every owner.
+
+        The round is charged first: once its messages are out it may be seen. Raises
+        BudgetExceededError where it would exceed privacy.stop-at.
+        """
+        if self.attempt is not None:
+            self.attempt.charge(server_round, self.nodes)
         self._model = messages.only(arrays)
         if self.config.privacy.sensitivity == "local":
             self._local_sensitivity = self._ask_local_sensitivity(server_round, arrays, grid)
@@ -125,7 +135,7 @@ class DPSGD(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """After the last round, send the final model and the last aggregate to every owner."""
-        if server_round < self.config.training.rounds:
+        if server_round < self.last_round:
             return []
         return self._requests(MessageType.EVALUATE, server_round + 1, arrays)
 
@@ -133,9 +143,14 @@ class DPSGD(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Check that every owner received the final model; none says anything of its data."""
-        if server_round < self.config.training.rounds:
+        if server_round < self.last_round:
             return None
         return _computing_time(self._accept(replies, "the final evaluation"))
+
+    @property
+    def last_round(self) -> int:
+        """The number of rounds that are run."""
+        return self.config.training.rounds if self.rounds is None else self.rounds
 
     def summary(self) -> None:
         """Say nothing: the run directory and the report describe the run."""

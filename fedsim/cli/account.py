@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fedsim import config as configuration
 from fedsim import description as described
-from fedsim import identifiability, pac, privacy
+from fedsim import identifiability, ledger, pac, privacy
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
@@ -147,7 +147,7 @@ def _read(source: Path) -> tuple[Description, Vantage, float | None]:
     if source.is_dir():
         directory = RunDirectory.open(source)
         config = directory.config
-        description = privacy.describe_run(directory)
+        description = ledger.describe_run(directory)
     else:
         try:
             tree = tomllib.loads(source.read_text(encoding="utf-8"))

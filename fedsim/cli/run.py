@@ -122,6 +122,8 @@ def run(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
             "or name a new directory with --out"
         )
+    if resume is not None:
+        _check_ledger(config, directory)
     try:
         with _progress(directory, config, console):
             if runtime is Runtime.SIMULATION:
@@ -147,7 +149,14 @@ def _with_absolute_paths(config: Config) -> Config:
 
 def _prepare(config: Config) -> tuple[Config, RunDirectory]:
     """Find out what is wrong before a directory is made or a runtime started."""
-    from fedsim import challenge, federation, identifiability, privacy, server_app  # noqa: PLC0415
+    from fedsim import (  # noqa: PLC0415
+        challenge,
+        federation,
+        identifiability,
+        ledger,
+        privacy,
+        server_app,
+    )
 
     server_app.check(config)
     config = federation.fit_cohort(config)
@@ -156,9 +165,18 @@ def _prepare(config: Config) -> tuple[Config, RunDirectory]:
     )
     challenge.choose(config)
     # What the report will need, before the work rather than after it.
-    mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+    nominal = privacy.noise_multiplier(config)
+    mechanism = privacy.mechanism(config, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
+    ledger.plan(config, nominal)
     return config, RunDirectory.create(Path(config.run.out), config)
+
+
+def _check_ledger(config: Config, directory: RunDirectory) -> None:
+    """Find out whether what is left of the budget is enough, before a runtime is started."""
+    from fedsim import ledger, privacy  # noqa: PLC0415
+
+    ledger.plan(config, privacy.noise_multiplier(config), directory)
 
 
 def _run_in_process(config: Config, directory: RunDirectory) -> None:
@@ -200,8 +218,8 @@ def _progress(directory: RunDirectory, config: Config, console: Console) -> Iter
     )
     hidden = console.quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        cohorts = -(-config.trials.count // config.trials.cohort)
-        task = progress.add_task("starting", total=cohorts * (config.training.rounds + 1))
+        rounds = config.training.rounds
+        task = progress.add_task("starting", total=_steps(config, rounds), rounds=rounds)
 
         def follow(position: int) -> None:
             while True:
@@ -222,16 +240,25 @@ def _progress(directory: RunDirectory, config: Config, console: Console) -> Iter
             follower.join()
 
 
+def _steps(config: Config, rounds: int) -> int:
+    """Return the length of the progress bar: the rounds of every cohort, and its conclusion."""
+    return -(-config.trials.count // config.trials.cohort) * (rounds + 1)
+
+
 def _show(progress: Progress, task: TaskID, event: dict[str, Any], config: Config) -> None:
+    if "rounds" in event:
+        rounds = event["rounds"]
+        progress.update(task, total=_steps(config, rounds), rounds=rounds)
     if "trials" not in event:
         progress.update(task, description=event["phase"])
         return
     first, last = event["trials"]
-    per_cohort = config.training.rounds + 1
+    per_cohort = progress.tasks[task].fields["rounds"] + 1
     begun = first // config.trials.cohort * per_cohort
     done = begun + event.get("round", per_cohort - 1) + (1 if "phase" in event else 0)
     accuracy = f", accuracy {event['accuracy']:.3f}" if "accuracy" in event else ""
-    description = f"trials {first}-{last - 1}{accuracy}"
+    epsilon = f", epsilon {spent:.3g}" if (spent := event.get("epsilon")) is not None else ""
+    description = f"trials {first}-{last - 1}{accuracy}{epsilon}"
     progress.update(task, completed=done, description=description)
 
 

@@ -269,6 +269,19 @@ def test_one_round_of_few_trials_is_drawn(trials):
         assert "<svg" in figures.to_svg(figure)
 
 
+def test_the_budget_is_drawn_against_its_limit():
+    (axes,) = figures.epsilons([1, 2, 3], {"ε spent": [0.5, 0.8, 1.0]}, 1.2).axes
+    (spent,) = lines(axes, "ε spent")
+    np.testing.assert_array_equal(spent.get_xydata(), [[1, 0.5], [2, 0.8], [3, 1.0]])
+    (limit,) = lines(axes, "privacy.stop-at")
+    assert set(limit.get_ydata()) == {1.2}
+    assert axes.get_ylim()[0] == 0
+    assert axes.get_ylim()[1] > 1.2
+    (axes,) = figures.epsilons([1], {"ε spent": [None]}).axes  # no noise, no limit: nothing to draw
+    assert not lines(axes, "privacy.stop-at")
+    assert figures.to_svg(figures.epsilons([1], {"ε spent": [2.0]}))
+
+
 def test_svg_is_reproducible_keeps_its_text_and_tells_no_date(game):
     documents = [figures.to_svg(figures.belief_trajectories(*game, 0.9)) for _ in range(2)]
     assert documents[0] == documents[1]

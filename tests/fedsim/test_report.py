@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import re
+from html import unescape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -810,3 +811,37 @@ def test_a_transcript_that_does_not_fit_is_refused(report, transcript, name, arr
         arrays[name] = array
     with pytest.raises(InputError, match=message):
         render_html(report, arrays)
+
+
+BUDGET = {
+    "stop_at": 1.4,
+    "stop_at_delta": DELTA,
+    "delta": DELTA,
+    "accountant": "pld",
+    "vantage": "participant",
+    "rounds_planned": 40,
+    "rounds_run": ROUNDS,
+    "stopped": True,
+    "epsilon": {"server": None, "participant": 1.3134725502396565, "released-model": 1.3134},
+    "epsilon_by_round": [1.3134725502396565 * i / ROUNDS for i in range(1, ROUNDS + 1)],
+    "earlier_attempts": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "After 30 of 40 planned rounds a person's record has spent ε = 1.313"),
+        ({}, "where privacy.stop-at = 1.400 left no room for another."),
+        ({"stopped": False, "rounds_planned": 30}, ", within privacy.stop-at = 1.400."),
+        ({"stopped": False, "stop_at": None, "stop_at_delta": None}, "; no limit was set."),
+        ({"earlier_attempts": 7}, "An interrupted attempt had released 7 rounds before the first."),
+        ({"delta": 0.1}, "at δ = 0.1 (accountant pld), where privacy.stop-at = 1.400 at δ = 0.01"),
+    ],
+    ids=str,
+)
+def test_the_budget_is_one_sentence_and_a_figure(changes, said, report, transcript):
+    html = unescape(render_html({**report, "budget": BUDGET | changes}, transcript))
+    assert said in html
+    assert html.count("The running budget.") == 2  # the caption, and the figure's description
+    assert ("privacy.stop-at = 1.4<" in html) == (not {"delta", "stop_at"} & set(changes))

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.progress import Progress
 
 from fedsim.cli.main import main
+from fedsim.cli.run import _show, _steps
 from fedsim.config import Config, dump
 
 Command = Callable[..., tuple[int, str, str]]
@@ -47,6 +49,7 @@ def test_a_run_leaves_a_report_and_can_be_repeated(
         "config.toml",
         "events.jsonl",
         "cohorts",
+        "ledger.jsonl",
         "facts.json",
         "transcript.npz",
         "report.json",
@@ -115,6 +118,7 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "training.clipping-norm=inf"], "training.clipping-norm is inf"),
         (["--seed", "99999999999999999999999"], "run.seed is 99999999999999999999999"),
         (["--set", "challenge.dissimilarity=hamming"], "binary"),
+        (["--set", "privacy.stop-at=0.01"], "stop-at is 0.01, but one round costs epsilon 1.087"),
         (["--set", "nonsense"], "KEY=VALUE"),
         (["--trials", "many"], "'many' is not a valid int"),
         (["--no-such-option"], "No such option"),
@@ -294,3 +298,90 @@ def test_ctrl_c_keeps_finished_cohorts_and_the_run_resumes(
     subprocess.run([*command, "--resume", str(out), "--quiet"], check=True)
     assert (out / "report.json").exists()
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+
+
+def test_a_report_at_another_delta_restates_the_budget(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    limit = ["--set", "privacy.stop-at=1.9"]
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *limit)
+    first = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert first["budget"]["stopped"]
+    assert fedsim("report", tmp_path / "run", "--delta", 0.0005)[0] == 0
+    second = json.loads((tmp_path / "run" / "report.json").read_text())
+    for report in (first, second):
+        spent = report["budget"]["epsilon_by_round"]
+        assert len(spent) == report["rounds"] == 2
+        assert spent[-1] == report["budget"]["epsilon"]["participant"]
+        assert spent[-1] == pytest.approx(report["bounds"]["epsilon"])
+    assert second["budget"]["epsilon_by_round"] > first["budget"]["epsilon_by_round"]
+    assert second["budget"]["stop_at_delta"] == first["budget"]["delta"]
+    status, _, err = fedsim("report", tmp_path / "run")
+    assert status == 0
+    assert "stopped after 2 of 3 rounds" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("runtime", ["inprocess", "simulation"])
+def test_a_cohort_that_was_deleted_has_spent_its_budget(
+    runtime: str, fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    changes = ["--set", "privacy.noise-source=system", "--set", "privacy.stop-at=2.2"]
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
+    (tmp_path / "run" / "report.json").unlink()
+    (tmp_path / "run" / "cohorts" / "000000.npz").unlink()
+    ledger = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    status, _, err = fedsim("run", "--resume", tmp_path / "run", "--runtime", runtime)
+    assert status == 2
+    assert "interrupted after 3 rounds" in err
+    assert len(err.strip().splitlines()) == 1
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == ledger
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["system", "seed"])
+def test_what_a_killed_process_released_stays_in_the_account(
+    source: str, experiment: Path, tmp_path: Path
+) -> None:
+    command = [str(Path(sys.executable).parent / "fedsim"), "run"]
+    out = tmp_path / "run"
+    changes = ["--set", f"privacy.noise-source={source}", "--rounds", "600", "--quiet"]
+    with subprocess.Popen([*command, str(experiment), *changes, "--out", str(out)]) as process:
+        deadline = time.monotonic() + 120
+        path = out / "ledger.jsonl"
+        while not path.exists() or path.read_bytes().count(b"\n") < 50:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    released = path.read_bytes().count(b"\n")
+    assert 50 <= released < 600
+    subprocess.run([*command, "--resume", str(out), "--quiet"], check=True)
+    report = json.loads((out / "report.json").read_text())
+    added = released if source == "system" else 0
+    assert report["budget"]["earlier_attempts"] == added
+    assert report["mechanism"]["steps"] == 600 + added
+    ratio = report["budget"]["epsilon"]["participant"] / np.log(9)
+    assert ratio > 1.01 if added else ratio == pytest.approx(1)
+
+
+def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
+    small: Callable[..., Config],
+) -> None:
+    config = small({"trials.cohort": 4, "training.rounds": 30})
+    bar = Progress(disable=True)
+    task = bar.add_task("", total=_steps(config, 30), rounds=30)
+    shown = []
+    for event in [
+        {"phase": "training", "rounds": 2},
+        {"round": 1, "trials": [0, 4], "epsilon": 0.5, "accuracy": 0.25},
+        {"round": 2, "trials": [0, 4], "epsilon": None},
+        {"phase": "cohort", "trials": [0, 4]},
+        {"round": 2, "trials": [4, 8], "epsilon": 0.75},
+        {"phase": "cohort", "trials": [4, 8]},
+    ]:
+        _show(bar, task, event, config)
+        shown.append((bar.tasks[0].completed, bar.tasks[0].description))
+    assert [done for done, _ in shown] == [0, 1, 2, 3, 5, 6]
+    assert bar.tasks[0].total == 6
+    assert shown[1][1] == "trials 0-3, accuracy 0.250, epsilon 0.5"
+    assert shown[2][1] == "trials 0-3"

@@ -79,6 +79,7 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
         {"training.sampling-rate": 0.5, "training.optimizer": "adam"},
         {"training.sampling-rate": 0.5, "audit.mode": "instrumented", "federation.trust": "local"},
         {"training.local-steps": 2, "federation.trust": "local"},
+        {"privacy.stop-at": 1.9},
     ],
     ids=lambda mode: "-".join(map(str, mode.values())),
 )
@@ -98,7 +99,7 @@ def test_both_runtimes_give_the_same_bits(
     )
     assert result.returncode == 0, result.stderr
     simulated = RunDirectory.open(out).read_arrays("transcript.npz")
-    for name in ("worlds", "log_odds", "sensitivities", "final_models"):
+    for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
         np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
     assert RunDirectory.open(out).read_json("report.json")["runtime"] == "Flower simulation"
     assert _flower_processes() <= before

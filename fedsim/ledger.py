@@ -1,0 +1,499 @@
+"""The privacy ledger of a run: what every owner's records were exposed to, and what is left.
+
+`ledger.jsonl` in the run directory holds one JSON object for each round, appended and forced to
+disk before the round's messages leave: once they are out the round may be seen. Each row carries a
+checksum of itself and of the row before. A last line without its end never let a message out and is
+dropped; any other damage is an error.
+
+Trials are independent repetitions of one training, so epsilon is that of one trial, and the cohorts
+do not add up. The attempts at one cohort do: a restart draws fresh noise from the operating system,
+and what the interrupted attempt released stays spent. From the seed a restart releases the same
+values again, which count once. An owner is charged for the rounds that it took part in.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import privacy
+from fedsim.accounting import accountant
+from fedsim.config import Config
+from fedsim.description import Description, Rounds
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism, Vantage
+from fedsim.run_directory import RunDirectory
+from fedsim.strict_json import strict_json
+
+FILE = "ledger.jsonl"
+
+ROUNDING = 1e-12
+"""Relative excess over privacy.stop-at that is rounding, where noise is calibrated to it."""
+
+Counts = Counter[Rounds]
+"""How many rounds of each kind; the kinds have count 1."""
+
+Release = tuple[int, int, Rounds, tuple[int, ...]]
+"""Attempt (0 where the noise is the seed's), round, kind and participants: what is one release."""
+
+
+class BudgetExceededError(RuntimeError):
+    """A round would exceed `privacy.stop-at`; it was refused before anything of it left."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One round of one cohort of trials.
+
+    cohort: its first trial; attempt, round: from 1; noise_multiplier: nominal, as realised, and 0
+    where no clipping gives it a meaning;
+    participants: the owners that were asked; epsilon: owner -> vantage -> what one trial has spent
+    after this round at `delta`, inf without noise, by counts that `rounded_up` may have rounded.
+    """
+
+    cohort: int
+    attempt: int
+    round: int
+    noise_multiplier: float
+    sampling_rate: float
+    local_steps: int
+    participants: tuple[int, ...]
+    noise_source: str
+    delta: float
+    epsilon: Mapping[int, Mapping[str, float]]
+
+    @property
+    def kind(self) -> Rounds:
+        """What the round adds to the account of an owner that takes part."""
+        return Rounds(
+            self.noise_multiplier, 1, self.sampling_rate, self.local_steps, len(self.participants)
+        )
+
+    @property
+    def release(self) -> Release:
+        """What was released; equal for a round that is repeated with the same noise."""
+        attempt = 0 if self.noise_source == "seed" else self.attempt
+        return attempt, self.round, self.kind, self.participants
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Self:
+        """Read a row of the file. Raises KeyError, TypeError or ValueError if it is not one."""
+        epsilon = {
+            int(owner): {name: math.inf if e is None else float(e) for name, e in values.items()}
+            for owner, values in entry["epsilon"].items()
+        }
+        participants = tuple(map(int, entry["participants"]))
+        return cls(**{**entry, "participants": participants, "epsilon": epsilon})
+
+
+@dataclass
+class Account:
+    """What the trials of one cohort have released, each release once, and to every owner's cost."""
+
+    attempts: int = 0
+    releases: set[Release] = field(default_factory=set)
+    counts: dict[int, Counts] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        """Enter a round."""
+        self.attempts = max(self.attempts, row.attempt)
+        if row.release not in self.releases:
+            self.releases.add(row.release)
+            for owner in row.participants:
+                self.counts.setdefault(owner, Counter())[row.kind] += 1
+
+    def spent(self, owner: int) -> Counts:
+        """Return the rounds of an owner."""
+        return self.counts.get(owner, Counter())
+
+
+def accounts(rows: Iterable[Row]) -> dict[int, Account]:
+    """Return the account of every cohort by its first trial."""
+    found: dict[int, Account] = {}
+    for row in rows:
+        found.setdefault(row.cohort, Account()).add(row)
+    return found
+
+
+def read(directory: RunDirectory) -> list[Row]:
+    """Return the rows of a run, none for a run from before there were ledgers.
+
+    Raises InputError where the file is damaged anywhere but in an unfinished last line.
+    """
+    return _read(directory)[0]
+
+
+def describe(
+    config: Config, nominal: float, rows: Sequence[Row], owner: int | None = None
+) -> Description:
+    """Return what a run released of one trial's records, at worst over its cohorts.
+
+    owner: whose records; None for those of the owner who is worst off at the configured vantage.
+    Without rows it is what the configuration plans, with the nominal noise multiplier.
+    """
+    if not rows:
+        return privacy.describe(config, nominal)
+    books = accounts(rows)
+    cohort, worst = _worst(config, books, owner)
+    return _description(config, books[cohort].spent(worst))
+
+
+def describe_run(directory: RunDirectory, owner: int | None = None) -> Description:
+    """Return what the run in a directory released, as `describe`. Raises InputError."""
+    config = directory.config
+    facts = directory.read_json("facts.json") if directory.has("facts.json") else {}
+    nominal = facts.get("noise_multiplier") or privacy.noise_multiplier(config)
+    return describe(config, nominal, read(directory), owner)
+
+
+def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
+    """Return epsilon of these rounds at privacy.delta by privacy.accountant; inf without noise."""
+    if not counts:
+        return 0.0
+    mechanism = _description(config, counts).towards(vantage)
+    return _epsilon(mechanism, config.privacy.delta, config.privacy.accountant)
+
+
+def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vantage) -> float:
+    """Return an upper bound on the epsilon of `counts` on the way to `total`, exact at its end.
+
+    Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
+    """
+    if counts == total or not counts <= total:
+        return epsilon_of(config, counts, vantage)
+    more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
+    return min(epsilon_of(config, more, vantage), epsilon_of(config, total, vantage))
+
+
+def rounded_up(count: int) -> int:
+    """Return a count of rounds of at most 16 as it is, a larger one with at most 1/16 more.
+
+    The next multiple of a power of two, so that there are 16 values between a number and its
+    double.
+    """
+    unit = 1 << max(0, count.bit_length() - 5)
+    return -(-count // unit) * unit
+
+
+def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+    """Return epsilon after every round of one trial, [owners, vantages, k], inf without noise.
+
+    Of the cohort that is worst off at the configured vantage, over the rounds of its last attempt;
+    what earlier attempts released besides is spent before the first. The vantages are in the order
+    of `Vantage`. Exact after the last round, before it as `running_epsilon`.
+    """
+    owners = range(config.federation.owners)
+    if rows:
+        last, earlier = _last_attempt(config, rows)
+    else:
+        count = config.training.rounds
+        last, earlier = [(planned_kind(config, nominal), frozenset(owners))] * count, Account()
+    found: dict[Any, list[list[float]]] = {}
+    curves = []
+    for owner in owners:
+        kinds = tuple(kind if owner in taking_part else None for kind, taking_part in last)
+        before = earlier.spent(owner)
+        history = frozenset(before.items()), kinds
+        if history not in found:
+            found[history] = _history(config, before, kinds)
+        curves.append(found[history])
+    return np.array(curves, dtype=np.float64)
+
+
+def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
+    """Return how many rounds of interrupted attempts count beside those of the last attempt."""
+    if not rows:
+        return 0
+    _, earlier = _last_attempt(config, rows)
+    return max((counts.total() for counts in earlier.counts.values()), default=0)
+
+
+def planned_kind(config: Config, nominal: float) -> Rounds:
+    """Return one round as the configuration plans it, in which every owner takes part."""
+    (rounds,) = privacy.describe(config, nominal).rounds
+    return replace(rounds, count=1, participants=config.federation.owners)
+
+
+def affordable(config: Config, kind: Rounds, most: int, spent: Iterable[Counts] = ()) -> int:
+    """Return how many more rounds keep epsilon within privacy.stop-at, `most` of them at most.
+
+    At the configured vantage, for the worst of the owners, whose rounds so far are `spent`. Exact:
+    by bisection on accounted values, which grow with the rounds.
+    """
+    histories = list({frozenset(counts.items()): counts for counts in spent}.values()) or [
+        Counter[Rounds]()
+    ]
+
+    def within(count: int) -> bool:
+        return all(_within(config, counts + Counter({kind: count})) for counts in histories)
+
+    if not config.privacy.stop_at or within(most):
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if within(middle) else (low, middle)
+    return low
+
+
+def plan(config: Config, nominal: float, directory: RunDirectory | None = None) -> int:
+    """Return how many rounds every cohort runs: training.rounds, or as many as stop-at allows.
+
+    directory: that of a run to be continued, where finished cohorts fix the number. Raises
+    InputError where not one round can be afforded, where an interrupted cohort cannot afford what
+    the finished ones ran, and for a damaged ledger.
+    """
+    rows = [] if directory is None else read(directory)
+    wanted = config.training.rounds
+    cohorts = range(0, config.trials.count, config.trials.cohort)
+    finished = [
+        cohort for cohort in cohorts if directory and directory.has(directory.cohort_file(cohort))
+    ]
+    fixed = None
+    if directory and finished:
+        findings = directory.read_arrays(directory.cohort_file(finished[0]))
+        fixed = wanted = findings["sensitivities"].shape[1]
+    if not config.privacy.stop_at:
+        return wanted
+    kind = planned_kind(config, nominal)
+    everybody = range(config.federation.owners)
+    # A new attempt repeats rounds of the seed's noise; any other was spent for good.
+    repeated = {(0, round, kind, tuple(everybody)) for round in range(1, wanted + 1)}
+    kept = accounts(row for row in rows if row.release not in repeated)
+    rounds = wanted
+    for cohort in cohorts:
+        if cohort in finished:
+            continue
+        spent = [kept.get(cohort, Account()).spent(owner) for owner in everybody]
+        rounds = min(rounds, affordable(config, kind, wanted, spent))
+        if rounds == 0 or (fixed is not None and rounds < fixed):
+            raise InputError(_unaffordable(config, kind, fixed, cohort, spent))
+    return rounds
+
+
+class Ledger:
+    """The ledger of a run that is under way.
+
+    Opening it drops an unfinished last line. Raises InputError for a damaged file.
+    """
+
+    def __init__(self, config: Config, directory: RunDirectory) -> None:
+        self.config = config
+        self.path = directory.path / FILE
+        rows, self._check, whole = _read(directory)
+        self._accounts = accounts(rows)
+        if self.path.exists() and self.path.stat().st_size > whole:
+            os.truncate(self.path, whole)
+
+    def begin(self, cohort: int, rounds: int, noise_multiplier: float) -> "Attempt":
+        """Begin another attempt at the cohort whose first trial this is, of so many rounds."""
+        account = self._accounts.setdefault(cohort, Account())
+        account.attempts += 1
+        return Attempt(self, cohort, account, rounds, noise_multiplier)
+
+    def append(self, row: Row) -> None:
+        """Write a row, and return when it is on disk."""
+        text, self._check = _line(row, self._check)
+        with self.path.open("ab") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self._accounts[row.cohort].add(row)
+
+
+class Attempt:
+    """One attempt to train a cohort; `epsilon` is what it has cost the worst owner so far."""
+
+    def __init__(
+        self, ledger: Ledger, cohort: int, account: Account, rounds: int, noise_multiplier: float
+    ) -> None:
+        self._ledger, self._config, self._account = ledger, ledger.config, account
+        config = self._config
+        everybody = tuple(range(config.federation.owners))
+        kind = planned_kind(config, noise_multiplier)
+        self._template = Row(
+            cohort,
+            account.attempts,
+            0,
+            kind.noise_multiplier,
+            kind.sampling_rate,
+            kind.local_steps,
+            everybody,
+            config.privacy.noise_source,
+            config.privacy.delta,
+            {},
+        )
+        planned = Account(
+            0, set(account.releases), {o: Counter(account.spent(o)) for o in everybody}
+        )
+        for round in range(1, rounds + 1):
+            planned.add(replace(self._template, round=round))
+        self._total = planned.counts
+        vantage = config.federation.vantage
+        self.epsilon = max(epsilon_of(config, account.spent(o), vantage) for o in everybody)
+
+    def charge(self, round: int, participants: Iterable[int]) -> None:
+        """Enter a round before anything of it leaves.
+
+        Raises BudgetExceededError, and enters nothing, if it would exceed privacy.stop-at for an
+        owner at the configured vantage.
+        """
+        config, vantage = self._config, self._config.federation.vantage
+        row = replace(self._template, round=round, participants=tuple(sorted(participants)))
+        again = row.release in self._account.releases
+        spent: dict[int, dict[str, float]] = {}
+        found: dict[Any, dict[str, float]] = {}  # owners with one history share its values
+        for owner, total in self._total.items():
+            counts = self._account.spent(owner)
+            if owner in row.participants and not again:
+                counts = counts + Counter({row.kind: 1})
+            history = frozenset(counts.items()), frozenset(total.items())
+            if history not in found:
+                found[history] = _at_vantages(config, counts, total)
+            spent[owner] = found[history]
+            exceeds = spent[owner][vantage] > (config.privacy.stop_at or math.inf)
+            # What is rounded up may exceed a budget that the exact value keeps.
+            if exceeds and not _within(config, counts):
+                raise BudgetExceededError(
+                    f"round {round} would bring owner {owner} to epsilon "
+                    f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
+                    f"towards the {vantage.value}, above privacy.stop-at = "
+                    f"{config.privacy.stop_at:g}; the rounds before it stand"
+                )
+        self._ledger.append(replace(row, epsilon=spent))
+        self.epsilon = max(values[vantage] for values in spent.values())
+
+
+def _description(config: Config, counts: Counts) -> Description:
+    rounds = (replace(kind, count=count) for kind, count in counts.items())
+    return replace(privacy.describe(config, 0.0), rounds=tuple(rounds))
+
+
+@lru_cache(maxsize=8192)
+def _epsilon(mechanism: Mechanism, delta: float, accountant_name: str) -> float:
+    return accountant(accountant_name).epsilon(mechanism, delta)
+
+
+def _within(config: Config, counts: Counts) -> bool:
+    epsilon = epsilon_of(config, counts, config.federation.vantage)
+    return epsilon <= (config.privacy.stop_at or math.inf) * (1 + ROUNDING)
+
+
+def _at_vantages(config: Config, counts: Counts, total: Counts) -> dict[str, float]:
+    return {vantage.value: running_epsilon(config, counts, total, vantage) for vantage in Vantage}
+
+
+def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
+    """Return one owner's epsilon by vantage and round; None: a round without the owner."""
+    counts = Counter(before)
+    total = counts + Counter(kind for kind in kinds if kind is not None)
+    values = []
+    for kind in kinds:
+        if kind is not None:
+            counts[kind] += 1
+        values.append(list(_at_vantages(config, counts, total).values()))
+    return [list(row) for row in zip(*values, strict=True)]
+
+
+def _worst(
+    config: Config, books: Mapping[int, Account], owner: int | None = None
+) -> tuple[int, int]:
+    """Return cohort and owner with the largest epsilon at the configured vantage."""
+    owners = range(config.federation.owners) if owner is None else [owner]
+    vantage = config.federation.vantage
+
+    def badness(pair: tuple[int, int]) -> tuple[float, int]:
+        counts = books[pair[0]].spent(pair[1])
+        return epsilon_of(config, counts, vantage), counts.total()
+
+    return max(((cohort, each) for cohort in books for each in owners), key=badness)
+
+
+def _last_attempt(
+    config: Config, rows: Sequence[Row]
+) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
+    """Return kind and participants of the worst cohort's last attempt, and what was before it."""
+    books = accounts(rows)
+    cohort, _ = _worst(config, books)
+    mine = [row for row in rows if row.cohort == cohort]
+    last = [row for row in mine if row.attempt == books[cohort].attempts]
+    repeated = {row.release for row in last}
+    earlier = Account()
+    for row in mine:
+        if row.release not in repeated:
+            earlier.add(row)
+    return [(row.kind, frozenset(row.participants)) for row in last], earlier
+
+
+def _unaffordable(
+    config: Config, kind: Rounds, fixed: int | None, cohort: int, spent: Sequence[Counts]
+) -> str:
+    """Say what was spent, what a round or the rounds of the other cohorts cost, what to do."""
+    vantage, stop_at = config.federation.vantage, config.privacy.stop_at
+    needed = fixed or 1
+    before = max(epsilon_of(config, counts, vantage) for counts in spent)
+    after = max(epsilon_of(config, counts + Counter({kind: needed}), vantage) for counts in spent)
+    where = f"at delta {config.privacy.delta:g} towards the {vantage.value}"
+    if not any(spent):
+        return (
+            f"privacy.stop-at is {stop_at:g}, but one round costs epsilon {after:.4g} {where}; "
+            f"raise privacy.stop-at, or add noise (the noise multiplier is "
+            f"{kind.noise_multiplier:.4g})"
+        )
+    what = f"the {needed} rounds of the other cohorts" if fixed else "one more round"
+    rounds = max(counts.total() for counts in spent)
+    return (
+        f"the trials from {cohort} on were interrupted after {rounds} rounds, whose noise cannot "
+        f"be drawn again: they have spent epsilon {before:.4g} {where}, and {what} would bring "
+        f"them to {after:.4g}, above privacy.stop-at = {stop_at:g}; to allow it, raise "
+        "privacy.stop-at in config.toml of the run directory"
+    )
+
+
+def _line(row: Row, previous: str) -> tuple[bytes, str]:
+    """Return a row as a line of the file, and its checksum."""
+    entry = strict_json(asdict(row))
+    check = _checksum(entry, previous)
+    text = json.dumps({**entry, "check": check}, allow_nan=False)
+    return f"{text}\n".encode(), check
+
+
+def _checksum(entry: Mapping[str, Any], previous: str) -> str:
+    canonical = json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(f"{previous}{canonical}".encode()).hexdigest()[:16]
+
+
+def _read(directory: RunDirectory) -> tuple[list[Row], str, int]:
+    """Return the rows, the checksum of the last one, and how many bytes they take."""
+    path = directory.path / FILE
+    if not path.exists():
+        return [], "", 0
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {FILE} in '{directory.path}': {error.strerror}") from None
+    rows, check, whole = [], "", 0
+    *lines, _ = content.split(b"\n")  # behind the last line is nothing, or an unfinished one
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+            found = entry.pop("check")
+            if found != _checksum(entry, check):
+                raise ValueError("the checksum does not fit")
+            rows.append(Row.of(entry))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(
+                f"{FILE} in '{directory.path}' is damaged in line {number}, so that nobody knows "
+                "what was released; restore it from a copy, or begin another run with --out"
+            ) from None
+        check = found
+        whole += len(line) + 1
+    return rows, check, whole

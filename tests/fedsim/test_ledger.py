@@ -1,0 +1,547 @@
+"""The ledger never forgets what was released, and the budget is kept to the round."""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from fedsim import audit, client_app, ledger, privacy, server_app
+from fedsim.accounting import PLD
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.description import Rounds
+from fedsim.errors import InputError
+from fedsim.ledger import BudgetExceededError, Ledger
+from fedsim.mechanism import Mechanism, Vantage
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.strategy import DPSGD
+
+Make = Callable[..., Config]
+Z, DELTA = 3.0, 0.005
+NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
+SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}
+SAMPLED: dict[str, Scalar] = {"training.sampling-rate": 0.3}
+
+
+def closed_form(steps: int, noise_multiplier: float = Z) -> float:
+    """Solve delta = Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) (Balle and Wang, 2018)."""
+    mu = math.sqrt(steps) / noise_multiplier
+    low, high = 0.0, 100.0
+    for _ in range(200):
+        e = (low + high) / 2
+        delta = norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu)
+        low, high = (e, high) if delta > DELTA else (low, e)
+    return high
+
+
+@cache
+def exact(steps: int, sampling_rate: float) -> float:
+    return PLD.epsilon(Mechanism.alike(Z, steps, sampling_rate), DELTA)
+
+
+def between(steps: int) -> float:
+    """Return a budget that `steps` full-batch rounds keep and one more exceeds."""
+    return (closed_form(steps) + closed_form(steps + 1)) / 2
+
+
+@pytest.fixture
+def make(small: Make) -> Make:
+    return lambda *changes: small(NOISE | {k: v for change in changes for k, v in change.items()})
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[[Config], RunDirectory]:
+    return lambda config: RunDirectory.create(tmp_path / "run", config)
+
+
+def charged(
+    config: Config, directory: RunDirectory, *attempts: int, cohort: int = 0, rounds: int = 0
+) -> list[ledger.Row]:
+    """Charge attempts of so many rounds with all owners, each with the file opened anew."""
+    for count in attempts:
+        attempt = Ledger(config, directory).begin(cohort, rounds or count, Z)
+        for round in range(1, count + 1):
+            attempt.charge(round, range(config.federation.owners))
+    return ledger.read(directory)
+
+
+def participant(rows: list[ledger.Row], owner: int = 0) -> list[float]:
+    return [row.epsilon[owner]["participant"] for row in rows]
+
+
+# The file
+
+
+def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    directory = opened(make())
+    charged(make(), directory, 2, 1)
+    previous = ""
+    lines = (directory.path / "ledger.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        entry = json.loads(line)
+        check = entry.pop("check")
+        canonical = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+        assert check == hashlib.sha256((previous + canonical).encode()).hexdigest()[:16]
+        previous = check
+    assert entry | {"epsilon": None} == {
+        "cohort": 0,
+        "attempt": 2,
+        "round": 1,
+        "noise_multiplier": Z,
+        "sampling_rate": 1.0,
+        "local_steps": 1,
+        "participants": [0, 1, 2],
+        "noise_source": "seed",
+        "delta": DELTA,
+        "epsilon": None,
+    }
+    assert entry["epsilon"]["1"]["server"] is None
+
+
+@pytest.mark.parametrize("length", [1, 40, -1])
+def test_a_torn_last_line_is_dropped_and_written_over(
+    length: int, make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM)
+    directory = opened(config)
+    rows = charged(config, directory, 3)
+    path = directory.path / "ledger.jsonl"
+    *kept, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(kept) + last[:length])
+    assert ledger.read(directory) == rows[:2]
+    again = charged(config, directory, 1)
+    assert [(row.attempt, row.round) for row in again] == [(1, 1), (1, 2), (2, 1)]
+    assert path.read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "damage"),
+    [
+        (3, lambda lines: [*lines[:2], lines[2].replace(b'"attempt": 1', b'"attempt": 0')]),
+        (1, lambda lines: [lines[0].replace(b"3.0", b"9.0"), *lines[1:]]),
+        (2, lambda lines: [lines[0], lines[2]]),
+        (1, lambda lines: lines[1:]),
+        (2, lambda lines: [lines[0], lines[2], lines[1]]),
+        (2, lambda lines: [lines[0], lines[1][:20] + b"\n", lines[2]]),
+        (2, lambda lines: [lines[0], lines[1][:20] + b"\r" + lines[1][20:], lines[2]]),
+        (2, lambda lines: [lines[0], b"[]\n", lines[2]]),
+    ],
+    ids=["last", "first", "removed", "beginning", "swapped", "cut", "inserted", "other"],
+)
+def test_tampering_is_refused_with_the_place(
+    line: int,
+    damage: Callable[[list[bytes]], list[bytes]],
+    make: Make,
+    opened: Callable[[Config], RunDirectory],
+) -> None:
+    directory = opened(make())
+    charged(make(), directory, 3)
+    path = directory.path / "ledger.jsonl"
+    path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
+    message = rf"ledger\.jsonl in .* is damaged in line {line}"
+    with pytest.raises(InputError, match=message):
+        ledger.read(directory)
+    with pytest.raises(InputError, match=message):
+        Ledger(make(), directory)
+
+
+# The account
+
+
+def test_an_owner_is_charged_only_for_the_rounds_that_it_took_part_in(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    directory = opened(make())
+    attempt = Ledger(make(), directory).begin(0, 4, Z)
+    for round, present in enumerate([{0, 1, 2}, {0, 1}, {2, 0}, {0, 1, 2}], 1):
+        attempt.charge(round, present)
+    rows = ledger.read(directory)
+    expected = {0: [1, 2, 3, 4], 1: [1, 2, 2, 3], 2: [1, 1, 2, 3]}
+    for owner, steps in expected.items():
+        np.testing.assert_allclose(participant(rows, owner), [closed_form(n) for n in steps])
+        assert [row.epsilon[owner]["server"] for row in rows] == [math.inf] * 4
+    assert attempt.epsilon == pytest.approx(closed_form(4))
+    mechanism = ledger.describe(make(), Z, rows, owner=1).towards(Vantage.PARTICIPANT)
+    assert mechanism == Mechanism.alike(Z, 3)
+    np.testing.assert_allclose(
+        ledger.curve(make(), Z, rows)[:, 1],
+        [[closed_form(n) for n in s] for s in expected.values()],
+    )
+
+
+def test_the_noise_of_an_owner_who_is_missing_is_missed_by_the_others(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"federation.trust": "local"})
+    directory = opened(config)
+    attempt = Ledger(config, directory).begin(0, 2, Z)
+    attempt.charge(1, [0, 1, 2])
+    attempt.charge(2, [0, 1])
+    rows = ledger.read(directory)
+    # Behind the noise of two others, then behind that of one: 1/z^2 adds up.
+    assert participant(rows)[1] == pytest.approx(
+        closed_form(1, 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2))
+    )
+    assert rows[1].epsilon[0]["server"] == pytest.approx(closed_form(2))
+    mechanism = ledger.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
+    assert [group.noise_multiplier for group in mechanism.groups] == [Z, Z * math.sqrt(2)]
+
+
+def test_local_steps_are_charged_one_by_one(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"federation.trust": "local", "training.local-steps": 3})
+    rows = charged(config, opened(config), 2)
+    np.testing.assert_allclose(participant(rows), [closed_form(3), closed_form(6)])
+
+
+def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_it(
+    make: Make, opened: Callable[[Config], RunDirectory], tmp_path: Path
+) -> None:
+    seed, system = make(), make(SYSTEM)
+    rows = charged(seed, opened(seed), 2, 4, rounds=4)
+    # Never less than before: after the restart the first two rounds are already out.
+    np.testing.assert_allclose(participant(rows), [closed_form(n) for n in (1, 2, 2, 2, 3, 4)])
+    assert ledger.earlier_rounds(seed, rows) == 0
+    undisturbed = charged(seed, RunDirectory.create(tmp_path / "undisturbed", seed), 4)
+    np.testing.assert_array_equal(ledger.curve(seed, Z, rows), ledger.curve(seed, Z, undisturbed))
+
+    directory = RunDirectory.create(tmp_path / "system", system)
+    rows = charged(system, directory, 2, 1, 4, rounds=4)
+    np.testing.assert_allclose(participant(rows), [closed_form(n) for n in range(1, 8)])
+    assert ledger.earlier_rounds(system, rows) == 3
+    assert ledger.describe_run(directory).towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 7)
+    np.testing.assert_allclose(
+        ledger.curve(system, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
+    )
+
+
+def test_cohorts_do_not_add_up_and_the_worst_one_is_described(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM, {"trials.cohort": 2})
+    directory = opened(config)
+    charged(config, directory, 3, cohort=0)
+    charged(config, directory, 1, 3, cohort=2, rounds=3)
+    rows = charged(config, directory, 3, cohort=4)
+    np.testing.assert_allclose(
+        participant(rows), [closed_form(n) for n in (1, 2, 3, 1, 2, 3, 4, 1, 2, 3)]
+    )
+    assert ledger.describe(config, Z, rows).count == 4
+    assert ledger.curve(config, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
+
+
+def test_a_run_without_a_ledger_is_described_by_its_configuration(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"training.rounds": 5})
+    assert ledger.describe_run(opened(config)) == privacy.describe(config, Z)
+    spent = ledger.curve(config, Z, [])
+    assert spent.shape == (3, 3, 5)
+    np.testing.assert_allclose(spent[0, 1], [closed_form(n) for n in range(1, 6)])
+
+
+# The running value
+
+
+@given(st.integers(1, 10**9))
+def test_counts_are_rounded_up_by_at_most_a_sixteenth(count: int) -> None:
+    rounded = ledger.rounded_up(count)
+    assert count <= rounded <= count * (1 + 1 / 16)
+    assert count > 16 or rounded == count
+    assert ledger.rounded_up(rounded) == rounded
+    assert ledger.rounded_up(count + 1) >= rounded
+
+
+def test_a_long_training_takes_few_values() -> None:
+    assert len({ledger.rounded_up(count) for count in range(1, 5001)}) < 150
+
+
+@pytest.mark.parametrize(
+    ("rounds", "changes"), [(7, {}), (97, {}), (1000, {}), (7, SAMPLED), (41, SAMPLED)], ids=str
+)
+def test_the_running_value_never_understates_never_falls_and_ends_exact(
+    rounds: int, changes: dict[str, Scalar], make: Make
+) -> None:
+    config = make(changes, {"training.rounds": rounds})
+    (running,) = {tuple(values) for values in ledger.curve(config, Z, [])[:, 1]}
+    rate = config.training.sampling_rate
+    values = [exact(n, rate) for n in range(1, rounds + 1)]
+    assert running[-1] == values[-1]
+    assert np.all(np.diff(running) >= 0)
+    assert np.all(np.array(running) >= values)
+    np.testing.assert_array_equal(running[:16], values[:16])
+
+
+@pytest.mark.parametrize("source", ["seed", "system"])
+@pytest.mark.parametrize("before", [1, 37, 96, 97])
+def test_a_restart_never_lowers_the_running_value(
+    before: int, source: str, make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"privacy.noise-source": source})
+    rows = charged(config, opened(config), before, 97, rounds=97)
+    assert np.all(np.diff(participant(rows)) >= 0)
+    total = 97 + (before if source == "system" else 0)
+    assert participant(rows)[-1] == pytest.approx(closed_form(total))
+
+
+# The budget
+
+
+@pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["full batch", "sampled"])
+@pytest.mark.parametrize("spent", [0, 5])
+@pytest.mark.parametrize("stop_at", [0.6, 1.0, 1.5, 2.5])
+def test_the_affordable_rounds_are_those_of_brute_force(
+    stop_at: float, spent: int, changes: dict[str, Scalar], make: Make
+) -> None:
+    config = make(changes, {"privacy.stop-at": stop_at})
+    kind = ledger.planned_kind(config, Z)
+    rate = config.training.sampling_rate
+    expected = max(n for n in range(31) if n == 0 or exact(n + spent, rate) <= stop_at)
+    histories = [Counter({kind: spent}), Counter[Rounds]()] if spent else []
+    assert ledger.affordable(config, kind, 30, histories) == expected
+
+
+def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None:
+    for changes in ({}, {"privacy.accountant": "rdp"}, SAMPLED):
+        keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
+        config = small(keys | changes | {"training.rounds": 30})
+        assert ledger.plan(config, privacy.noise_multiplier(config)) == 30
+
+
+def test_a_round_too_many_is_refused_and_not_written(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    # 33 rounds count as 34 on the way to 50, but the decision is exact.
+    config = make({"privacy.stop-at": between(33)})
+    directory = opened(config)
+    attempt = Ledger(config, directory).begin(0, 50, Z)
+    for round in range(1, 34):
+        attempt.charge(round, [0, 1, 2])
+    assert attempt.epsilon > config.privacy.stop_at > closed_form(33)
+    before = (directory.path / "ledger.jsonl").read_bytes()
+    with pytest.raises(BudgetExceededError, match=r"round 34 would bring owner 0 .*\.stop-at"):
+        attempt.charge(34, [0, 1, 2])
+    assert (directory.path / "ledger.jsonl").read_bytes() == before
+    attempt.charge(34, [])  # costs nobody anything
+    assert len(ledger.read(directory)) == 34
+
+
+# The federation
+
+
+def execute(config: Config, directory: RunDirectory) -> dict[str, Any]:
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    return directory.read_json("report.json")
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+def killed(config: Config, directory: RunDirectory, cohort: int, round: int) -> None:
+    """Run until a round of a cohort has been answered, and no further."""
+    with pytest.MonkeyPatch.context() as patch:
+        aggregate = DPSGD.aggregate_train
+
+        def dying(self: DPSGD, server_round: int, replies: Any) -> Any:
+            if (self.trials.start, server_round) == (cohort, round):
+                raise Killed
+            return aggregate(self, server_round, replies)
+
+        patch.setattr(DPSGD, "aggregate_train", dying)
+        with pytest.raises(Killed):
+            execute(config, directory)
+    assert not directory.has("report.json")
+
+
+FOUR_OF_SIX: dict[str, Scalar] = {
+    "training.rounds": 6,
+    "trials.cohort": 4,
+    "privacy.stop-at": between(4),
+}
+
+
+def test_the_training_stops_at_the_last_round_within_the_budget(
+    make: Make, run: Callable[[Config], Arrays], opened: Callable[[Config], RunDirectory]
+) -> None:
+    keys = FOUR_OF_SIX | {"training.schedule": "cosine"}
+    config = make(keys)
+    directory = opened(config)
+    report, transcript = execute(config, directory), directory.read_arrays("transcript.npz")
+    whole = run(make(keys | {"privacy.stop-at": 0.0}))
+    # The same training, learning rates and all, cut off after four rounds.
+    np.testing.assert_array_equal(transcript["log_odds"], whole["log_odds"][:, :4])
+    np.testing.assert_array_equal(transcript["accuracies"], whole["accuracies"][:5])
+    assert (report["rounds"], report["mechanism"]["steps"]) == (4, 4)
+    assert report["bounds"]["epsilon"] == pytest.approx(closed_form(4))
+    budget = report["budget"]
+    assert budget["epsilon"]["participant"] <= budget["stop_at"] < closed_form(5)
+    assert budget["epsilon"]["server"] is None
+    np.testing.assert_allclose(budget["epsilon_by_round"], [closed_form(n) for n in (1, 2, 3, 4)])
+    expected = {"rounds_planned": 6, "rounds_run": 4, "stopped": True, "earlier_attempts": 0}
+    expected |= {"vantage": "participant", "delta": DELTA, "accountant": "pld"}
+    assert expected.items() <= budget.items()
+    assert any("stopped after 4 of 6 rounds" in warning for warning in report["warnings"])
+    assert "where privacy.stop-at" in (directory.path / "report.html").read_text()
+    assert (directory.path / "figures" / "budget.svg").exists()
+    assert transcript["epsilon_spent"].shape == (3, 3, 4)
+    assert transcript["epsilon_spent"].dtype == np.float64
+    events = [event for event, _ in directory.events()]
+    assert [event["rounds"] for event in events if "rounds" in event] == [4]
+    seen = [event["epsilon"] for event in events if event.get("round") is not None]
+    np.testing.assert_allclose(seen, [0, *(closed_form(n) for n in (1, 2, 3, 4))] * 2)
+
+
+def test_without_a_limit_all_rounds_run_and_are_accounted(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"federation.trust": "local"}, SAMPLED)
+    report = execute(config, opened(config))
+    budget = report["budget"]
+    assert (budget["stop_at"], budget["stopped"], budget["rounds_run"]) == (None, False, 3)
+    assert budget["epsilon"]["participant"] == report["bounds"]["epsilon"]
+    rows = {row["vantage"]: row["epsilon"] for row in report["bounds"]["vantages"]}
+    assert budget["epsilon"] == rows
+
+
+def test_the_row_is_on_disk_before_the_rounds_messages_leave(
+    make: Make, opened: Callable[[Config], RunDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make()
+    directory = opened(config)
+    send = InProcessGrid.send_and_receive
+    seen = []
+
+    def watched(self: InProcessGrid, messages: Any, **options: Any) -> Any:
+        sent = list(messages)
+        if any(message.metadata.message_type == "train" for message in sent):
+            seen.append(len(ledger.read(directory)))
+        return send(self, sent, **options)
+
+    monkeypatch.setattr(InProcessGrid, "send_and_receive", watched)
+    execute(config, directory)
+    assert seen == [1, 2, 3]
+
+
+def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM, {"trials.cohort": 4})
+    directory = opened(config)
+    killed(config, directory, cohort=4, round=2)
+    report = execute(config, directory)
+    budget = report["budget"]
+    assert (budget["earlier_attempts"], budget["rounds_run"], report["rounds"]) == (2, 3, 3)
+    np.testing.assert_allclose(budget["epsilon_by_round"], [closed_form(n) for n in (3, 4, 5)])
+    assert report["mechanism"]["steps"] == 5
+    assert report["bounds"]["epsilon"] == pytest.approx(closed_form(5))
+    assert any("released 2 rounds of the same trials" in text for text in report["warnings"])
+    other = audit.write_report(directory, delta=0.05)["budget"]
+    assert other["epsilon"]["participant"] == PLD.epsilon(Mechanism.alike(Z, 5), 0.05)
+    assert len(other["epsilon_by_round"]) == 3
+    assert other["delta"] == 0.05
+
+
+def test_a_restart_from_the_seed_releases_the_same_again(
+    make: Make, run: Callable[[Config], Arrays], opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"trials.cohort": 4})
+    directory = opened(config)
+    killed(config, directory, cohort=4, round=2)
+    report = execute(config, directory)
+    assert report["budget"]["earlier_attempts"] == 0
+    assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(3))
+    resumed, undisturbed = directory.read_arrays("transcript.npz"), run(config)
+    for name in ("log_odds", "epsilon_spent"):
+        np.testing.assert_array_equal(resumed[name], undisturbed[name])
+    assert [row.attempt for row in ledger.read(directory)] == [1] * 3 + [1] * 2 + [2] * 3
+
+
+def test_a_restart_that_cannot_afford_the_rounds_of_the_other_cohorts_is_refused(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM, FOUR_OF_SIX)
+    directory = opened(config)
+    killed(config, directory, cohort=4, round=2)
+    before = ledger.read(directory)
+    with pytest.raises(InputError, match=r"trials from 4 on were interrupted after 2 rounds") as e:
+        execute(config, directory)
+    for expected in (closed_form(2), closed_form(6), between(4)):
+        assert f"{expected:.4g}" in str(e.value) or f"{expected:g}" in str(e.value)
+    assert ledger.read(directory) == before
+    # What it says to do helps: more budget, and as many rounds as the other cohorts ran.
+    path = directory.path / "config.toml"
+    path.write_text(path.read_text().replace(str(between(4)), str(between(6))))
+    report = execute(directory.config, directory)
+    assert report["rounds"] == 4
+    assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(6))
+
+
+def test_a_restart_of_the_first_cohort_goes_on_with_what_is_left(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM, FOUR_OF_SIX)
+    directory = opened(config)
+    killed(config, directory, cohort=0, round=1)
+    report = execute(config, directory)
+    assert (report["rounds"], report["budget"]["earlier_attempts"]) == (3, 1)
+    assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(4))
+    np.testing.assert_allclose(
+        participant(ledger.read(directory)),
+        [closed_form(n) for n in (1, 2, 3, 4, 1, 2, 3)],
+    )
+
+
+def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM, FOUR_OF_SIX)
+    directory = opened(config)
+    killed(config, directory, cohort=0, round=4)
+    with pytest.raises(InputError, match=r"interrupted after 4 rounds.*and one more round would"):
+        execute(config, directory)
+
+
+def test_a_budget_below_one_round_is_refused_before_a_directory_is_made(
+    small: Make, tmp_path: Path
+) -> None:
+    keys = NOISE | {"privacy.stop-at": 0.1, "run.out": str(tmp_path / "run")}
+    with pytest.raises(InputError, match=r"stop-at is 0\.1, but one round costs epsilon 0\.6334"):
+        server_app.prepare(from_run_config(to_run_config(small()) | keys))
+    assert not list(tmp_path.iterdir())
+
+
+def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
+    make: Make, opened: Callable[[Config], RunDirectory], tmp_path: Path
+) -> None:
+    config = make({"federation.trust": "local", "training.rounds": 2})
+    directory = opened(config)
+    alike = execute(config, directory)
+    assert alike["mechanism"]["effective_noise_multiplier"] == pytest.approx(Z * math.sqrt(2))
+    attempt = Ledger(config, RunDirectory.create(tmp_path / "other", config)).begin(0, 2, Z)
+    attempt.charge(1, [0, 1, 2])
+    owner = alike["challenge"]["owner"]
+    attempt.charge(2, [owner, (owner + 1) % 3])
+    path = directory.path / "ledger.jsonl"
+    path.write_bytes((tmp_path / "other" / "ledger.jsonl").read_bytes())
+    report = audit.write_report(directory)
+    assert report["mechanism"]["effective_noise_multiplier"] is None
+    rows = {row["vantage"]: row["noise_multiplier"] for row in report["bounds"]["vantages"]}
+    assert rows == {"server": Z, "participant": None, "released-model": None}
+    both = 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2)
+    assert report["bounds"]["epsilon"] == pytest.approx(closed_form(1, both))
