@@ -55,14 +55,16 @@ def account(
     local_steps: LocalSteps = None,
     sampling_rate: Annotated[
         float | None,
-        typer.Option(help="Probability that a record joins a step; 1: full batches. [default: 1]"),
+        typer.Option(
+            help="Probability that a record joins a step; 1: full batches.", show_default="1"
+        ),
     ] = None,
     neighbouring: NeighbouringChoice = None,
     trust: TrustChoice = None,
     clients: Clients = None,
     participants: Annotated[
         int | None,
-        typer.Option(help="How many owners take part in each round. [default: all]"),
+        typer.Option(help="How many owners take part in each round.", show_default="all"),
     ] = None,
     vantage: VantageChoice = None,
     plot: Annotated[

@@ -127,7 +127,8 @@ def calibrate(
         float | None,
         typer.Option(
             help="Probability that a record joins a step; 1: full batches. Left out beside "
-            "--noise-multiplier and --steps: sought. [default: 1]"
+            "--noise-multiplier and --steps: sought.",
+            show_default="1",
         ),
     ] = None,
     neighbouring: NeighbouringChoice = None,

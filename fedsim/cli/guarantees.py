@@ -25,27 +25,32 @@ LocalSteps = Annotated[
     int | None,
     typer.Option(
         help="Noisy steps that every owner takes on its own model in each round; steps x "
-        "local-steps are accounted. More than 1 needs --trust local. [default: 1]"
+        "local-steps are accounted. More than 1 needs --trust local.",
+        show_default="1",
     ),
 ]
 NeighbouringChoice = Annotated[
     Neighbouring | None,
     typer.Option(
-        help="The two worlds differ by a missing or by a replaced record. [default: add-remove]"
+        help="The two worlds differ by a missing or by a replaced record.",
+        show_default="add-remove",
     ),
 ]
 TrustChoice = Annotated[
     Trust | None,
     typer.Option(
-        help="Who adds noise: the server, every owner its own, or owners a share. "
-        "[default: central]"
+        help="Who adds noise: the server, every owner its own, or owners a share.",
+        show_default="central",
     ),
 ]
-Clients = Annotated[int | None, typer.Option(help="Number of data owners, m. [default: 2]")]
+Clients = Annotated[int | None, typer.Option(help="Number of data owners, m.", show_default="2")]
 VantageChoice = Annotated[
-    Vantage | None, typer.Option(help="Where the adversary sits. [default: participant]")
+    Vantage | None, typer.Option(help="Where the adversary sits.", show_default="participant")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
+
+WIDE = 140
+"""Columns of a terminal that has room for what an accountant speaks of."""
 
 NOISE_MULTIPLIER_EXPLAINED = (
     "The noise multiplier is how much noise is added to each sum: its standard deviation, in units "
@@ -161,12 +166,13 @@ def print_accountants(
     table.add_column("accountant")
     for heading in columns.values():
         table.add_column(heading, justify="right")
-    table.add_column("speaks of")
+    wide = console.width >= WIDE
+    if wide:
+        table.add_column("speaks of")
     for name, row in rows.items():
         cells = (cell(row.get(key)) for key in columns)
-        table.add_row(
-            Text(f"{name}: {ACCOUNTANTS[name].title}"), *cells, Text(row.get("covers") or "")
-        )
+        speaks_of = [Text(row["covers"])] if wide else []
+        table.add_row(Text(f"{name}: {ACCOUNTANTS[name].title}"), *cells, *speaks_of)
     console.print(table)
     for name, row in rows.items():
         if "refusal" in row:
