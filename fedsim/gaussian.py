@@ -148,15 +148,24 @@ def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> npt.NDArray[np.float64
     step = mu / ROOT2
     if mu < 1e-5:  # the difference of two values so close is the slope between them
         middle = above + step / 2
-        drop = step * (2 / math.sqrt(math.pi) - 2 * middle * erfcx(middle))
+        drop = step * _slope(middle)
     else:
         drop = erfcx(above) - erfcx(above + step)
     epsilon = mu * (ROOT2 * below + mu / 2)
     rise = erf(below + step) - erf(below)
     rise += np.expm1(-epsilon) * np.exp(-(below**2)) * erfcx(below + step)
-    with np.errstate(divide="ignore", over="ignore"):  # log 0: a delta too small for float64
-        logarithm: npt.NDArray[np.float64] = np.log(np.where(x > 0, drop, rise) / 2) - above**2
+    # log 0: a delta too small for float64. So far out, rounding may put drop below 0.
+    left = np.maximum(np.where(x > 0, drop, rise), 0.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        logarithm: npt.NDArray[np.float64] = np.log(left / 2) - above**2
     return logarithm
+
+
+def _slope(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return -erfcx'(x) = 2/sqrt(pi) - 2 x erfcx(x); far out from its series, no difference."""
+    square = np.maximum(x, 1.0) ** 2
+    series = (1 - 1.5 / square + 3.75 / square**2) / (math.sqrt(math.pi) * square)
+    return np.where(x > 100, series, 2 / math.sqrt(math.pi) - 2 * x * erfcx(x))
 
 
 def _check_mu(mu: float) -> None:

@@ -109,11 +109,17 @@ def epsilon_of_rho_beta(rho_beta: float) -> float:
     return math.log(rho_beta) - math.log1p(-rho_beta)
 
 
-def rho_beta_of_epsilon(epsilon: float) -> float:
-    """Return the bound 1 / (1 + e^-epsilon) on the belief; Theorem 1. Raises InputError below 0."""
+def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
+    """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds; Theorem 1.
+
+    prior: the belief before anything was released; the odds grow by e^epsilon at most. Raises
+    InputError for an epsilon below 0, or unless 0 < prior < 1.
+    """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
-    return 1 / (1 + math.exp(-epsilon))
+    if not 0 < prior < 1:
+        raise InputError(f"the prior belief is {prior}; give a probability between 0 and 1")
+    return 1 / (1 + math.exp(-epsilon) * ((1 - prior) / prior))
 
 
 def rho_alpha(mechanism: Mechanism) -> float:

@@ -251,34 +251,40 @@ def guarantee(information: float, delta: float) -> PacGuarantee:
 # The identification game, whose prior is {D, D'} at even odds.
 
 
-def pair_information(noise_multiplier: float, sampling_rate: float = 1.0) -> float:
+def pair_information(
+    noise_multiplier: float, sampling_rate: float = 1.0, prior: float = 0.5
+) -> float:
     """Return the nats that one Gaussian step tells about whether D or D' was used, at most.
 
     noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
     replace, in which terms both are the same; sampling_rate: q, the probability that the record
-    takes part, which nobody is told. For the worst gradients, q/2 log(1 + 1/(4 z^2)): where the
-    record takes part, the signal b Delta has covariance Delta Delta^T/4 at even odds and log det
-    applies; a coin B that does not depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
+    takes part, which nobody is told; prior: pi, how sure the adversary is of D beforehand. For the
+    worst gradients, q/2 log(1 + pi (1 - pi)/z^2): where the record takes part, the signal b Delta
+    has covariance pi (1 - pi) Delta Delta^T and log det applies; a coin B that does not depend on b
+    has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
 
     This is below log det of the sampled signal itself, 1/2 log(1 + (q/2)(1 - q/2)/z^2) for
-    add-remove, which also counts what the step tells about the coin. It does not show how sampling
-    amplifies: the privacy loss distribution does.
+    add-remove at even odds, which also counts what the step tells about the coin. It does not show
+    how sampling amplifies: the privacy loss distribution does.
 
-    Rounds add up although the belief pi has moved away from 1/2 meanwhile: the covariance is then
-    pi (1 - pi) Delta Delta^T, the largest at 1/2. 0 noise gives inf. Raises InputError unless
-    z >= 0 and 0 < q <= 1.
+    Rounds add up although the belief has moved away from pi meanwhile: log(1 + pi (1 - pi)/z^2) is
+    concave in the belief, whose mean stays pi. 0 noise gives inf. Raises InputError unless z >= 0,
+    0 < q <= 1 and 0 < pi < 1.
     """
     _check_step(sampling_rate)
+    _check_prior(prior)
     if not noise_multiplier >= 0:
         raise InputError(f"the noise multiplier is {noise_multiplier}; give a number of at least 0")
-    square = 4 * noise_multiplier * noise_multiplier
-    return math.inf if square == 0 else sampling_rate / 2 * math.log1p(1 / square)
+    square = noise_multiplier * noise_multiplier
+    if square == 0:
+        return math.inf
+    return sampling_rate / 2 * math.log1p(prior * (1 - prior) / square)
 
 
-def mutual_information(mechanism: Mechanism) -> float:
+def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
     """Return the nats that all steps of a mechanism tell, by `pair_information`; rounds add up."""
     return math.fsum(
-        step.count * pair_information(step.noise_multiplier, step.sampling_rate)
+        step.count * pair_information(step.noise_multiplier, step.sampling_rate, prior)
         for step in mechanism.groups
     )
 

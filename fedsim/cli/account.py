@@ -25,7 +25,7 @@ from fedsim.cli.guarantees import (
 )
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring, Trust, Vantage
+from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage
 from fedsim.run_directory import RunDirectory
 
 BELIEFS = np.round(np.arange(0.01, 1.0, 0.01), 2)
@@ -67,6 +67,12 @@ def account(
         typer.Option(help="How many owners take part in each round.", show_default="all"),
     ] = None,
     vantage: VantageChoice = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(
+            help="How sure the adversary is before anything is released.", show_default="0.5"
+        ),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -132,6 +138,8 @@ def account(
         )
     _check_plot(plot)
     document = _document(description, where, at)
+    if prior is not None:
+        document["from_prior"] = _from_prior(description.towards(where), document["epsilon"], prior)
     document["bayesian"] = _bayesian(source, description, at)
     if plot is not None:
         with Console(stderr=True).status("accounting round by round"):
@@ -181,6 +189,23 @@ def _document(description: Description, vantage: Vantage, delta: float) -> Row:
     }
 
 
+def _from_prior(mechanism: Mechanism, epsilon: float, prior: float) -> Row:
+    """Return what the bounds become for an adversary that does not start from even odds.
+
+    Its best guess before is the likelier world, right with probability max(prior, 1 - prior).
+    """
+    rho_beta = identifiability.rho_beta_of_epsilon(epsilon, prior)
+    before = max(prior, 1 - prior)
+    information = pac.mutual_information(mechanism, prior)
+    return {
+        "prior": prior,
+        "rho_beta": rho_beta,
+        "prior_success": before,
+        "mutual_information": information,
+        "pac_success_bound": pac.success_bound(information, before),
+    }
+
+
 def _bayesian(source: Path | None, description: Description, delta: float) -> Row:
     """Return what the Bayesian accountant says of a run that gathered distances, or its refusal."""
     if source is not None and source.is_dir():
@@ -227,6 +252,13 @@ def _print(
             f"at most {guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1)."
         )
         guarantees.print_pac(document["pac"], console)
+        if found := document.get("from_prior"):
+            console.print(
+                f"From a prior belief of {found['prior']:g} rather than even odds: rho_beta "
+                f"{guarantees.cell(found['rho_beta'])}; by PAC privacy, the best guess which world "
+                f"it is, right with probability {found['prior_success']:g} before, is right with "
+                f"at most {found['pac_success_bound']:.6f} after."
+            )
     guarantees.print_bayesian(document["bayesian"], console)
     guarantees.print_to_whom(document["to_whom"], console)
 

@@ -49,8 +49,8 @@ VantageChoice = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
 
-WIDE = 140
-"""Columns of a terminal that has room for what an accountant speaks of."""
+NARROW, WIDE = 100, 140
+"""Columns of a terminal with room for tails, and for what an accountant speaks of."""
 
 NOISE_MULTIPLIER_EXPLAINED = (
     "The noise multiplier is how much noise is added to each sum: its standard deviation, in units "
@@ -213,13 +213,10 @@ def print_bayesian(row: Row, console: Console) -> None:
 def print_to_whom(rows: Sequence[Row], console: Console) -> None:
     """Print the bounds of every trust and vantage."""
     table = Table(title="To whom, and if who adds the noise", title_justify="left")
-    columns = {
-        "noise_multiplier": "effective noise",
-        "epsilon": "epsilon",
-        "rho_beta": "rho_beta",
-        "tail_probability": "exceeded with",
-        "rho_alpha": "rho_alpha",
-    }
+    columns = {"noise_multiplier": "noise", "epsilon": "epsilon", "rho_beta": "rho_beta"}
+    if console.width >= NARROW:
+        columns["tail_probability"] = "exceeded with"
+    columns["rho_alpha"] = "rho_alpha"
     table.add_column("trust")
     table.add_column("vantage")
     for heading in columns.values():
