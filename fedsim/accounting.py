@@ -1,8 +1,8 @@
 """Accountants: how private a mechanism is, as epsilon at a delta or delta at an epsilon.
 
 Every accountant answers the same two questions about the same `Mechanism`, whose steps may differ
-from each other. They differ in how tight they are: `pld` and `gdp` are exact up to rounding, the
-others are upper bounds. A new accountant is a subclass of `Accountant` and one entry in
+from each other. All are upper bounds: `gdp` is exact up to rounding, `pld` a fraction of a percent
+above the truth, the others looser. A new accountant is a subclass of `Accountant` and one entry in
 `ACCOUNTANTS`.
 """
 
@@ -136,17 +136,18 @@ class RenyiAccountant(Accountant):
         return float(compute_delta(self.orders, self.curve(mechanism), epsilon)[0])
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        sampled = [group for group in mechanism.groups if group.sampling_rate < 1]
-        return super().note(mechanism, delta) or _rounded_note(len(sampled), MOST_KINDS)
+        return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=True)
 
     def curve(self, mechanism: Mechanism) -> Array:
         """Return the Rényi divergence at every one of `orders`."""
         accountant = RdpAccountant(self.orders)
+        full = tuple(group for group in mechanism.groups if group.sampling_rate == 1)
+        if full:  # together one Gaussian
+            accountant.compose(GaussianDpEvent(1 / Mechanism(full).mu))
         for group in mechanism.coarsened(MOST_KINDS).groups:
-            step = GaussianDpEvent(group.noise_multiplier)
             if group.sampling_rate < 1:
-                step = PoissonSampledDpEvent(group.sampling_rate, step)
-            accountant.compose(step, group.count)
+                step = GaussianDpEvent(group.noise_multiplier)
+                accountant.compose(PoissonSampledDpEvent(group.sampling_rate, step), group.count)
         curve = accountant.rdp
         # Below its rounding error a divergence may come out as 0 or less, which would read as
         # perfect privacy.
@@ -188,13 +189,16 @@ class PrivacyLossAccountant(Accountant):
         if mechanism.noiseless or not mechanism.sampled:
             return super().note(mechanism, delta)
         if loss_distribution.resolves(mechanism, delta):
-            sampled = [group for group in mechanism.groups if group.sampling_rate < 1]
-            return _rounded_note(len(sampled), loss_distribution.MOST_KINDS)
+            if loss_distribution.is_coarse(mechanism):
+                return "so many steps need a coarse grid, which makes epsilon slightly larger"
+            return _rounded_note(mechanism, loss_distribution.MOST_KINDS, sampled=True)
         instead, described = _fallback(mechanism)
+        more = instead.note(described, delta)
         return (
             f"{'delta' if loss_distribution.resolves(mechanism, 1.0) else 'the noise'} is too "
             f"small for the distribution's arithmetic: bounded by {instead.name} instead"
             f"{' as if nothing were sampled' if described != mechanism else ''}"
+            f"{f'; {more}' if more else ''}"
         )
 
     def tail(self, mechanism: Mechanism, epsilon: float) -> float | None:
@@ -253,7 +257,7 @@ class BasicAccountant(Accountant):
     covers = PrivacyLossAccountant.covers
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        return super().note(mechanism, delta) or _rounded_note(len(mechanism.groups), MOST_KINDS)
+        return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=False)
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         epsilons, counts = _step_epsilons(mechanism, delta / mechanism.steps)
@@ -305,7 +309,10 @@ def _step_epsilons(mechanism: Mechanism, delta: float) -> tuple[Array, Array]:
     return np.array(epsilons), np.array([float(group.count) for group in groups])
 
 
-def _rounded_note(kinds: int, most: int) -> str | None:
+def _rounded_note(mechanism: Mechanism, most: int, sampled: bool) -> str | None:
+    """Say that kinds of step were rounded; of sampled ones alone where full batches are exact."""
+    counted = [group.sampling_rate < 1 for group in mechanism.groups]
+    kinds = sum(counted) if sampled else max(sum(counted), len(counted) - sum(counted))
     if kinds <= most:
         return None
     return (

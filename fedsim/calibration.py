@@ -42,9 +42,13 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
 
-    # In delta rather than in epsilon: it also has a root where the target is epsilon = 0.
+    # Where delta is at the resolution of the loss distribution, delta(epsilon) is flat: epsilon is
+    # searched instead, which only has no root where the target is 0.
     def excess(mechanism: Mechanism) -> float:
-        return math.log(judge.delta(mechanism, epsilon)) - math.log(delta)
+        if epsilon == 0:
+            return math.log(judge.delta(mechanism, epsilon)) - math.log(delta)
+        certified = judge.epsilon(mechanism, delta)
+        return math.log(min(max(certified, 1e-300), 1e300)) - math.log(epsilon)
 
     return Requirement(
         f"epsilon {epsilon:.4g} at delta {delta:g} by the accountant {judge.name}",

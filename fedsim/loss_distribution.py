@@ -25,11 +25,17 @@ Array = npt.NDArray[np.float64]
 Deltas = Callable[[float, float, Array], Array]
 """delta of one step by noise multiplier, sampling rate and an array of epsilons >= 0."""
 
+Kinds = tuple[tuple[tuple[float, float], int], ...]
+"""((noise multiplier, sampling rate), how many steps) of every kind of step."""
+
 MOST_KINDS = 1024
 """Kinds of sampled step that are composed as they are; more are rounded to fewer."""
 
 TRUNCATED = 1e-15
 """Probability of losses beyond the grid, which is counted as an infinite loss."""
+
+ROUNDED = 0.1
+"""Share of the resolution that is counted as an infinite loss, for what the FFT rounds away."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +58,7 @@ class LossDistribution:
 
     def delta(self, epsilon: float) -> float:
         """Return E[(1 - e^(epsilon - loss))+], of any finite epsilon."""
-        above = max(0, math.floor(epsilon / self.width) - self.lowest)
+        above = min(len(self.masses), max(0, math.floor(epsilon / self.width) - self.lowest))
         losses = self.width * (self.lowest + np.arange(above, len(self.masses)))
         kept = -np.expm1(np.minimum(epsilon - losses, 0.0))
         return float(self.infinite + kept @ self.masses[above:])
@@ -94,6 +100,11 @@ def resolution(mechanism: Mechanism) -> float:
     return max(1e-12, 1e-15 * mechanism.steps)
 
 
+def is_coarse(mechanism: Mechanism) -> bool:
+    """Return whether there are more steps than a grid that fits in memory is fine enough for."""
+    return interval(mechanism) > _typical_deviation(_kinds(mechanism)) / 10
+
+
 @lru_cache(maxsize=16)
 def composed(mechanism: Mechanism) -> tuple[LossDistribution, ...]:
     """Return the loss distributions of all steps: D against D', then D' against D.
@@ -107,7 +118,8 @@ def composed(mechanism: Mechanism) -> tuple[LossDistribution, ...]:
             _step_losses(z, q, mechanism.neighbouring, width), directions, strict=False
         ):
             direction.append((losses, count))
-    return tuple(_compose(direction, width) for direction in directions if direction)
+    rounded = ROUNDED * resolution(mechanism)
+    return tuple(_compose(direction, width, rounded) for direction in directions if direction)
 
 
 def interval(mechanism: Mechanism) -> float:
@@ -118,18 +130,22 @@ def interval(mechanism: Mechanism) -> float:
     deviation costs 6e-4 of the variance; of few kinds there is time for a fiftieth.
     """
     kinds = _kinds(mechanism)
-    counts = np.array([count for _, count in kinds])
-    deviations = np.array([_deviation(*kind) for kind, _ in kinds])
-    variance = float(counts @ deviations**2)
-    typical = math.sqrt(variance / counts.sum())
-    fraction = 50 if len(kinds) <= 16 else 20
+    typical, few = _typical_deviation(kinds), len(kinds) <= 16
+    total = typical * math.sqrt(sum(count for _, count in kinds))
     largest = max(_largest_loss(*kind, mechanism.neighbouring) for kind, _ in kinds)
     return max(
-        1e-7,
-        min(1e-4 if len(kinds) <= 16 else 1e-2, typical / fraction),
+        1e-14,
+        min(1e-4, typical / 50) if few else min(1e-2, typical / 20),
         largest / 2**18,
-        16 * math.sqrt(variance) / 2**20,
+        16 * total / 2**20,
     )
+
+
+def _typical_deviation(kinds: Kinds) -> float:
+    """Return the root mean square over all steps of their loss's standard deviation."""
+    counts = np.array([count for _, count in kinds], dtype=np.float64)
+    deviations = np.array([_deviation(*kind) for kind, _ in kinds])
+    return math.sqrt(float(counts @ deviations**2) / counts.sum())
 
 
 def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float:
@@ -164,7 +180,8 @@ def _replace_epsilon(z: float, q: float, delta: float) -> float:
     return float(brentq(excess, 0.0, highest, xtol=1e-300, rtol=1e-14))
 
 
-def _kinds(mechanism: Mechanism) -> list[tuple[tuple[float, float], int]]:
+@lru_cache(maxsize=64)
+def _kinds(mechanism: Mechanism) -> Kinds:
     """Return ((noise multiplier, sampling rate), count) of every kind of step; full batches first.
 
     These are one Gaussian together.
@@ -175,7 +192,7 @@ def _kinds(mechanism: Mechanism) -> list[tuple[tuple[float, float], int]]:
     if sampled:
         coarse = Mechanism(sampled).coarsened(MOST_KINDS).groups
         kinds += [((step.noise_multiplier, step.sampling_rate), step.count) for step in coarse]
-    return kinds
+    return tuple(kinds)
 
 
 def _deviation(z: float, q: float) -> float:
@@ -251,10 +268,14 @@ def _losses(
     return LossDistribution(width, -len(below), masses, infinite)
 
 
-def _compose(parts: list[tuple[LossDistribution, int]], width: float) -> LossDistribution:
+def _compose(
+    parts: list[tuple[LossDistribution, int]], width: float, rounded: float
+) -> LossDistribution:
     """Return the loss distribution of independent losses, each drawn `count` times.
 
     The product of their Fourier transforms, on a grid that holds all but `TRUNCATED` of the mass.
+    The transforms round masses by about 1e-16 of the largest, so that small tails may come out too
+    small: `rounded` is added to the mass at infinity.
     """
     pieces = [(part.masses, part.lowest, part.infinite, count) for part, count in parts]
     low, high = _support([(masses, lower, n) for masses, lower, _, n in pieces])
@@ -267,7 +288,7 @@ def _compose(parts: list[tuple[LossDistribution, int]], width: float) -> LossDis
     start = low - sum(lower * count for _, lower, _, count in pieces)
     losses = np.roll(total, -start)[: high - low + 1]
     finite = sum(count * math.log1p(-infinite) for _, _, infinite, count in pieces)
-    return LossDistribution(width, low, losses, TRUNCATED - math.expm1(finite))
+    return LossDistribution(width, low, losses, TRUNCATED + rounded - math.expm1(finite))
 
 
 def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:

@@ -98,6 +98,12 @@ class Mechanism:
             raise InputError(f"{sum(counts.values())} steps; give at most {MOST_STEPS}")
         merged = tuple(Steps(z, count, q) for (z, q), count in sorted(counts.items()))
         object.__setattr__(self, "groups", merged)
+        object.__setattr__(self, "_hash", hash((merged, self.neighbouring)))
+
+    def __hash__(self) -> int:
+        """Return the hash, which is worked out once: of thousands of groups it takes a while."""
+        found: int = getattr(self, "_hash")  # noqa: B009  (set past the frozen dataclass)
+        return found
 
     @classmethod
     def alike(

@@ -184,6 +184,28 @@ def test_noise_far_above_the_signal_is_still_resolved() -> None:
     assert PLD.epsilon(mechanism, 1e-5) == pytest.approx(limit, rel=1e-2)
 
 
+@pytest.mark.parametrize(("z", "q", "steps"), [(500.0, 1e-5, 100_000), (20.0, 1e-5, 1000)])
+def test_the_grid_is_fine_enough_for_the_faintest_signals(z: float, q: float, steps: int) -> None:
+    # So little a step composes to a Gaussian, whose mu is known.
+    mu = q * math.sqrt(steps * math.expm1(z**-2))
+    mechanism = Mechanism.alike(z, steps, q)
+    assert PLD.delta(mechanism, 0.0) == pytest.approx(gaussian.advantage(mu), rel=1e-3)
+    assert PLD.note(mechanism, 1e-6) is None
+
+
+@pytest.mark.parametrize("delta", [1.001e-10, 1e-9, 1e-6])
+def test_what_the_transforms_round_away_never_makes_epsilon_too_small(delta: float) -> None:
+    # All but a few of 1e12 records sampled: the closed form is a lower bound to 1e-7, and 1e5 steps
+    # put the smallest of these deltas just above what the transforms resolve.
+    nearly = Mechanism.alike(100.0, 100_000, 1 - 1e-12)
+    exact = gaussian.epsilon(math.sqrt(100_000) / 100, delta)
+    assert exact * (1 - 1e-6) <= PLD.epsilon(nearly, delta) <= exact * 1.003
+
+
+def test_more_steps_than_the_grid_is_fine_enough_for_are_stated() -> None:
+    assert "coarse grid" in str(PLD.note(Mechanism.alike(1.0, 10**9, 1e-3), 1e-3))
+
+
 def test_a_delta_below_rounding_is_bounded_by_moments_and_the_fallback_is_stated() -> None:
     mechanism = Mechanism.alike(1.0, 50, 0.1)
     assert PLD.epsilon(mechanism, 1e-20) == accountant("rdp").epsilon(mechanism, 1e-20)
@@ -221,8 +243,9 @@ def test_steps_that_differ_compose_as_by_dp_accounting(name: str, delta: float) 
         if step.sampling_rate < 1:
             event = dp_accounting.PoissonSampledDpEvent(step.sampling_rate, event)
         library.compose(event, step.count)
-    found = accountant(name).epsilon(Mechanism(MIXED), delta)
-    assert found == pytest.approx(library.get_epsilon(delta), rel=1e-6)
+    found, expected = accountant(name).epsilon(Mechanism(MIXED), delta), library.get_epsilon(delta)
+    # What fedsim adds for the rounding of the transforms is 1e-13 of probability.
+    assert expected * (1 - 1e-6) <= found <= expected * (1 + 1e-6 + 0.1 * 1e-13 / delta)
 
 
 def test_the_order_of_steps_and_how_they_are_grouped_do_not_matter() -> None:
@@ -242,6 +265,21 @@ def test_full_batches_of_different_noise_are_one_gaussian() -> None:
         assert accountant(name).epsilon(mechanism, 1e-5) == pytest.approx(
             gaussian.epsilon(mu, 1e-5), rel=1e-12
         )
+    together = Mechanism((Steps(1 / mu),))
+    for name in ("rdp", "rdp-classic"):
+        found = accountant(name).epsilon(mechanism, 1e-5)
+        assert found == pytest.approx(accountant(name).epsilon(together, 1e-5), rel=1e-9)
+        assert accountant(name).note(mechanism, 1e-5) is None
+    assert "1000 kinds of step" in str(accountant("basic").note(mechanism, 1e-5))
+
+
+def test_kinds_are_counted_as_they_are_rounded() -> None:
+    full = tuple(Steps(float(z)) for z in np.linspace(20, 40, 200))
+    sampled = tuple(Steps(float(z), 1, 0.01) for z in np.linspace(1, 2, 200))
+    mechanism = Mechanism(full + sampled)
+    assert mechanism.coarsened(256) == mechanism
+    for name in ("basic", "advanced", "rdp", "pld"):
+        assert accountant(name).note(mechanism, 1e-5) is None
 
 
 def test_ten_thousand_rounds_that_all_differ_are_rounded_for_the_adversary() -> None:
@@ -318,7 +356,8 @@ def test_one_sampled_step_has_the_epsilon_of_its_loss_distribution(
 ) -> None:
     mechanism = Mechanism.alike(0.8, 1, 0.05, neighbouring)
     found = step_epsilon(mechanism.groups[0], neighbouring, delta)
-    assert found == pytest.approx(PLD.epsilon(mechanism, delta), rel=1e-3)
+    # At 1e-12, a tenth of delta is for the rounding of the transforms.
+    assert found == pytest.approx(PLD.epsilon(mechanism, delta), rel=1e-3 if delta > 1e-9 else 1e-2)
 
 
 # --- every accountant -----------------------------------------------------------------------
@@ -361,23 +400,6 @@ def test_more_noise_helps_and_more_steps_hurt_by_every_accountant(
         epsilon = each.epsilon(mechanism, delta)
         assert 0 <= each.epsilon(quieter, delta) <= epsilon * (1 + 1e-9)
         assert epsilon <= each.epsilon(longer, delta) * (1 + 1e-9)
-
-
-@given(st.floats(0.8, 5), st.integers(1, 200), st.floats(0.01, 0.5), st.sampled_from(Neighbouring))
-@settings(deadline=None, max_examples=3)
-def test_more_noise_and_rarer_sampling_help_and_more_steps_hurt(
-    z: float, steps: int, q: float, neighbouring: Neighbouring
-) -> None:
-    def tight(noise_multiplier: float, steps: int, sampling_rate: float) -> float:
-        return PLD.epsilon(
-            Mechanism.alike(noise_multiplier, steps, sampling_rate, neighbouring), 1e-6
-        )
-
-    epsilon = tight(z, steps, q)
-    assert tight(1.2 * z, steps, q) <= epsilon * (1 + 1e-6)
-    assert tight(z, 2 * steps, q) >= epsilon * (1 - 1e-6)
-    assert tight(z, steps, q / 2) <= epsilon * (1 + 1e-6)
-    assert tight(z, steps, 1.0) >= epsilon * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("z", [1e-6, 0.03, 1e4])
@@ -428,18 +450,20 @@ def test_over_the_whole_range_of_use_there_is_an_answer_or_a_refusal(name: str) 
     st.floats(0.005, 0.5),
     st.floats(1e-8, 0.1),
     st.floats(1.1, 2),
+    st.sampled_from(Neighbouring),
 )
 @settings(deadline=None, max_examples=15)
 def test_every_parameter_moves_epsilon_in_its_direction_under_sampling(
-    z: float, steps: int, q: float, delta: float, factor: float
+    z: float, steps: int, q: float, delta: float, factor: float, neighbouring: Neighbouring
 ) -> None:
-    mechanism = Mechanism.alike(z, steps, q)
+    mechanism = Mechanism.alike(z, steps, q, neighbouring)
     less_harm = [
-        (Mechanism.alike(z * factor, steps, q), delta),
-        (Mechanism.alike(z, max(1, round(steps / factor)), q), delta),
-        (Mechanism.alike(z, steps, q / factor), delta),
+        (Mechanism.alike(z * factor, steps, q, neighbouring), delta),
+        (Mechanism.alike(z, max(1, round(steps / factor)), q, neighbouring), delta),
+        (Mechanism.alike(z, steps, q / factor, neighbouring), delta),
         (mechanism, min(0.99, delta * factor)),
     ]
+    assert PLD.epsilon(mechanism, delta) <= PLD.epsilon(mechanism.unsampled(), delta) * (1 + 1e-6)
     for each in all_answers(mechanism):
         epsilon = each.epsilon(mechanism, delta)
         for other, at in less_harm:

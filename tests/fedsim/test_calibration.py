@@ -176,6 +176,18 @@ def test_the_highest_sampling_rate_just_meets_the_requirement(
     assert requirement.excess(Mechanism.alike(1.2, 100, q * (1 + 1e-4), neighbouring)) > 0
 
 
+def test_a_delta_at_the_resolution_of_the_loss_distribution_is_no_plateau() -> None:
+    required = epsilon_at_most(1.0, 1e-12)
+    q = calibration.sampling_rate(required, 1.0, 1000)
+    assert accountant("pld").epsilon(Mechanism.alike(1.0, 1000, q), 1e-12) == pytest.approx(
+        1, rel=1e-4
+    )
+    z = calibration.noise_multiplier(required, 1000, 0.01)
+    assert accountant("pld").epsilon(Mechanism.alike(z, 1000, 0.01), 1e-12) == pytest.approx(
+        1, rel=1e-4
+    )
+
+
 def test_full_batches_are_taken_where_they_are_private_enough() -> None:
     assert calibration.sampling_rate(epsilon_at_most(1.0, 1e-5), 100.0, 10) == 1.0
 
