@@ -4,6 +4,8 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedsim import description
 from fedsim.description import Description, Rounds
@@ -115,3 +117,26 @@ def test_a_file_that_makes_no_sense_is_refused_in_one_line(
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
         description.load(tmp_path / "nothing.toml")
+
+
+@given(
+    st.sampled_from(Trust),
+    st.sampled_from(Vantage),
+    st.integers(2, 40),
+    st.floats(0.5, 20),
+    st.integers(1, 100),
+    st.data(),
+)
+def test_more_participants_more_noise_and_fewer_rounds_never_harm(
+    trust: Trust, vantage: Vantage, owners: int, z: float, count: int, data: st.DataObject
+) -> None:
+    participants = data.draw(st.integers(1, owners - 1))
+
+    def mu(z: float, count: int, participants: int) -> float:
+        rounds = Rounds(z, count, participants=participants)
+        return Description((rounds,), trust=trust, owners=owners).towards(vantage).mu
+
+    here = mu(z, count, participants)
+    assert mu(z, count, participants + 1) <= here
+    assert mu(1.1 * z, count, participants) <= here
+    assert here <= mu(z, count + 1, participants)
