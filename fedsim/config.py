@@ -522,5 +522,8 @@ def explain(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return message
+    if first["type"] == "extra_forbidden":
+        *table, name = map(str, first["loc"])
+        return f"unknown key '{name}'" + (f" in {'.'.join(table)}" if table else "")
     message = message[0].lower() + message[1:]
     return f"{key} is {first['input']!r}: {message.replace('input', 'it', 1)}"

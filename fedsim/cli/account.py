@@ -1,5 +1,7 @@
 """`fedsim account`: what a given amount of noise guarantees, by every accountant."""
 
+import math
+import os
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from fedsim import config as configuration
 from fedsim import description as described
@@ -23,8 +26,10 @@ from fedsim.cli.guarantees import (
     TrustChoice,
     VantageChoice,
 )
+from fedsim.config import Config
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
+from fedsim.identifiability import Bounds
 from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage
 from fedsim.run_directory import RunDirectory
 
@@ -102,13 +107,16 @@ def account(
         "clients": clients,
         "participants": participants,
     }
+    config: Config | None = None
     if source is not None:
         given = [f"--{name}" for name, value in by_hand.items() if value is not None]
         if given:
             raise InputError(
                 f"'{source}' says what {' and '.join(given)} would; give one or the other"
             )
-        description, usual_vantage, usual_delta = _read(source)
+        description, config = _read(source)
+        usual_vantage = Vantage.PARTICIPANT if config is None else config.federation.vantage
+        usual_delta = None if config is None else config.privacy.delta
         description = description if trust is None else description.under(trust)
     elif noise_multiplier is None or steps is None:
         raise InputError(
@@ -137,23 +145,33 @@ def account(
             "--delta 1e-5"
         )
     _check_plot(plot)
-    document = _document(description, where, at)
+    bounds = identifiability.bounds(description.towards(where), at)
+    document = _document(description, where, bounds)
+    by_pac = config is not None and config.privacy.noise == "pac"
+    if config is not None:
+        _label(document, source, config, at)
     if prior is not None:
+        if by_pac:
+            raise InputError(
+                "--prior restates bounds of DP, but PAC noise is no DP and is shaped for the prior "
+                "that privacy.pac-prior states; leave --prior out"
+            )
         document["from_prior"] = _from_prior(description.towards(where), document["epsilon"], prior)
-    document["bayesian"] = _bayesian(source, description, at)
+    document["bayesian"] = _bayesian(source, description, at, by_pac)
     if plot is not None:
         with Console(stderr=True).status("accounting round by round"):
             document["by_round"] = _plot(description, where, at, document, plot)
     if json_:
         guarantees.print_json(document)
     else:
-        _print(description, where, at, document, Console(highlight=False))
+        console = Console(highlight=False)
+        _print(description, where, bounds, document, config, console)
         if plot is not None:
-            Console(highlight=False).print(f"Drawn: {plot}", soft_wrap=True)
+            console.print(f"Drawn: {plot}", soft_wrap=True)
 
 
-def _read(source: Path) -> tuple[Description, Vantage, float | None]:
-    """Return the description in a run directory or file, and what it says of vantage and delta."""
+def _read(source: Path) -> tuple[Description, Config | None]:
+    """Return the description in a run directory or file, and the configuration if there is one."""
     if source.is_dir():
         directory = RunDirectory.open(source)
         config = directory.config
@@ -164,15 +182,66 @@ def _read(source: Path) -> tuple[Description, Vantage, float | None]:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"cannot read '{source}': {error}") from None
         if "rounds" in tree:
-            return described.load(source), Vantage.PARTICIPANT, None
+            return described.load(source), None
         config = configuration.load(source)
         description = privacy.describe(config, privacy.noise_multiplier(config))
-    return description, config.federation.vantage, config.privacy.delta
+    return description, config
 
 
-def _document(description: Description, vantage: Vantage, delta: float) -> Row:
-    mechanism = description.towards(vantage)
-    bounds = identifiability.bounds(mechanism, delta)
+def _label(document: Row, source: Path | None, config: Config, delta: float) -> None:
+    """Say in the document whether it is a DP guarantee, and why not, as the report of a run does.
+
+    Notes that blame a lack of noise are replaced where something else keeps epsilon infinite.
+    """
+    from fedsim import audit  # noqa: PLC0415  (slow to import)
+
+    failings = audit._dp_failings(config)
+    endless = math.isinf(document["epsilon"])
+    document["dp_guarantee"] = not failings and not endless
+    # Noise may be all that it should be, and yet none of it stand before the vantage asked for.
+    only_endless = endless and not failings
+    document["dp_note"] = (
+        "Epsilon is infinite towards this vantage." if only_endless else audit._dp_note(config)
+    )
+    reason = _unbounded(config)
+    if reason is not None:
+        document["note"] = reason
+        for row in (*document["accountants"].values(), *document["to_whom"]):
+            if "refusal" not in row:
+                row["note"] = reason
+    if config.privacy.noise == "pac":
+        document["pac"] = _pac(source, config, delta)
+
+
+def _unbounded(config: Config) -> str | None:
+    """Return why no epsilon is finite whatever the noise, None where it may be."""
+    if config.privacy.noise == "pac":
+        return "PAC noise is no multiple of a sensitivity and not DP; epsilon is infinite"
+    if not config.training.clipping:
+        return (
+            "gradients are not clipped, so that nothing bounds what one record can change and no "
+            "noise is a multiple of it; epsilon is infinite"
+        )
+    return None
+
+
+def _pac(source: Path | None, config: Config, delta: float) -> Row:
+    """Return what PAC noise allows: a run's own report at this delta, or the budget."""
+    reported: Row = {}
+    if source is not None and source.is_dir():
+        directory = RunDirectory.open(source)
+        if directory.has("report.json"):
+            reported = directory.read_json("report.json").get("pac", {})
+    information = reported.get("mutual_information", config.privacy.mutual_information)
+    return {
+        "prior": config.privacy.pac_prior,
+        **reported,
+        **asdict(pac.guarantee(information, delta)),
+    }
+
+
+def _document(description: Description, vantage: Vantage, bounds: Bounds) -> Row:
+    mechanism, delta = description.towards(vantage), bounds.delta
     curve = identifiability.belief_curve(mechanism, BELIEFS)
     rows = guarantees.accounted(mechanism, delta)
     return {
@@ -206,8 +275,13 @@ def _from_prior(mechanism: Mechanism, epsilon: float, prior: float) -> Row:
     }
 
 
-def _bayesian(source: Path | None, description: Description, delta: float) -> Row:
+def _bayesian(source: Path | None, description: Description, delta: float, by_pac: bool) -> Row:
     """Return what the Bayesian accountant says of a run that gathered distances, or its refusal."""
+    if by_pac:
+        return {
+            "refusal": "the Bayesian accountant does not apply: it speaks of noise that is alike "
+            "in all directions, and PAC noise is not"
+        }
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has("transcript.npz"):
@@ -224,21 +298,36 @@ def _bayesian(source: Path | None, description: Description, delta: float) -> Ro
 
 
 def _print(
-    description: Description, vantage: Vantage, delta: float, document: Row, console: Console
+    description: Description,
+    vantage: Vantage,
+    bounds: Bounds,
+    document: Row,
+    config: Config | None,
+    console: Console,
 ) -> None:
-    mechanism = description.towards(vantage)
-    bounds = identifiability.bounds(mechanism, delta)
-    guarantees.print_description(description, vantage, console)
+    reason = None if config is None else _unbounded(config)
+    by_pac = config is not None and config.privacy.noise == "pac"
+    if not by_pac:
+        guarantees.print_description(description, vantage, console)
+    if config is not None:
+        label = "A DP guarantee" if document["dp_guarantee"] else "No DP guarantee"
+        console.print(Text(f"{label}. {document['dp_note']}"))
+    if reason is not None:
+        console.print(Text(f"No bound on the belief: {reason} for every trust and vantage."))
+        if by_pac:
+            guarantees.print_pac(document["pac"], console)
+        guarantees.print_bayesian(document["bayesian"], console)
+        return
     console.print(guarantees.verdict(bounds))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED)
-    if not mechanism.noiseless:
+    if not description.towards(vantage).noiseless:
         columns = {
             "epsilon": "epsilon",
             "rho_beta": "rho_beta",
             "tail_probability": "exceeded with",
         }
         guarantees.print_accountants(
-            f"Bounds at delta {delta:g}", document["accountants"], columns, console
+            f"Bounds at delta {bounds.delta:g}", document["accountants"], columns, console
         )
         routes = document["rho_alpha_by_route"]
         sound = ", ".join(
@@ -253,11 +342,13 @@ def _print(
         )
         guarantees.print_pac(document["pac"], console)
         if found := document.get("from_prior"):
+            after = found["pac_success_bound"]
             console.print(
                 f"From a prior belief of {found['prior']:g} rather than even odds: rho_beta "
                 f"{guarantees.cell(found['rho_beta'])}; by PAC privacy, the best guess which world "
-                f"it is, right with probability {found['prior_success']:g} before, is right with "
-                f"at most {found['pac_success_bound']:.6f} after."
+                f"it is, right with probability {found['prior_success']:g} before, "
+                + ("may always be right after." if after == 1 else "is right with at most ")
+                + ("" if after == 1 else f"{after:.6f} after.")
             )
     guarantees.print_bayesian(document["bayesian"], console)
     guarantees.print_to_whom(document["to_whom"], console)
@@ -270,12 +361,24 @@ def _check_plot(plot: Path | None) -> None:
         raise InputError(f"'{plot}' is neither .svg nor .png; name the figure's file so")
     if not plot.absolute().parent.is_dir():
         raise InputError(f"'{plot.parent}' is no directory; make it, or name another file")
+    # Whether it can be written is known for sure only by opening it; what is there stays.
+    there = os.path.lexists(plot)
+    try:
+        plot.open("ab").close()
+        if not there:
+            plot.unlink()
+    except IsADirectoryError:
+        raise InputError(f"'{plot}' is a directory; name a file in it") from None
+    except OSError as error:
+        raise InputError(f"cannot write '{plot}': {error.strerror}; name another file") from None
 
 
 def _plot(
     description: Description, vantage: Vantage, delta: float, document: Row, path: Path
 ) -> Row:
-    """Draw the figure; return epsilon by round, as JSON repeats it."""
+    """Draw the figure; return epsilon by round, as JSON repeats it. Raises InputError."""
+    if math.isinf(document["epsilon"]):
+        raise InputError(f"nothing to draw: epsilon is infinite ({document['note']})")
     from fedsim import figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     names = [name for name, row in document["accountants"].items() if "refusal" not in row]
@@ -286,7 +389,10 @@ def _plot(
         curve = identifiability.belief_curve(description.towards(vantage), BELIEFS)
     figure = figures.guarantee(rounds, epsilons, delta, curve, document["rho_beta"])
     drawn = figures.to_png(figure) if path.suffix == ".png" else figures.to_svg(figure).encode()
-    path.write_bytes(drawn)
+    try:
+        path.write_bytes(drawn)
+    except OSError as error:
+        raise InputError(f"cannot write '{path}': {error.strerror}; name another file") from None
     return {
         "rounds": rounds.tolist(),
         "epsilon": {name: values.tolist() for name, values in epsilons.items()},

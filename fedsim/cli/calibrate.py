@@ -1,5 +1,6 @@
 """`fedsim calibrate`: how much noise, how many rounds or how large a sample a target allows."""
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Literal
 
@@ -7,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedsim import calibration, identifiability
+from fedsim import calibration, identifiability, pac
 from fedsim.accounting import ACCOUNTANTS
 from fedsim.accounting import accountant as find_accountant
 from fedsim.calibration import Requirement
@@ -34,6 +35,8 @@ from fedsim.mechanism import (
 
 Unknown = Literal["noise_multiplier", "steps", "sampling_rate"]
 
+DEFAULT_ACCOUNTANT = "pld"
+
 
 @dataclass(frozen=True)
 class Question:
@@ -51,13 +54,13 @@ class Question:
 
     def answer(self, requirement: Requirement) -> Description:
         """Return the description in which the unknown just meets the requirement."""
+        # Refuse what makes no sense before the search, whose answer it would not use.
+        self.nominal(1.0)
         setting = (self.trust, self.vantage, self.clients, self.local_steps)
         rounds = Rounds(
             self.noise_multiplier or 0.0, self.steps or 1, self.sampling_rate, self.local_steps
         )
         if self.unknown == "noise_multiplier":
-            # Refuse what makes no sense before the search, whose answer it would not use.
-            nominal_noise_multiplier(1.0, *setting)
             assert self.steps is not None
             found = calibration.noise_multiplier(
                 requirement,
@@ -65,8 +68,7 @@ class Question:
                 self.sampling_rate,
                 self.neighbouring,
             )
-            nominal = nominal_noise_multiplier(found, *setting)
-            return self._describe(replace(rounds, noise_multiplier=nominal))
+            return self._describe(replace(rounds, noise_multiplier=self.nominal(found)))
         assert self.noise_multiplier is not None
         effective = effective_noise_multiplier(self.noise_multiplier, *setting)
         if self.unknown == "steps":
@@ -79,6 +81,12 @@ class Question:
             requirement, effective, self.steps * self.local_steps, self.neighbouring
         )
         return self._describe(replace(rounds, sampling_rate=rate))
+
+    def nominal(self, effective: float) -> float:
+        """Return the multiplier to add for this effective one. Raises InputError if none helps."""
+        return nominal_noise_multiplier(
+            effective, self.trust, self.vantage, self.clients, self.local_steps
+        )
 
     def _describe(self, rounds: Rounds) -> Description:
         return Description((rounds,), self.neighbouring, self.trust, self.clients)
@@ -137,7 +145,7 @@ def calibrate(
     vantage: VantageChoice = None,
     accountant: Annotated[
         str, typer.Option(help=f"Method of accounting: {', '.join(ACCOUNTANTS)}.")
-    ] = "pld",
+    ] = DEFAULT_ACCOUNTANT,
     json_: AsJson = False,
 ) -> None:
     """Find the least noise that keeps an adversary unsure enough of any one person.
@@ -176,6 +184,9 @@ def calibrate(
             "give exactly one of --rho-beta, --rho-alpha, --epsilon and --mutual-information, for "
             "example --rho-beta 0.9"
         )
+    judge = find_accountant(accountant).name
+    if rho_alpha is not None or mutual_information is not None:
+        _refuse_accountant(judge, f"it has no say in {given[0]}")
     if not deltas:
         if beliefs or epsilon is not None:
             raise InputError(
@@ -184,28 +195,51 @@ def calibrate(
             )
         deltas = [1e-5]  # the answer does not depend on it, only the epsilon beside it
     if len(beliefs) > 1 or len(deltas) > 1:
+        _refuse_accountant(judge, "several targets always compare rdp-classic with pld")
         _compare(question, beliefs, deltas, json_)
         return
     (at,) = deltas
     if rho_alpha is not None:
-        _answer(question, calibration.advantage_at_most(rho_alpha), at, json_)
+        required = calibration.advantage_at_most(rho_alpha)
+        _answer(question, required, at, json_, assumed=delta is None)
         return
     if mutual_information is not None:
         required = calibration.information_at_most(mutual_information)
-        _answer(question, required, at, json_)
+        _answer(question, required, at, json_, assumed=delta is None, by_pac=True)
         return
     target = identifiability.epsilon_of_rho_beta(beliefs[0]) if epsilon is None else epsilon
-    _answer_epsilon(question, target, at, find_accountant(accountant).name, json_)
+    _answer_epsilon(question, target, at, judge, json_)
 
 
-def _answer(question: Question, requirement: Requirement, delta: float, json_: bool) -> None:
-    """Find what meets a requirement in which no accountant has a say, then let each judge it."""
+def _refuse_accountant(name: str, reason: str) -> None:
+    """Raise InputError for an accountant that was asked for where it decides nothing."""
+    if name != DEFAULT_ACCOUNTANT:
+        raise InputError(f"--accountant is '{name}', but {reason}; leave it out")
+
+
+def _answer(
+    question: Question,
+    requirement: Requirement,
+    delta: float,
+    json_: bool,
+    *,
+    assumed: bool,
+    by_pac: bool = False,
+) -> None:
+    """Find what meets a requirement in which no accountant has a say, then let each judge it.
+
+    assumed: nobody gave the delta; by_pac: say what PAC privacy says of the answer.
+    """
     found = question.answer(requirement)
     mechanism = found.towards(question.vantage)
     bounds = identifiability.bounds(mechanism, delta)
     rows = guarantees.accounted(mechanism, delta)
     columns = {"epsilon": "epsilon", "rho_beta": "rho_beta"}
-    _show(question, found, bounds, rows, f"Bounds at delta {delta:g}", columns, json_)
+    title = f"Bounds at delta {delta:g}"
+    if assumed:
+        title += ", because no --delta was given"
+    allowed = asdict(pac.guarantee(pac.mutual_information(mechanism), delta)) if by_pac else None
+    _show(question, found, bounds, rows, title, columns, json_, allowed)
 
 
 def _answer_epsilon(
@@ -229,8 +263,8 @@ def _answer_epsilon(
 
     found = answer(accountant)
     bounds = identifiability.bounds(found.towards(question.vantage), delta, accountant)
-    # As asked; what the noise gives differs in the last digits.
-    if question.unknown != "steps":
+    # As asked, where what the noise gives differs in the last digits only.
+    if math.isclose(bounds.epsilon, target, rel_tol=1e-6):
         rho_beta = identifiability.rho_beta_of_epsilon(target)
         bounds = replace(bounds, epsilon=target, rho_beta=rho_beta)
     rows = {name: guarantees.or_refusal(row, name) for name in ACCOUNTANTS}
@@ -248,25 +282,35 @@ def _show(
     title: str,
     columns: dict[str, str],
     json_: bool,
+    allowed: Row | None = None,
 ) -> None:
-    """Print what was found, what it guarantees, and what every accountant says."""
-    document = {
+    """Print what was found, what it guarantees, and what every accountant says.
+
+    allowed: what PAC privacy says, where that was asked for.
+    """
+    document: Row = {
         "found": question.unknown,
         **guarantees.asked(found, question.vantage),
         **asdict(bounds),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
     }
+    if allowed is not None:
+        document["pac"] = allowed
     if json_:
         guarantees.print_json(document)
         return
     console = Console(highlight=False)
     if question.unknown != "noise_multiplier":
         value = document[question.unknown]
-        console.print(f"{FOUND[question.unknown]} [bold]{value:.6g}[/bold].")
+        full = question.unknown == "sampling_rate" and value == 1
+        said = "; full batches already satisfy it." if full else "."
+        console.print(f"{FOUND[question.unknown]} [bold]{value:.6g}[/bold]{said}")
     guarantees.print_description(found, question.vantage, console)
     console.print(guarantees.verdict(bounds))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED)
+    if allowed is not None:
+        guarantees.print_pac(allowed, console)
     guarantees.print_accountants(title, rows, columns, console)
 
 
@@ -287,6 +331,8 @@ def _compare(question: Question, beliefs: list[float], deltas: list[float], json
             "several targets compare how much noise they need; give them as --rho-beta, with "
             "--steps and without --noise-multiplier"
         )
+    # Refuse what makes no sense before the searches, which find effective multipliers.
+    per_effective = question.nominal(1.0)
     rows = [
         calibration.compare(
             belief,
@@ -299,37 +345,69 @@ def _compare(question: Question, beliefs: list[float], deltas: list[float], json
         for belief in beliefs
     ]
     if json_:
-        guarantees.print_json({"comparison": [asdict(row) for row in rows]})
+        comparison = [
+            {
+                **asdict(row),
+                "nominal_classic": row.classic * per_effective,
+                "nominal_tight": row.tight * per_effective,
+            }
+            for row in rows
+        ]
+        guarantees.print_json({"comparison": comparison})
         return
-    table = Table(
-        title="The paper's calibration (rdp-classic) beside the tight one (pld)",
-        title_justify="left",
-    )
-    for heading in (
-        *("delta", "rho_beta", "epsilon", "classic z", "tight z", "wasted"),
-        *("exact epsilon of classic z", "rho_alpha of classic z", "of tight z"),
-        "Theorem 2, no bound",
-    ):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(
-            f"{row.delta:g}",
-            f"{row.rho_beta:g}",
-            f"{row.epsilon:.4f}",
-            f"{row.classic:.4f}",
-            f"{row.tight:.4f}",
-            f"x {row.wasted:.3f}",
-            f"{row.exact_epsilon:.4f}",
-            f"{row.classic_rho_alpha[identifiability.TOTAL_VARIATION]:.4f}",
-            f"{row.tight_rho_alpha[identifiability.TOTAL_VARIATION]:.4f}",
-            f"{row.tight_rho_alpha[identifiability.THEOREM2]:.4f}",
+    noise = [
+        {
+            "delta": f"{row.delta:g}",
+            "rho_beta": f"{row.rho_beta:g}",
+            "classic z": f"{row.classic:.4f}",
+            "tight z": f"{row.tight:.4f}",
+            "wasted": f"x {row.wasted:.3f}",
+        }
+        | (
+            {}
+            if per_effective == 1
+            else {
+                "nominal\nclassic z": f"{row.classic * per_effective:.4f}",
+                "nominal\ntight z": f"{row.tight * per_effective:.4f}",
+            }
         )
+        for row in rows
+    ]
+    advantage = [
+        {
+            "delta": f"{row.delta:g}",
+            "rho_beta": f"{row.rho_beta:g}",
+            "epsilon": f"{row.epsilon:.4f}",
+            "exact\nepsilon": f"{row.exact_epsilon:.4f}",
+            "rho_alpha,\nclassic z": (
+                f"{row.classic_rho_alpha[identifiability.TOTAL_VARIATION]:.4f}"
+            ),
+            "rho_alpha,\ntight z": f"{row.tight_rho_alpha[identifiability.TOTAL_VARIATION]:.4f}",
+            "Theorem 2,\nno bound": f"{row.tight_rho_alpha[identifiability.THEOREM2]:.4f}",
+        }
+        for row in rows
+    ]
     console = Console(highlight=False)
-    console.print(table)
+    _print_table("The paper's noise (rdp-classic) beside the tight one (pld)", noise, console)
+    if per_effective != 1:
+        console.print(
+            f"z is effective, towards the vantage {question.vantage.value}; nominal is the noise "
+            f"to add, with {question.trust.value} trust and {question.clients} clients."
+        )
+    _print_table("What that noise guarantees", advantage, console)
     console.print(
         "wasted: classic over tight noise. exact epsilon: what the classic noise really "
         "guarantees at the same delta. --json has rho_alpha by every route."
     )
+
+
+def _print_table(title: str, rows: list[dict[str, str]], console: Console) -> None:
+    table = Table(title=title, title_justify="left")
+    for heading in rows[0]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    console.print(table)
 
 
 def _unknown(

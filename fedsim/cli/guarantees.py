@@ -49,8 +49,8 @@ VantageChoice = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
 
-NARROW, WIDE = 100, 140
-"""Columns of a terminal with room for tails, and for what an accountant speaks of."""
+NARROW = 100
+"""Columns of a terminal with room for tails beside the other bounds."""
 
 NOISE_MULTIPLIER_EXPLAINED = (
     "The noise multiplier is how much noise is added to each sum: its standard deviation, in units "
@@ -89,13 +89,16 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
 
     def row(name: str) -> Row:
         bound = identifiability.bounds(mechanism, delta, name)
+        note = ACCOUNTANTS[name].note(mechanism, delta)
+        if note is None and math.isinf(bound.epsilon):
+            note = "larger than any float: no statement"
         return {
             "epsilon": bound.epsilon,
             "rho_beta": bound.rho_beta,
             "tail_probability": bound.tail_probability,
             "theorem2_rho_alpha": bound.theorem2_rho_alpha,
             "covers": ACCOUNTANTS[name].covers,
-            "note": ACCOUNTANTS[name].note(mechanism, delta),
+            "note": note,
         }
 
     return {name: or_refusal(row, name) for name in ACCOUNTANTS}
@@ -161,19 +164,21 @@ def _of_rounds(value: float | None) -> str:
 def print_accountants(
     title: str, rows: Mapping[str, Row], columns: Mapping[str, str], console: Console
 ) -> None:
-    """Print what every accountant says, then refusals and notes."""
+    """Print what every accountant says, what it speaks of, then refusals and notes."""
     table = Table(title=title, title_justify="left")
     table.add_column("accountant")
     for heading in columns.values():
-        table.add_column(heading, justify="right")
-    wide = console.width >= WIDE
-    if wide:
-        table.add_column("speaks of")
+        # Where room is short the titles are folded, never a number.
+        table.add_column(heading, justify="right", no_wrap=True)
+    speak_of: dict[str, list[str]] = {}
     for name, row in rows.items():
         cells = (cell(row.get(key)) for key in columns)
-        speaks_of = [Text(row["covers"])] if wide else []
-        table.add_row(Text(f"{name}: {ACCOUNTANTS[name].title}"), *cells, *speaks_of)
+        table.add_row(Text(f"{name}: {ACCOUNTANTS[name].title}"), *cells)
+        speak_of.setdefault(row["covers"], []).append(name)
     console.print(table)
+    for covers, names in speak_of.items():
+        verb = "speaks" if len(names) == 1 else "speak"
+        console.print(Text(f"{', '.join(names)} {verb} of {covers}"))
     for name, row in rows.items():
         if "refusal" in row:
             console.print(Text(row["refusal"]))
@@ -182,12 +187,25 @@ def print_accountants(
 
 
 def print_pac(row: Row, console: Console) -> None:
-    """Say what PAC privacy says of the pair of worlds."""
+    """Say what PAC privacy says of the secret, which is the pair of worlds unless row has others.
+
+    row: a `pac.PacGuarantee`, and perhaps the `prior` of a configuration.
+    """
+    nats = cell(row["mutual_information"])
+    if row["success_bound"] == 1:
+        console.print(
+            f"PAC privacy says nothing here: {nats} nats are more than the one bit there is to "
+            "know."
+        )
+        return
+    halves = row.get("prior") == "halves"
+    secret = "which of the random halves was used" if halves else "which of the two worlds it is"
+    guess = "a guess whether a record was in it" if halves else "a guess"
+    equivalent = cell(row["equivalent_epsilon"])
     console.print(
-        f"PAC privacy, no DP guarantee: all rounds tell at most {cell(row['mutual_information'])} "
-        "nats of which of the two worlds it is; a guess is right with probability at most "
-        f"{row['success_bound']:.4f} on average, an advantage of {row['advantage_bound']:.4f}, as "
-        f"an epsilon of {cell(row['equivalent_epsilon'])} would allow."
+        f"PAC privacy, no DP guarantee: all rounds tell at most {nats} nats of {secret}; {guess} "
+        f"is right with probability at most {row['success_bound']:.4f} on average, an advantage of "
+        f"{row['advantage_bound']:.4f}, as an epsilon of {equivalent} would allow."
     )
 
 
@@ -213,14 +231,16 @@ def print_bayesian(row: Row, console: Console) -> None:
 def print_to_whom(rows: Sequence[Row], console: Console) -> None:
     """Print the bounds of every trust and vantage."""
     table = Table(title="To whom, and if who adds the noise", title_justify="left")
-    columns = {"noise_multiplier": "noise", "epsilon": "epsilon", "rho_beta": "rho_beta"}
-    if console.width >= NARROW:
+    narrow = console.width < NARROW
+    noise = "effective\nnoise" if narrow else "effective noise"
+    columns = {"noise_multiplier": noise, "epsilon": "epsilon", "rho_beta": "rho_beta"}
+    if not narrow:
         columns["tail_probability"] = "exceeded with"
     columns["rho_alpha"] = "rho_alpha"
     table.add_column("trust")
     table.add_column("vantage")
     for heading in columns.values():
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         if "refusal" not in row:
             table.add_row(row["trust"], row["vantage"], *(cell(row[key]) for key in columns))

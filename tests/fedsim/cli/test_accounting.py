@@ -364,3 +364,218 @@ def test_questions_that_make_no_sense_are_refused_in_one_line(
     message = refusal(arguments)
     assert complaint in message
     assert "\n" not in message
+
+
+# --- what is no guarantee, and what cannot be said -------------------------------------------
+
+
+def narrow(arguments: str) -> list[str]:
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+PAC = (
+    '[privacy]\nrho-beta = 0.0\nnoise = "pac"\nmutual-information = 0.1\ndelta = 0.02\n'
+    '[audit]\nmode = "instrumented"\n'
+)
+UNCLIPPED = (
+    "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\ndelta = 0.02\n"
+    "[training]\nrounds = 7\nclipping = false\n"
+)
+
+
+def written(tmp_path: Path, content: str) -> Path:
+    path = tmp_path / "experiment.toml"
+    path.write_text(content)
+    return path
+
+
+def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path: Path) -> None:
+    content = "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\n"
+    seeded = written(tmp_path, content)
+    answer = document(f"account {seeded}")
+    assert answer["dp_guarantee"] is False
+    assert "run's seed" in answer["dp_note"]
+    printed = text(f"account {seeded}")
+    assert printed.index("No DP guarantee. Noise came from") < printed.index("An adversary there")
+    honest = written(tmp_path, content + 'noise-source = "system"\n')
+    assert document(f"account {honest}")["dp_guarantee"] is True
+    assert "A DP guarantee. Noise was keyed" in text(f"account {honest}")
+    assert document(f"account {honest} --vantage server")["dp_guarantee"] is False
+    assert "dp_guarantee" not in document(ACCOUNT)
+
+
+def test_pac_noise_is_accounted_by_its_budget_and_called_no_dp(tmp_path: Path) -> None:
+    path = written(tmp_path, PAC)
+    answer = document(f"account {path}")
+    success = answer["pac"]["success_bound"]
+    divergence = success * math.log(2 * success) + (1 - success) * math.log(2 * (1 - success))
+    assert answer["pac"]["mutual_information"] == 0.1
+    assert divergence == pytest.approx(0.1, rel=1e-9)
+    assert answer["epsilon"] is None
+    assert answer["dp_guarantee"] is False
+    notes = [answer["note"], *(row["note"] for row in answer["accountants"].values())]
+    assert all("PAC noise" in note and "no noise" not in note for note in notes)
+    assert "bayesian-pairs" not in answer["bayesian"]["refusal"]
+    printed = text(f"account {path}")
+    assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
+    assert "No protection" not in printed
+    assert "leave --prior out" in refusal(f"account {path} --prior 0.1")
+    assert "PAC noise" in refusal(f"account {path} --plot {tmp_path / 'epsilon.svg'}")
+
+
+def test_a_run_with_pac_noise_quotes_its_report(
+    small: Callable[..., Config], tmp_path: Path
+) -> None:
+    config = small(
+        {
+            "privacy.rho-beta": 0.0,
+            "privacy.noise": "pac",
+            "privacy.mutual-information": 0.2,
+            "audit.mode": "instrumented",
+        }
+    )
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    report = directory.read_json("report.json")
+    answer = document(f"account {directory.path}")
+    assert answer["pac"] == report["pac"]
+    assert answer["dp_note"] == report["mechanism"]["dp_note"]
+
+
+def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path: Path) -> None:
+    path = written(tmp_path, UNCLIPPED)
+    answer = document(f"account {path}")
+    assert answer["noise_multiplier"] == 0
+    assert answer["epsilon"] is None
+    assert "not clipped" in answer["note"]
+    assert all("not clipped" in row["note"] for row in answer["to_whom"])
+    printed = text(f"account {path}")
+    assert "Noise multiplier 0 " in printed
+    assert "gradients are not clipped" in printed
+    assert "No protection" not in printed
+
+
+def test_compared_targets_are_in_nominal_noise_too() -> None:
+    command = "calibrate --rho-beta 0.75,0.9 --delta 0.01 --steps 30"
+    row = document(f"{command} --trust local --clients 5")["comparison"][1]
+    # The participant removes its own noise and faces that of four others: sqrt(4) = 2.
+    assert row["tight"] == pytest.approx(5.699546592, rel=1e-6)
+    assert row["nominal_tight"] == pytest.approx(5.699546592 / 2, rel=1e-6)
+    assert row["nominal_classic"] == pytest.approx(8.38022703488798 / 2, rel=1e-6)
+    assert "4.1901" in text(f"{command} --trust local --clients 5")
+    assert "nominal" not in text(command)
+    assert "no noise helps" in refusal(f"{command} --vantage server")
+    assert "choose trust local" in refusal(f"{command} --local-steps 3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("calibrate --rho-alpha 0.25 --steps 30 --accountant pdl", "did you mean 'pld'"),
+        ("calibrate --rho-alpha 0.25 --steps 30 --accountant rdp", "no say in --rho-alpha"),
+        (
+            "calibrate --mutual-information 0.1 --steps 30 --accountant rdp",
+            "no say in --mutual-information",
+        ),
+        (
+            "calibrate --rho-beta 0.6,0.9 --delta 0.01 --steps 30 --accountant rdp",
+            "always compare rdp-classic with pld",
+        ),
+        (
+            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --vantage server",
+            "no noise helps",
+        ),
+        (
+            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --steps 9 --vantage server",
+            "no noise helps",
+        ),
+        (f"{ACCOUNT} --vantage server --plot epsilon.svg", "nothing to draw: epsilon is infinite"),
+    ],
+)
+def test_what_has_no_say_or_no_answer_is_refused_in_one_line(
+    arguments: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = refusal(arguments)
+    assert complaint in message
+    assert "\n" not in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_figure_that_cannot_be_written_is_refused_before_the_accounting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unexpected(*_: object) -> None:
+        raise AssertionError("accounted before the file was found unwritable")
+
+    monkeypatch.setattr("fedsim.cli.account.identifiability.bounds", unexpected)
+    directory = tmp_path / "epsilon.svg"
+    directory.mkdir()
+    assert "is a directory" in refusal(f"{ACCOUNT} --plot {directory}")
+    too_long = tmp_path / f"{'x' * 300}.svg"
+    message = refusal(f"{ACCOUNT} --plot {too_long}")
+    assert "cannot write" in message
+    assert "\n" not in message
+    assert list(tmp_path.iterdir()) == [directory]
+
+
+def test_a_budget_of_information_says_what_it_is_worth_and_at_which_delta_epsilon_is() -> None:
+    command = "calibrate --mutual-information 0.1 --steps 30"
+    assert document(command)["pac"]["mutual_information"] == pytest.approx(0.1, rel=1e-6)
+    printed = text(command)
+    assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
+    assert "Bounds at delta 1e-05, because no --delta was given" in printed
+    assert "no --delta was given" not in text(f"{command} --delta 0.001")
+
+
+def test_more_information_than_a_bit_says_nothing() -> None:
+    printed = text("account --noise-multiplier 0.5 --steps 30 --delta 0.01")
+    # 30/2 ln(1 + 1/(4 z^2)) nats.
+    assert f"PAC privacy says nothing here: {15 * math.log(2):.6g} nats" in printed
+    assert "a guess is right" not in printed
+
+
+def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
+    commands = (
+        CALIBRATE,
+        f"{ACCOUNT} --trust local --clients 5",
+        "calibrate --rho-beta 0.53,0.9 --delta 0.001 --steps 30 --trust local --clients 5",
+    )
+    for command in commands:
+        lines = narrow(command)
+        assert max(map(len, lines)) <= 80
+        assert "…" not in "".join(lines)
+    assert "pld, advanced, basic speak of full batches and Poisson samples; add-remove" in (
+        "\n".join(narrow(ACCOUNT))
+    )
+    assert "329.0304" in "\n".join(narrow(commands[-1]))
+
+
+def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batches() -> None:
+    asked = "--delta 1e-5 --noise-multiplier 100 --steps 10"
+    answer = document(f"calibrate --epsilon 5 {asked}")
+    mu = math.sqrt(10) / 100
+    assert answer["sampling_rate"] == 1
+    assert answer["epsilon"] == pytest.approx(gaussian.epsilon(mu, 1e-5), rel=1e-12)
+    assert answer["tail_probability"] == pytest.approx(
+        gaussian.tail(mu, answer["epsilon"]), rel=1e-12
+    )
+    assert "full batches already satisfy it" in text(f"calibrate --epsilon 5 {asked}")
+
+
+def test_an_epsilon_larger_than_any_float_has_a_note() -> None:
+    rows = document("account --noise-multiplier 0.02 --steps 3 --delta 0.01")["accountants"]
+    assert rows["advanced"]["epsilon"] is None
+    assert rows["advanced"]["note"] == "larger than any float: no statement"
+    assert rows["pld"]["epsilon"] > 1000
+    assert rows["pld"]["note"] is None
+
+
+def test_an_unknown_key_among_the_rounds_is_named(tmp_path: Path) -> None:
+    top = written(tmp_path, "q = 1\n[[rounds]]\nnoise-multiplier = 4.0\n")
+    assert "unknown key 'q'" in refusal(f"account {top} --delta 0.1")
+    inside = written(tmp_path, "[[rounds]]\nnoise-multiplier = 4.0\nq = 1\n")
+    assert "unknown key 'q' in rounds.0" in refusal(f"account {inside} --delta 0.1")
