@@ -331,13 +331,13 @@ def _print(
         )
         routes = document["rho_alpha_by_route"]
         sound = ", ".join(
-            f"{name} {value:.4f}"
+            f"{name} {guarantees.advantage(value)}"
             for name, value in routes.items()
             if name != identifiability.THEOREM2
         )
         console.print(
-            f"Advantage by the paper (Theorem 2), not a bound: {bounds.theorem2_rho_alpha:.4f}; "
-            f"the bound is rho_alpha = {bounds.rho_alpha:.4f} (by {sound}). Membership inference: "
+            f"Advantage by the paper (Theorem 2), not a bound: {guarantees.advantage(bounds.theorem2_rho_alpha)}; "
+            f"the bound is rho_alpha = {guarantees.advantage(bounds.rho_alpha)} (by {sound}). Membership inference: "
             f"at most {guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1)."
         )
         guarantees.print_pac(document["pac"], console)

@@ -135,8 +135,13 @@ def verdict(bounds: Bounds) -> str:
         f"person's record was used (rho_beta; epsilon {bounds.epsilon:.6g} at delta "
         f"{bounds.delta:g}){'' if tail is None else f', except with probability {tail:.3g}'}, and "
         "tells the two worlds apart with an advantage over guessing of at most "
-        f"{bounds.rho_alpha:.4f} (rho_alpha)."
+        f"{advantage(bounds.rho_alpha)} (rho_alpha)."
     )
+
+
+def advantage(value: float) -> str:
+    """Return an advantage in words, the faint ones too."""
+    return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.3g}"
 
 
 def print_description(description: Description, vantage: Vantage, console: Console) -> None:
