@@ -62,7 +62,7 @@ def write_report(
         transcript,
         confidence or config.audit.confidence,
         delta or config.privacy.delta,
-        ledger.read(directory),
+        ledger.verified(directory),
     )
     rendering.write_figures(report, transcript, directory.path / "figures")
     directory.write_text("report.html", rendering.render_html(report, transcript))
@@ -81,10 +81,11 @@ def assemble(
 ) -> dict[str, Any]:
     """Return report.json as a dictionary of JSON values; infinity is null, explained beside it.
 
-    rows: of the run's ledger, which says what was released; without any it is what was planned.
+    rows: of the run's ledger, which says what was released; without any it is what was planned, as
+    far as the transcript goes.
     """
-    nominal = facts["noise_multiplier"]
-    description = ledger.describe(config, nominal, rows, facts["challenge"]["owner"])
+    nominal, rounds = facts["noise_multiplier"], transcript["log_odds"].shape[1]
+    description = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
     mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
     report: dict[str, Any] = {
@@ -100,7 +101,7 @@ def assemble(
         "neighbouring": config.privacy.neighbouring.value,
         "prior": config.audit.prior,
         "trials": config.trials.count,
-        "rounds": transcript["log_odds"].shape[1],
+        "rounds": rounds,
         "owners": config.federation.owners,
         "data": {
             "name": facts["dataset"],
@@ -168,7 +169,9 @@ def _pac(
     """Return what the run tells of the secret on average over its prior, and what that allows.
 
     mutual_information: nats that all rounds tell at most; realised_information: the mean over the
-    trials of what PAC noise came to, None for other noise.
+    trials of what PAC noise came to, None for other noise. candidate_success_bound: how often
+    anybody names the secret one of m random halves, from p0 = 1/m; None for a pair, whose candidate
+    the question of the audit is about.
     """
     by_pac, halves = config.privacy.noise == "pac", config.privacy.pac_prior == "halves"
     realised = None
@@ -193,6 +196,9 @@ def _pac(
         "prior": config.privacy.pac_prior,
         "prior_description": prior,
         "candidates": config.candidates if by_pac else 2,
+        "candidate_success_bound": pac.success_bound(information, 1 / config.candidates)
+        if halves
+        else None,
         "success": (1 + advantage) / 2,
         "note": f"{note} {PAC_NOISE_NOTE}" if by_pac else note,
     }
@@ -210,11 +216,11 @@ def _budget(
     config: Config, nominal: float, transcript: Arrays, rows: Sequence[ledger.Row], delta: float
 ) -> dict[str, Any]:
     """Return what the rounds cost the worst owner of the worst cohort, at this delta."""
-    spent = transcript.get("epsilon_spent")
+    spent, run = transcript.get("epsilon_spent"), transcript["log_odds"].shape[1]
     if spent is None or delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
-        spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows)
-    worst, run = spent.max(axis=0), transcript["log_odds"].shape[1]
+        spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows, run)
+    worst = spent.max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at
     return {
         "stop_at": stop_at or None,
@@ -584,8 +590,8 @@ def _budget_cautions(budget: Mapping[str, Any]) -> list[str]:
         )
     if budget["earlier_attempts"]:
         cautions.append(
-            f"An interrupted attempt released {budget['earlier_attempts']} rounds of the same "
-            f"trials under noise of its own. The bounds count them ({epsilon}), but the adversary "
-            "of this transcript did not see them."
+            f"Interrupted attempts released {budget['earlier_attempts']} rounds of the same "
+            f"trials under noise of their own. The bounds count them ({epsilon}), but the "
+            "adversary of this transcript did not see them."
         )
     return cautions

@@ -131,7 +131,8 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
         raise InputError(f"the number of steps is {steps}; give at least 1")
     if not 0 < gamma <= 0.5:
         raise InputError(f"gamma is {gamma}; give a probability above 0 and at most 0.5")
-    exponents = steps * log_moments
+    with np.errstate(over="ignore"):
+        exponents = steps * log_moments
     top = exponents.max(axis=-2)
     shift = np.where(np.isfinite(top), top, 0.0)
     # isf, because 1 - 1e-16 is not 1e-16 from 1; expm1, because costs may be far below 1e-16.

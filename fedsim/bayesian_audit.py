@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import bayesian, privacy
+from fedsim import bayesian
 from fedsim.accounting import PLD
 from fedsim.bayesian import Floats
 from fedsim.config import Config
@@ -20,14 +20,15 @@ SAMPLED_ROUNDS = 8
 
 
 def bayesian_report(
-    config: Config, transcript: Arrays, delta: float, description: Description | None = None
+    config: Config, transcript: Arrays, delta: float, description: Description
 ) -> dict[str, Any] | None:
     """Return the `bayesian` of report.json; None where no distances were gathered.
 
     From `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials: the noise towards
     the audited vantage. Each step costs what `bayesian.estimate` says, but no more than the longest
-    distance that clipping allows. description: what the run released, for the epsilon of DP;
-    None for what the configuration plans.
+    distance that clipping allows. description: what the run released, `ledger.describe_run`, for
+    the epsilon of DP. Where that is more rounds than have distances, as after an interrupted
+    attempt with other noise, no epsilon of this accountant is stated.
 
     delta, gamma (of all rounds), pairs (m), percentile, trials (E); epsilon and
     epsilon_at_percentile, each the mean and max over the trials; orders: the smallest and largest
@@ -43,8 +44,6 @@ def bayesian_report(
         raise InputError(f"delta is {delta}; give a probability above 0 and below 1")
     trials, rounds, pairs = distances.shape
     gamma = bayesian.GAMMA * rounds
-    if description is None:
-        description = privacy.describe(config, privacy.noise_multiplier(config))
     vantage = config.federation.vantage
     stated: dict[str, Any] = {
         "delta": delta,
@@ -60,6 +59,12 @@ def bayesian_report(
         "by_round": None,
         "note": "",
     }
+    if earlier := max(0, description.count - rounds):
+        stated["note"] = (
+            f"no distances were kept of the {earlier} rounds that interrupted attempts released: "
+            "what all rounds cost together is not known"
+        )
+        return stated
     strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
     if strict <= gamma:
         stated["note"] = (

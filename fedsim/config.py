@@ -305,6 +305,7 @@ class Config(Table):
             )
         self._check_steps()
         self._check_pac()
+        self._check_budget()
         if self.run.precision != "float32" and self.audit.mode == "participant":
             raise ValueError(
                 f"run.precision is '{self.run.precision}', but a participant's belief compares "
@@ -343,11 +344,19 @@ class Config(Table):
     def _check_steps(self) -> None:
         """Raise ValueError for steps whose privacy or whose adversary nobody has worked out."""
         training, privacy = self.training, self.privacy
-        if not training.clipping and not privacy.noise_multiplier:
+        isotropic = privacy.noise != "pac"
+        if isotropic and not training.clipping and not privacy.noise_multiplier:
+            targets = {
+                "rho-beta": privacy.rho_beta,
+                "rho-alpha": privacy.rho_alpha,
+                "epsilon": privacy.epsilon,
+                "mutual-information": privacy.mutual_information,
+            }
+            given = " and ".join(f"privacy.{name}" for name, value in targets.items() if value)
             raise ValueError(
                 "training.clipping is false, so that nothing bounds what one record can change and "
                 "no noise meets a target; set privacy.noise-multiplier to a positive number, and "
-                "privacy.rho-beta and privacy.epsilon to 0"
+                f"{given} to 0"
             )
         if training.momentum and training.optimizer != "sgd":
             raise ValueError(
@@ -401,6 +410,7 @@ class Config(Table):
             return
         for key, value, needed in (
             ("federation.trust", self.federation.trust.value, "central"),
+            ("training.clipping", self.training.clipping, True),
             ("training.sampling-rate", self.training.sampling_rate, 1.0),
             ("training.local-steps", self.training.local_steps, 1),
             ("audit.mode", self.audit.mode, "instrumented"),
@@ -409,11 +419,29 @@ class Config(Table):
             ("run.precision", self.run.precision, "float32"),
         ):
             if value != needed:
-                wanted = f'"{needed}"' if isinstance(needed, str) else needed
+                wanted = f'"{needed}"' if isinstance(needed, str) else _toml(needed)
                 raise ValueError(
-                    f"{key} is {value!r}, but privacy.noise is 'pac', where the server compares "
-                    f"what all candidates would send; set {key} = {wanted}"
+                    f"{key} is {_toml(value)}, but privacy.noise is 'pac', where the server "
+                    f"compares what all candidates would send; set {key} = {wanted}"
                 )
+
+    def _check_budget(self) -> None:
+        """Raise ValueError for a budget that no round keeps, because epsilon is infinite."""
+        if not self.privacy.stop_at:
+            return
+        budget = f"privacy.stop-at is {self.privacy.stop_at:g}"
+        if self.privacy.noise == "pac":
+            raise ValueError(
+                f"{budget}, but privacy.noise is 'pac', which is no differential privacy: epsilon "
+                "is infinite from the first round on; set privacy.stop-at to 0 "
+                "(privacy.mutual-information is the budget)"
+            )
+        if not self.training.clipping:
+            raise ValueError(
+                f"{budget}, but training.clipping is false, so that nothing bounds what one record "
+                "can change and epsilon is infinite from the first round on; set privacy.stop-at "
+                "to 0, or training.clipping = true"
+            )
 
     @property
     def candidates(self) -> int:
@@ -503,6 +531,11 @@ def parse_override(text: str) -> tuple[str, Scalar]:
 def dump(config: Config) -> str:
     """Return the resolved configuration as TOML that `load` reads back to the same value."""
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
+
+
+def _toml(value: Scalar) -> str:
+    """Return a value as a message names it: true and false as in TOML."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _suggestion(key: str) -> str:

@@ -105,6 +105,11 @@ def load(config: Config) -> Federation:
         config.federation.dirichlet_alpha,
         config.data.seed,
     )
+    if config.audit.bayesian_pairs and np.bincount(owner_of).max() < 2:
+        raise InputError(
+            f"audit.bayesian-pairs is {config.audit.bayesian_pairs}, but no owner has two records "
+            "to compare; raise data.records, lower federation.owners, or set it to 0"
+        )
     where = device.resolve(config.run.device)
     model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
     shape = dataset.train.features.shape[1:]

@@ -131,27 +131,62 @@ def read(directory: RunDirectory) -> list[Row]:
     return _read(directory)[0]
 
 
+def verified(directory: RunDirectory) -> list[Row]:
+    """Return the rows of a run; raise InputError where some that the run shows are not there.
+
+    The last attempt of every finished cohort has its number of rounds, and a cohort at least one
+    row for every round that events.jsonl says was run: the row is written first. Nothing is missed
+    in a run without any ledger, as from before there were ledgers.
+    """
+    rows = read(directory)
+    if not directory.has(FILE):
+        return rows
+    books = accounts(rows)
+    lengths = Counter((row.cohort, row.attempt) for row in rows)
+    finished = {
+        cohort: _rounds_of(directory, cohort) for cohort in _finished(directory.config, directory)
+    }
+    complete = all(
+        lengths[cohort, books.get(cohort, Account()).attempts] == rounds
+        for cohort, rounds in finished.items()
+    )
+    if not complete or not _rounds_seen(directory) <= Counter(row.cohort for row in rows):
+        raise InputError(_lacking(directory))
+    return rows
+
+
 def describe(
-    config: Config, nominal: float, rows: Sequence[Row], owner: int | None = None
+    config: Config,
+    nominal: float,
+    rows: Sequence[Row],
+    owner: int | None = None,
+    rounds: int | None = None,
 ) -> Description:
     """Return what a run released of one trial's records, at worst over its cohorts.
 
     owner: whose records; None for those of the owner who is worst off at the configured vantage.
-    Without rows it is what the configuration plans, with the nominal noise multiplier.
+    Without rows it is what the configuration plans, with the nominal noise multiplier, or the first
+    `rounds` of it where it is known that no more were run.
     """
     if not rows:
-        return privacy.describe(config, nominal)
+        planned = privacy.describe(config, nominal)
+        return planned if rounds is None else planned.first(rounds)
     books = accounts(rows)
     cohort, worst = _worst(config, books, owner)
     return _description(config, books[cohort].spent(worst))
 
 
 def describe_run(directory: RunDirectory, owner: int | None = None) -> Description:
-    """Return what the run in a directory released, as `describe`. Raises InputError."""
-    config = directory.config
+    """Return what the run in a directory released, as `describe`.
+
+    Without a ledger the transcript tells how many rounds. Raises InputError, as `verified` too.
+    """
+    config, rows, rounds = directory.config, verified(directory), None
+    if not rows and directory.has("transcript.npz"):
+        rounds = directory.read_arrays("transcript.npz")["log_odds"].shape[1]
     facts = directory.read_json("facts.json") if directory.has("facts.json") else {}
     nominal = facts.get("noise_multiplier") or privacy.noise_multiplier(config)
-    return describe(config, nominal, read(directory), owner)
+    return describe(config, nominal, rows, owner, rounds)
 
 
 def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
@@ -183,18 +218,21 @@ def rounded_up(count: int) -> int:
     return -(-count // unit) * unit
 
 
-def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+def curve(
+    config: Config, nominal: float, rows: Sequence[Row], rounds: int | None = None
+) -> npt.NDArray[np.float64]:
     """Return epsilon after every round of one trial, [owners, vantages, k], inf without noise.
 
     Of the cohort that is worst off at the configured vantage, over the rounds of its last attempt;
     what earlier attempts released besides is spent before the first. The vantages are in the order
-    of `Vantage`. Exact after the last round, before it as `running_epsilon`.
+    of `Vantage`. Exact after the last round, before it as `running_epsilon`. rounds: how many were
+    run where there are no rows to tell; None for all that are planned.
     """
     owners = range(config.federation.owners)
     if rows:
         last, earlier = _last_attempt(config, rows)
     else:
-        count = config.training.rounds
+        count = config.training.rounds if rounds is None else rounds
         last, earlier = [(planned_kind(config, nominal), frozenset(owners))] * count, Account()
     found: dict[Any, list[list[float]]] = {}
     curves = []
@@ -249,18 +287,25 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
 
     directory: that of a run to be continued, where finished cohorts fix the number. Raises
     InputError where not one round can be afforded, where an interrupted cohort cannot afford what
-    the finished ones ran, and for a damaged ledger.
+    the finished ones ran, for a ledger that is damaged or lacks rounds, and where an interrupted
+    cohort released PAC noise that cannot be drawn again.
     """
-    rows = [] if directory is None else read(directory)
+    rows = [] if directory is None else verified(directory)
+    if directory and not directory.has(FILE) and _rounds_seen(directory):
+        raise InputError(_lacking(directory))
     wanted = config.training.rounds
-    cohorts = range(0, config.trials.count, config.trials.cohort)
-    finished = [
-        cohort for cohort in cohorts if directory and directory.has(directory.cohort_file(cohort))
-    ]
+    cohorts = _cohorts(config)
+    finished = _finished(config, directory) if directory else []
     fixed = None
     if directory and finished:
-        findings = directory.read_arrays(directory.cohort_file(finished[0]))
-        fixed = wanted = findings["sensitivities"].shape[1]
+        fixed = wanted = _rounds_of(directory, finished[0])
+    if config.privacy.noise == "pac" and config.privacy.noise_source == "system":
+        for cohort in sorted({row.cohort for row in rows} - set(finished)):
+            raise InputError(
+                f"the trials from {cohort} on were interrupted, and their PAC noise can neither be "
+                "drawn again nor be counted in the mutual information; start anew with --out, or "
+                'use privacy.noise-source = "seed"'
+            )
     if not config.privacy.stop_at:
         return wanted
     kind = planned_kind(config, nominal)
@@ -455,6 +500,43 @@ def _unaffordable(
         f"be drawn again: they have spent epsilon {before:.4g} {where}, and {what} would bring "
         f"them to {after:.4g}, above privacy.stop-at = {stop_at:g}; to allow it, raise "
         "privacy.stop-at in config.toml of the run directory"
+    )
+
+
+def _cohorts(config: Config) -> range:
+    """Return the first trials of the cohorts."""
+    return range(0, config.trials.count, config.trials.cohort)
+
+
+def _finished(config: Config, directory: RunDirectory) -> list[int]:
+    """Return the cohorts whose findings are there."""
+    return [each for each in _cohorts(config) if directory.has(directory.cohort_file(each))]
+
+
+def _rounds_of(directory: RunDirectory, cohort: int) -> int:
+    """Return how many rounds a finished cohort ran."""
+    findings = directory.read_arrays(directory.cohort_file(cohort))
+    return int(findings["sensitivities"].shape[1])
+
+
+def _rounds_seen(directory: RunDirectory) -> Counter[int]:
+    """Return how many rounds of each cohort events.jsonl says were run, over all attempts."""
+    path = directory.path / "events.jsonl"
+    seen: Counter[int] = Counter()
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            event = json.loads(line)
+        except ValueError:  # torn by a kill, or glued to the event after it: one round fewer
+            continue
+        if event.get("round", 0) >= 1 and "trials" in event:
+            seen[int(event["trials"][0])] += 1
+    return seen
+
+
+def _lacking(directory: RunDirectory) -> str:
+    return (
+        f"{FILE} in '{directory.path}' lacks rounds that were released; restore it from a copy, or "
+        "begin another run with --out"
     )
 
 

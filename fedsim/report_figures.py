@@ -1,8 +1,9 @@
 """Which figures a report shows, with their titles and captions."""
 
 import base64
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,11 +147,12 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             f"mean of {plain(at(report, 'bayesian.trials'))} trials, beside that of DP"
             + ("." if is_clipped(report) else ", which is infinite without clipping."),
         )
-    if at(report, "budget.epsilon_by_round"):
+    # Where every value is infinite there is nothing to draw; the page says it in a sentence.
+    if any(value is not None and math.isfinite(value) for value in budget_by_round(report)):
         drawn["budget"] = (
             figures.epsilons(
-                range(1, 1 + len(at(report, "budget.epsilon_by_round"))),
-                {"ε spent": at(report, "budget.epsilon_by_round")},
+                range(1, 1 + len(budget_by_round(report))),
+                {"ε spent": budget_by_round(report)},
                 at(report, "budget.stop_at")
                 if at(report, "budget.stop_at_delta") == at(report, "budget.delta")
                 else None,
@@ -169,6 +171,12 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             f"{first_to_last(report, 'loss', number)}.",
         )
     return drawn
+
+
+def budget_by_round(report: Report) -> Sequence[float | None]:
+    """Return what was spent after each round, None where infinite; nothing in older reports."""
+    spent: Sequence[float | None] = at(report, "budget.epsilon_by_round") or []
+    return spent
 
 
 def _clipping_allows(report: Report, bound: float | None) -> str:

@@ -78,6 +78,7 @@ PAC_MEANING = (
 NO_LIMIT_OF_BELIEF = (
     "The belief of the most extreme trial. PAC privacy is about averages and sets it no limit."
 )
+UNCLIPPED_BELIEF = "The belief of the most extreme trial. Without clipping nothing sets it a limit."
 UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
 
 PROOF = "clopper_pearson"
@@ -346,10 +347,10 @@ def questions(report: Report) -> list[Row]:
             None if local_steps(report) > 1 else against(report, "delta_prime", surer, tail),
         ),
     ]
-    if is_pac(report):
+    if is_pac(report) or not is_clipped(report):
         # Without a limit of the belief nothing can be surer than it.
-        sure, *_ = rows[1:]
-        rows[1:] = [replace(sure, limit=DASH, reading=NO_LIMIT_OF_BELIEF)]
+        reading = NO_LIMIT_OF_BELIEF if is_pac(report) else UNCLIPPED_BELIEF
+        rows[1:] = [replace(rows[1], limit=DASH, reading=reading + score_caution(report))]
     if proven := _proven(report):
         above = proven.mark is not None and proven.mark.kind == "alarm"
         gap = (
@@ -357,11 +358,14 @@ def questions(report: Report) -> list[Row]:
             if above
             else "What it lacks of the limit is slack, or too few trials to tell."
         )
+        unlimited = proven.limit == INFINITE
+        if unlimited:
+            gap = "Differential privacy sets no limit here that it could be held to."
         rows.append(
             Row(
                 "How much privacy loss is proven?",
                 "nothing" if proven.answer == DASH else f"ε ≥ {proven.answer}",
-                f"ε ≤ {proven.limit}",
+                DASH if unlimited else f"ε ≤ {proven.limit}",
                 f"By {proven.name}, which assumes only independent trials. {gap}",
                 mark=proven.mark,
             )
@@ -383,6 +387,26 @@ def questions(report: Report) -> list[Row]:
         ),
     ]
     return rows
+
+
+def game(report: Report) -> str:
+    """Say what is played in every trial, and what advantage and belief are."""
+    advantage = "Advantage is its true-positive rate less its false-positive rate"
+    if is_halves(report):
+        return (
+            "The game: in every trial the federation is trained afresh, on a secret candidate: one "
+            f"of {plain(at(report, 'pac.candidates'))} random halves of the records of all owners "
+            "but the adversary. The adversary knows all candidates, and the mechanism, but not "
+            "which it is, and must tell whether the challenge record is in it. "
+            f"{advantage}; belief is the probability that it assigns to the record's being in it "
+            "by Bayes' rule."
+        )
+    return (
+        "The game: in every trial the federation is trained afresh, on the data D with the "
+        "challenge record or on the neighbouring D′. The adversary knows both, and the mechanism, "
+        f"and must tell which it was. {advantage}; belief is the probability that it assigns to D "
+        "by Bayes' rule."
+    )
 
 
 def vantages(report: Report) -> list[dict[str, Any]]:
@@ -457,6 +481,7 @@ def pac(report: Report) -> Entries:
             + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
         ),
         ("Success of any guess at most", percent(found.get("success_bound"))),
+        *_candidate(report),
         ("Success measured", percent(found.get("success"))),
         (
             "Advantage at most",
@@ -468,6 +493,19 @@ def pac(report: Report) -> Entries:
             f"{equivalent} at δ = {plain(found.get('delta'))}: the ε whose bound on success is the "
             "same",
         ),
+    ]
+
+
+def _candidate(report: Report) -> Entries:
+    """Return how often the secret one of several candidates can be named; nothing for a pair."""
+    bound, candidates = at(report, "pac.candidate_success_bound"), at(report, "pac.candidates")
+    if not is_halves(report) or bound is None or not candidates:
+        return []
+    return [
+        (
+            f"Naming which of the {plain(candidates)} candidates",
+            f"right at most in {percent(bound)}, in {percent(1 / candidates)} by guessing",
+        )
     ]
 
 
@@ -517,15 +555,20 @@ def bayesian_reading(report: Report) -> list[str]:
         "A statement for a person whose record comes from the same distribution as the training "
         "data; no guarantee for outliers, and the distances that it rests on were themselves "
         "released without protection.",
-        "With probability 1 − δ, over the noise and over who that person is, the privacy loss "
-        f"stays below the first ε; for each single one of {share} of such people, over the noise "
-        "alone, below the second.",
     ]
+    if at(report, "bayesian.epsilon") is not None:
+        sentences.append(
+            "With probability 1 − δ, over the noise and over who that person is, the privacy loss "
+            f"stays below the first ε; for each single one of {share} of such people, over the "
+            "noise alone, below the second."
+        )
     mine, everybody = (at(report, f"bayesian.{name}") for name in ("epsilon.mean", "dp_epsilon"))
     if mine is not None and everybody is not None and everybody <= mine:
         sentences.append(
             "Here it adds nothing to DP, whose ε is no larger and holds for everybody: the "
-            "gradients are nearly as long as clipping allows, or too few were compared."
+            "gradients are nearly as long as clipping allows, or too few were compared, or this "
+            "accountant's bound (Chernoff's, and under sampled replacement one by convexity) is "
+            "looser than the loss distribution that DP is accounted by."
         )
     return sentences
 
@@ -544,9 +587,8 @@ def budget(report: Report) -> str:
         ending = f", where {limit} left no room for another" if stop_at else ""
     else:
         ending = f", within {limit}" if stop_at else "; no limit was set"
-    before = (
-        f" An interrupted attempt had released {plain(earlier)} rounds before the first."
-        * bool(earlier)
+    before = f" Interrupted attempts had released {plain(earlier)} rounds before the first." * bool(
+        earlier
     )
     return (
         f"After {plain(run)} of {plain(planned)} planned rounds a person's record has spent "

@@ -139,10 +139,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
 {% endif %}{{ row.reading }}</td></tr>
 {% endfor %}
 </tbody></table></div>
-<p class="meta">The game: in every trial the federation is trained afresh, on the data D with the
-challenge record or on the neighbouring D′. The adversary knows both, and the mechanism, and must
-tell which it was. Advantage is its true-positive rate less its false-positive rate; belief is
-the probability that it assigns to D by Bayes' rule.</p>
+<p class="meta">{{ game }}</p>
 
 <h2>What the adversary saw and believed</h2>
 {% for figure in figures %}
@@ -181,6 +178,8 @@ is highlighted.</p>
 </dl>
 {% if budget %}
 {{ drawn(budget) }}
+{% elif budget_reading %}
+<p>{{ budget_reading }}</p>
 {% endif %}
 
 {% if pac %}

@@ -64,8 +64,9 @@ def prepare(config: Config) -> tuple[Config, RunDirectory]:
         config = config.with_cohort(RunDirectory.open(path).config.trials.cohort)
     else:
         config = federation.fit_cohort(config)
+        federation.load(config)  # refused with no directory made, as what follows
         if config.privacy.stop_at:
-            ledger.plan(config, privacy.noise_multiplier(config))  # refused with no directory made
+            ledger.plan(config, privacy.noise_multiplier(config))
     return config, RunDirectory.create(path, config)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -110,6 +110,7 @@ def test_without_sampling_replaced_records_differ_by_their_distance_alone() -> N
     sigma=st.one_of(st.just(0.0), st.just(1.0), st.floats(1e-12, 1e12)),
     neighbouring=st.sampled_from(Neighbouring),
 )
+@example(rate=1.0, distance=5.85e149, sigma=1.0, neighbouring=REPLACE)  # all steps overflow
 def test_no_input_however_extreme_gives_nan_or_a_negative_cost(
     rate: float, distance: float, sigma: float, neighbouring: Neighbouring
 ) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fedsim.bayesian import GAMMA, ORDERS
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
+from fedsim.ledger import Ledger
 from fedsim.mechanism import Mechanism, Neighbouring
 from fedsim.owner import gradient_distances
 from fedsim.report_sections import UNCLIPPED
@@ -101,17 +103,23 @@ def test_an_owner_of_one_record_compares_nothing(small: Make, run: Run) -> None:
     assert sorted(sizes) == [1, 1, 2]
     transcript = run(config)
     assert transcript["bayesian_distances"].shape == (4, 3, 1)
-    found = bayesian_report(config, transcript, 0.01)
-    assert found is not None
+    found = _stated(config, transcript)
     assert found["epsilon"] is None
     assert "gather more pairs" in found["note"]
 
 
-def test_where_nobody_can_compare_there_is_nothing_to_report(small: Make, run: Run) -> None:
-    config = small(PAIRS | {"data.records": 3})
-    transcript = run(config)
-    assert "bayesian_distances" not in transcript
-    assert bayesian_report(config, transcript, 0.01) is None
+def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(PAIRS | {"data.records": 3, "run.out": str(tmp_path / "run")})
+    for refused in (federation.load, server_app.prepare):
+        with pytest.raises(InputError, match=r"bayesian-pairs is 3, but no owner has two records"):
+            refused(config)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_distances_there_is_nothing_to_report(config: Config) -> None:
+    assert bayesian_report(config, {}, 0.01, privacy.describe(config, 8.0)) is None
 
 
 def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
@@ -144,6 +152,13 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
     assert replies == [expected] * 9
 
 
+def _stated(config: Config, transcript: Arrays, delta: float = 0.01) -> dict[str, Any]:
+    planned = privacy.describe(config, privacy.noise_multiplier(config))
+    found = bayesian_report(config, transcript, delta, planned)
+    assert found is not None
+    return found
+
+
 def _transcript(distances: np.ndarray, std: float | np.ndarray) -> Arrays:
     trials, rounds, _ = distances.shape
     # There are more trials than were gathered, with other noise.
@@ -169,8 +184,7 @@ def test_distances_that_are_all_the_clipping_norm_give_the_moments_accountant(
 ) -> None:
     """The closed form without sampling, of which vector V9m is the order 4."""
     sigma = config.privacy.noise_multiplier
-    found = bayesian_report(config, _transcript(np.ones((2, 30, 5)), sigma), 0.01)
-    assert found is not None
+    found = _stated(config, _transcript(np.ones((2, 30, 5)), sigma))
     moments = [(30 * a * (a + 1) / (2 * sigma**2) - math.log(0.01)) / a for a in range(1, 1000)]
     assert found["epsilon"]["mean"] == pytest.approx(min(moments), rel=1e-9)
     assert found["worst_case_epsilon"] == pytest.approx(found["epsilon"]["max"], rel=1e-9)
@@ -203,8 +217,7 @@ def test_the_report_adds_up_the_rounds_of_each_trial(
     generator = np.random.default_rng(0)
     distances = generator.uniform(0, 0.5, (3, 4, 6))
     stds = generator.uniform(1, 3, (3, 4))
-    found = bayesian_report(config, _transcript(distances, stds), 0.01)
-    assert found is not None
+    found = _stated(config, _transcript(distances, stds))
     epsilons, bound = [], 2.0 if neighbouring is Neighbouring.REPLACE else 1.0
     for trial in range(3):
         spent = np.zeros(len(ORDERS))
@@ -231,14 +244,12 @@ def test_the_report_adds_up_the_rounds_of_each_trial(
 def test_doubt_adds_no_more_than_clipping_allows(config: Config) -> None:
     """Two distances tell next to nothing of the expectation; clipping bounds it all the same."""
     distances = np.broadcast_to([0.9, 1.0], (1, 30, 2))
-    found = bayesian_report(config, _transcript(distances, 8.0), 0.01)
-    assert found is not None
+    found = _stated(config, _transcript(distances, 8.0))
     assert found["epsilon"]["max"] == pytest.approx(found["worst_case_epsilon"], rel=1e-9)
     unclipped = config.model_copy(
         update={"training": config.training.model_copy(update={"clipping": False})}
     )
-    unbounded = bayesian_report(unclipped, _transcript(distances, 8.0), 0.01)
-    assert unbounded is not None
+    unbounded = _stated(unclipped, _transcript(distances, 8.0))
     assert unbounded["epsilon"]["max"] > 2 * found["worst_case_epsilon"]
 
 
@@ -254,26 +265,51 @@ def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
 def test_long_runs_state_epsilon_after_some_rounds_the_last_among_them(small: Make) -> None:
     keys = {"training.rounds": 50, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0}
     config = small(keys | {"training.sampling-rate": 0.3})
-    found = bayesian_report(config, _transcript(np.ones((1, 50, 2)), 2.0), 0.01)
-    assert found is not None
+    found = _stated(config, _transcript(np.ones((1, 50, 2)), 2.0))
     assert len(found["by_round"]["rounds"]) == 8
     assert found["by_round"]["rounds"][-1] == 50
 
 
 def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config: Config) -> None:
-    found = bayesian_report(config, _transcript(np.ones((1, 30, 5)), 8.0), 1e-14)
-    assert found is not None
+    found = _stated(config, _transcript(np.ones((1, 30, 5)), 8.0), 1e-14)
     assert found["epsilon"] is None
     assert "too small" in found["note"]
     with pytest.raises(InputError, match=r"delta is 1\.5"):
-        bayesian_report(config, _transcript(np.ones((1, 30, 5)), 8.0), 1.5)
+        _stated(config, _transcript(np.ones((1, 30, 5)), 8.0), 1.5)
+
+
+def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config) -> None:
+    """An interrupted attempt of 7 rounds with noise of its own; DP's epsilon counts them."""
+    planned = privacy.describe(config, 8.0)
+    (rounds,) = planned.rounds
+    released = replace(planned, rounds=(rounds, replace(rounds, count=7)))
+    found = bayesian_report(config, _transcript(np.ones((1, 30, 5)), 8.0), 0.01, released)
+    assert found is not None
+    for name in ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon", "by_round"):
+        assert found[name] is None, name
+    assert "no distances were kept of the 7 rounds" in found["note"]
+    expected = PLD.epsilon(Mechanism.alike(8.0, 37), 0.01)
+    assert found["dp_epsilon"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(PAIRS | {"privacy.noise-source": "system"})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    attempt = Ledger(config, directory).begin(0, 3, privacy.noise_multiplier(config))
+    attempt.charge(1, range(3))
+    report, _, page = _reported(config, tmp_path)
+    assert report["bayesian"]["epsilon"] is report["bayesian"]["by_round"] is None
+    assert "no distances were kept of the 1 rounds that interrupted attempts released" in page
+    assert "stays below the first ε" not in page
+    assert "Interrupted attempts had released 1 rounds before the first." in page
 
 
 def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:
     stds = np.full((1, 30), 8.0)
     stds[0, 3] = 0.0
-    found = bayesian_report(config, _transcript(np.ones((1, 30, 5)), stds), 0.01)
-    assert found is not None
+    found = _stated(config, _transcript(np.ones((1, 30, 5)), stds))
     assert found["epsilon"] == {"mean": math.inf, "max": math.inf}
     assert "no noise" in found["note"]
 
@@ -317,8 +353,20 @@ def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
     assert found["epsilon"]["mean"] > 0
     assert found["dp_epsilon"] is found["worst_case_epsilon"] is None
     assert f"∞ ({UNCLIPPED})" in page
+    # Of an infinite budget there is a sentence and no figure, and nothing to fall short of.
+    assert "has spent ε = ∞ towards" in page
+    assert not (tmp_path / "run" / "figures" / "budget.svg").exists()
     assert "Gradients are not clipped: no DP guarantee." in page
-    for wrong in ("no noise hides", "(no noise)", "clipping allows.", "was clipped", "None"):
+    for wrong in (
+        "no noise hides",
+        "(no noise)",
+        "clipping allows.",
+        "was clipped",
+        "None",
+        "ε ≤ ∞",
+        "is slack",
+        "may be passed, but",
+    ):
         assert wrong not in page.partition("<details>")[0], wrong
 
 

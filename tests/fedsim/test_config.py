@@ -147,11 +147,40 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"audit.bayesian-pairs": -1}, r"audit.bayesian-pairs is -1"),
         (
             {"training.clipping": False},
-            r"training.clipping is false, .*set privacy.noise-multiplier .*rho-beta .* to 0",
+            r"training.clipping is false, .*noise-multiplier .*, and privacy.rho-beta to 0$",
         ),
         (
             {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.epsilon": 1.0},
-            r"training.clipping is false, .*set privacy.noise-multiplier .*epsilon to 0",
+            r"training.clipping is false, .*noise-multiplier .*, and privacy.epsilon to 0$",
+        ),
+        (
+            {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.rho-alpha": 0.2},
+            r"training.clipping is false, .* and privacy.rho-alpha to 0$",
+        ),
+        (
+            {
+                "training.clipping": False,
+                "privacy.rho-beta": 0.0,
+                "privacy.mutual-information": 0.1,
+            },
+            r"training.clipping is false, .* and privacy.mutual-information to 0$",
+        ),
+        (
+            PAC | {"training.clipping": False},
+            r"training.clipping is false, but privacy.noise is 'pac', .*training.clipping = true$",
+        ),
+        (
+            PAC | {"privacy.stop-at": 2.0},
+            r"privacy.stop-at is 2, but privacy.noise is 'pac', .* epsilon is infinite",
+        ),
+        (
+            {
+                "training.clipping": False,
+                "privacy.rho-beta": 0.0,
+                "privacy.noise-multiplier": 4.0,
+                "privacy.stop-at": 1.5,
+            },
+            r"stop-at is 1\.5, but training.clipping is false, .* epsilon is infinite",
         ),
         ({"run.precision": "bf16"}, r"compares sums .* in full precision .*instrumented"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),

@@ -254,6 +254,101 @@ def test_a_run_without_a_ledger_is_described_by_its_configuration(
     np.testing.assert_allclose(spent[0, 1], [closed_form(n) for n in range(1, 6)])
 
 
+def test_rounds_of_a_run_without_a_ledger_are_those_of_its_transcript(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(FOUR_OF_SIX)
+    directory = opened(config)
+    execute(config, directory)
+    (directory.path / "ledger.jsonl").unlink()
+    assert ledger.describe_run(directory).towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 4)
+    report = audit.write_report(directory, delta=0.05)
+    assert report["mechanism"]["steps"] == len(report["budget"]["epsilon_by_round"]) == 4
+    expected = PLD.epsilon(Mechanism.alike(Z, 4), 0.05)
+    assert report["budget"]["epsilon"]["participant"] == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds"):
+        ledger.plan(config, Z, directory)
+
+
+@pytest.mark.parametrize("kept", [0, 2, 3, 5])
+def test_a_ledger_cut_at_the_end_of_a_line_is_refused_after_the_run(
+    kept: int, make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"trials.cohort": 4})
+    directory = opened(config)
+    execute(config, directory)
+    (directory.path / "events.jsonl").unlink()  # the finished cohorts alone tell
+    path = directory.path / "ledger.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+    for refused in (
+        lambda: ledger.describe_run(directory),
+        lambda: audit.write_report(directory),
+        lambda: ledger.plan(config, Z, directory),
+    ):
+        with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds .*--out") as caught:
+            refused()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kept", [None, 0, 3])
+def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
+    kept: int | None, make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM, {"trials.cohort": 4})
+    directory = opened(config)
+    killed(config, directory, cohort=4, round=2)
+    path = directory.path / "ledger.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 5
+    # The second round was charged, and never answered: it left no event and cannot be missed.
+    path.write_bytes(b"".join(lines[:4]))
+    assert ledger.plan(config, Z, directory) == 3
+    if kept is None:
+        path.unlink()
+    else:
+        path.write_bytes(b"".join(lines[:kept]))
+    with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds that were released"):
+        ledger.plan(config, Z, directory)
+
+
+def test_torn_events_do_not_stop_a_run(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(SYSTEM)
+    directory = opened(config)
+    killed(config, directory, cohort=0, round=3)
+    with (directory.path / "events.jsonl").open("ab") as file:
+        file.write(b'{"time": 1.0, "rou')
+    assert ledger.plan(config, Z, directory) == 3
+
+
+def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_path: Path) -> None:
+    keys: dict[str, Scalar] = {
+        "privacy.noise": "pac",
+        "privacy.rho-beta": 0.0,
+        "privacy.mutual-information": 0.3,
+        "audit.mode": "instrumented",
+        "trials.cohort": 4,
+    }
+    for source in ("seed", "system"):
+        config = small(keys | {"privacy.noise-source": source})
+        nominal = privacy.noise_multiplier(config)
+        directory = RunDirectory.create(tmp_path / source, config)
+        killed(config, directory, cohort=4, round=1)
+        if source == "seed":
+            assert ledger.plan(config, nominal, directory) == 3
+            continue
+        with pytest.raises(InputError, match=r"trials from 4 on .*--out, or use .*\"seed\"") as e:
+            execute(config, directory)
+        assert "\n" not in str(e.value)
+        # The cohorts that are finished, or not begun, are no obstacle.
+        assert ledger.plan(config, nominal, RunDirectory.create(tmp_path / "new", config)) == 3
+        path = directory.path / "ledger.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:3]))
+        assert ledger.plan(config, nominal, directory) == 3
+
+
 # The running value
 
 

@@ -356,12 +356,15 @@ def test_the_report_of_a_pair_bounds_the_success_and_claims_no_dp(
     assert said["advantage_bound"] == pac.advantage_bound(0.3)
     assert said["equivalent_epsilon"] == pac.epsilon_of_success(said["success_bound"], 0.005)
     assert said["realised_information"] == pytest.approx(3 * math.log1p(0.2) / 2)
+    assert said["candidate_success_bound"] is None
     assert said["success"] == (1 + report["empirical"]["advantage"]) / 2
     assert report["prediction"]["advantage"] == pytest.approx(gaussian.advantage(math.sqrt(2.4)))
     page = (directory.path / "report.html").read_text()
     assert "on average over the stated prior, not for each person" in page
     assert "PAC noise, not a DP guarantee." in page
-    assert "no noise hides the record" not in page
+    for wrong in ("no noise hides the record", "is slack", "ε ≤ ∞", "Naming which"):
+        assert wrong not in page, wrong
+    assert "on the data D with the" in page
     assert "mutual_information" in transcript
 
 
@@ -382,6 +385,16 @@ def test_the_report_of_halves_is_written_without_a_prediction(small: Make, tmp_p
     assert np.all(transcript["noise_stds"] > 0)
     page = (directory.path / "report.html").read_text()
     assert "random halves of the records" in page
+    # The game is about six candidates: nobody is told D and D'.
+    assert "on a secret candidate: one of 6 random halves" in page
+    assert "The adversary knows both" not in page
+    # The largest p with KL(p || 1/6) <= 0.3 nats.
+    bound = report["pac"]["candidate_success_bound"]
+    assert bound * math.log(6 * bound) + (1 - bound) * math.log((1 - bound) * 6 / 5) == (
+        pytest.approx(0.3)
+    )
+    assert 1 / 6 < bound < report["pac"]["success_bound"]
+    assert "Naming which of the 6 candidates" in page
     assert (directory.path / "figures" / "log-odds.svg").exists()
 
 

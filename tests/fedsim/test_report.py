@@ -710,6 +710,7 @@ def test_bayesian_epsilon_stands_beside_that_of_dp_with_what_it_means(gathered, 
     assert re.search(r"ε Bayesian DP\s*│\s*0\.512", console_text(gathered))
     looser = changed(gathered, "bayesian.epsilon.mean", 1.4)
     assert "Here it adds nothing to DP" in visible(render_html(looser, transcript))
+    assert "looser than the loss distribution" in visible(render_html(looser, transcript))
     noted = changed(gathered, "bayesian.note", "the best order is the largest")
     assert "Note the best order is the largest" in visible(render_html(noted, transcript))
     pairs = changed(gathered, "neighbouring", "replace")
@@ -744,6 +745,11 @@ def test_without_clipping_every_limit_is_void_for_the_right_reason(gathered, tra
     assert "No guarantee" in text
     assert "No protection" not in text
     assert "no noise" not in text
+    # No limit of the belief: nothing is surer than it, compatible with it, or short of it.
+    assert "Without clipping nothing sets it a limit." in text
+    for words in ("How often was it surer", "may be passed, but", "is slack", "ε ≤ ∞"):
+        assert words not in text, words
+    assert "Differential privacy sets no limit here" in text
 
 
 def test_the_same_run_gives_the_same_page(report, transcript, html):
@@ -835,7 +841,7 @@ BUDGET = {
         ({}, "where privacy.stop-at = 1.400 left no room for another."),
         ({"stopped": False, "rounds_planned": 30}, ", within privacy.stop-at = 1.400."),
         ({"stopped": False, "stop_at": None, "stop_at_delta": None}, "; no limit was set."),
-        ({"earlier_attempts": 7}, "An interrupted attempt had released 7 rounds before the first."),
+        ({"earlier_attempts": 7}, "Interrupted attempts had released 7 rounds before the first."),
         ({"delta": 0.1}, "at δ = 0.1 (accountant pld), where privacy.stop-at = 1.400 at δ = 0.01"),
     ],
     ids=str,
@@ -845,3 +851,13 @@ def test_the_budget_is_one_sentence_and_a_figure(changes, said, report, transcri
     assert said in html
     assert html.count("The running budget.") == 2  # the caption, and the figure's description
     assert ("privacy.stop-at = 1.4<" in html) == (not {"delta", "stop_at"} & set(changes))
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_a_budget_without_a_finite_value_is_a_sentence_and_no_figure(report, transcript):
+    endless = BUDGET | {"epsilon_by_round": [None] * ROUNDS, "epsilon": {"participant": None}}
+    html = unescape(render_html({**report, "budget": endless}, transcript))
+    assert "has spent ε = ∞ towards the vantage participant" in html
+    assert "The running budget." not in html
+    older = {name: value for name, value in report.items() if name != "budget"}
+    assert "planned rounds a person" not in render_html(older, transcript)
