@@ -336,9 +336,10 @@ def _print(
             if name != identifiability.THEOREM2
         )
         console.print(
-            f"Advantage by the paper (Theorem 2), not a bound: {guarantees.advantage(bounds.theorem2_rho_alpha)}; "
-            f"the bound is rho_alpha = {guarantees.advantage(bounds.rho_alpha)} (by {sound}). Membership inference: "
-            f"at most {guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1)."
+            "Advantage by the paper (Theorem 2), not a bound: "
+            f"{guarantees.advantage(bounds.theorem2_rho_alpha)}; the bound is rho_alpha = "
+            f"{guarantees.advantage(bounds.rho_alpha)} (by {sound}). Membership inference: at most "
+            f"{guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1)."
         )
         guarantees.print_pac(document["pac"], console)
         if found := document.get("from_prior"):
