@@ -177,7 +177,7 @@ def print_accountants(
         table.add_column(heading, justify="right", no_wrap=True)
     speak_of: dict[str, list[str]] = {}
     for name, row in rows.items():
-        cells = (cell(row.get(key)) for key in columns)
+        cells = (_of_row(row, key) for key in columns)
         table.add_row(Text(f"{name}: {ACCOUNTANTS[name].title}"), *cells)
         speak_of.setdefault(row["covers"], []).append(name)
     console.print(table)
@@ -248,11 +248,19 @@ def print_to_whom(rows: Sequence[Row], console: Console) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         if "refusal" not in row:
-            table.add_row(row["trust"], row["vantage"], *(cell(row[key]) for key in columns))
+            table.add_row(row["trust"], row["vantage"], *(_of_row(row, key) for key in columns))
     console.print(table)
     for row in rows:
         if "refusal" in row:
             console.print(Text(row["refusal"]))
+
+
+def _of_row(row: Row, key: str) -> str:
+    """Return a cell of a row; a finite epsilon leaves doubt, even where a float has none left."""
+    epsilon = row.get("epsilon")
+    if key == "rho_beta" and row.get(key) == 1 and epsilon is not None and math.isfinite(epsilon):
+        return ">0.999999"
+    return cell(row.get(key))
 
 
 def cell(value: float | None) -> str:

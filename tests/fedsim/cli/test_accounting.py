@@ -579,3 +579,9 @@ def test_an_unknown_key_among_the_rounds_is_named(tmp_path: Path) -> None:
     assert "unknown key 'q'" in refusal(f"account {top} --delta 0.1")
     inside = written(tmp_path, "[[rounds]]\nnoise-multiplier = 4.0\nq = 1\n")
     assert "unknown key 'q' in rounds.0" in refusal(f"account {inside} --delta 0.1")
+
+
+def test_a_belief_is_never_printed_as_certainty_while_epsilon_is_finite() -> None:
+    printed = text("account --noise-multiplier 0.5 --steps 400 --delta 1e-5")
+    row = printed.split("advanced: advanced composition")[1]
+    assert ">0.999999" in row.split("basic")[0]
