@@ -114,6 +114,32 @@ def mixture(score: Tensor, sampling_rate: float) -> Tensor:
     return torch.logaddexp(without, math.log(sampling_rate) + score)
 
 
+def ratio_without_noise(
+    seen: Tensor,
+    present_norm: Tensor,
+    absent_norm: Tensor,
+    sensitivity: Tensor,
+    sampling_rate: float,
+) -> Tensor:
+    """Return lambda [T] of somebody who sees the challenge's contribution itself: sigma = 0.
+
+    seen int [T]: 0 where neither gradient is in the sum, 1 for g, 2 for g'. +inf where only D can
+    have sent it, -inf where only D' can, and finite where both could: log(1 - q) where a record
+    that D would have added with probability q is not there; 0 where g = g'.
+    """
+
+    def like(kind: int, apart: dict[int, Tensor]) -> Tensor:
+        same = seen == kind
+        for other, distance in apart.items():
+            same = same | ((seen == other) & (distance == 0))
+        return same.double()
+
+    nothing = (1 - sampling_rate) * like(0, {1: present_norm, 2: absent_norm})
+    under_d = nothing + sampling_rate * like(1, {0: present_norm, 2: sensitivity})
+    under_d_prime = nothing + sampling_rate * like(2, {0: absent_norm, 1: sensitivity})
+    return torch.where(sensitivity == 0, 0.0, under_d.log() - under_d_prime.log())
+
+
 def log_odds(prior: float, ratios: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the log-odds for D after every step, [T, k], from the ratios [T, k] of the steps."""
     return np.log(prior / (1 - prior)) + np.cumsum(ratios, axis=1)

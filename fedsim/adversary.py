@@ -133,6 +133,30 @@ def expect(
     return replace(memory, pending=pending)
 
 
+def replay_challenged(
+    config: Config,
+    federation: Federation,
+    parameters: Tensor,
+    record: int,
+    replacement: int | None,
+    round: int,
+) -> tuple[Tensor, Tensor]:
+    """Return what the owner of the challenge record would send without noise: under D and D'.
+
+    Both float64 [T, P]: the sums over the owner's local steps from the model `parameters`.
+    """
+    challenged, trials = int(federation.owner_of[record]), len(parameters)
+    # Both worlds in one pass, one after the other along the axis of the trials.
+    worlds = torch.arange(2 * trials, device=parameters.device) < trials
+    both = local_steps(
+        lambda theta: clean_sum(federation, challenged, theta, record, replacement, worlds),
+        parameters.repeat(2, 1),
+        config.training.local_steps,
+        local_step_size(config, round),
+    )
+    return both[:trials], both[trials:]
+
+
 def _replay(
     config: Config,
     federation: Federation,
@@ -150,16 +174,7 @@ def _replay(
     """
     steps, step_size = config.training.local_steps, local_step_size(config, round)
     challenged = int(federation.owner_of[record])
-    trials = len(parameters)
-    # Both worlds in one pass, one after the other along the axis of the trials.
-    worlds = torch.arange(2 * trials, device=parameters.device) < trials
-    both = local_steps(
-        lambda theta: clean_sum(federation, challenged, theta, record, replacement, worlds),
-        parameters.repeat(2, 1),
-        steps,
-        step_size,
-    )
-    present, absent = both[:trials], both[trials:]
+    present, absent = replay_challenged(config, federation, parameters, record, replacement, round)
     known = absent.clone()
     for owner in sorted(set(range(config.federation.owners)) - {adversary, challenged}):
         known += local_steps(partial(clean_sum, federation, owner), parameters, steps, step_size)

@@ -10,10 +10,10 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim import adversary, device, federation, messages
+from fedsim import adversary, device, federation, messages, released_model, vantages
 from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
-from fedsim.mechanism import Trust, sensitivity
+from fedsim.mechanism import Trust, Vantage, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.owner import (
     candidate_masks,
@@ -30,6 +30,7 @@ from fedsim.sampling import participation
 
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"
+RELEASED = "adversary-released-model"
 PROGRESS = "adversary-progress"
 
 app = ClientApp()
@@ -115,8 +116,8 @@ def train(message: Message, context: Context) -> Message:
     content = {messages.REPLY: messages.array_record(sum=sent.cpu().numpy())}
     if instrumented:
         measured = _measurement(known, request, parameters, taking_part)
-        if noises and request.role != Role.ADVERSARY:
-            # The adversary knows its own noise, which therefore hides nothing.
+        adversarial = request.role == Role.ADVERSARY
+        if noises and vantages.tells_noise(config, challenged, adversarial):
             (measured["noise"],) = noises
         if masks is not None and challenged:
             (column,) = (known.owned_by(partition) == request.record).nonzero()[0]
@@ -125,7 +126,7 @@ def train(message: Message, context: Context) -> Message:
             content[messages.MEASUREMENT] = messages.array_record(
                 **{name: tensor.cpu().numpy() for name, tensor in measured.items()}
             )
-    elif request.role == Role.ADVERSARY:
+    elif request.role == Role.ADVERSARY and _follows_rounds(config):
         memory = _recall(message, context, known, request)
         memory = adversary.expect(
             memory,
@@ -156,8 +157,24 @@ def evaluate(message: Message, context: Context) -> Message:
     start = time.perf_counter()
     config, known, request = _prepare(message, context)
     if request.role == Role.ADVERSARY:
-        if config.audit.mode == "participant":
+        if _follows_rounds(config):
             _remember(context, _recall(message, context, known, request), request.round)
+        if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
+            config
+        ):
+            step = released_model.attack(
+                config,
+                known,
+                request.record,
+                _replacement(request),
+                request.noise_multiplier,
+                request.trial_numbers,
+                _model(message, known),
+                request.round - 1,
+            )
+            context.state[RELEASED] = messages.array_record(
+                **{name.replace("_", "-"): array for name, array in step.items()}
+            )
         attack = adversary.infer_membership(known, request.record, _model(message, known))
         context.state[MEMBERSHIP] = messages.array_record(**attack)
     return _reply(message, context, seconds=time.perf_counter() - start)
@@ -167,8 +184,16 @@ def evaluate(message: Message, context: Context) -> Message:
 def findings(message: Message, context: Context) -> Message:
     """Hand the adversary's findings to the auditor, who asks after the last round."""
     config = from_run_config(context.run_config)
-    names = [MEMBERSHIP] if config.audit.mode == "instrumented" else [MEMORY, MEMBERSHIP]
-    return _reply(message, context, {name: context.state.array_records[name] for name in names})
+    seen, primary = context.state.array_records, config.federation.vantage
+    content = {MEMBERSHIP: seen[MEMBERSHIP]}
+    for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
+        if name in seen:
+            ending = vantages.suffix(vantage, primary)
+            arrays = messages.arrays_of(seen[name])
+            content[name] = messages.array_record(
+                **{f"{key}{ending}": array for key, array in arrays.items()}
+            )
+    return _reply(message, context, content)
 
 
 def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Request]:
@@ -231,6 +256,12 @@ def _distances(
     return gradient_distances(
         config, known, partition, parameters[:evaluated], trials, request.round
     )
+
+
+def _follows_rounds(config: Config) -> bool:
+    """Whether the adversary itself keeps a belief from round to round."""
+    follows = Vantage.PARTICIPANT in vantages.measured(config)
+    return follows and config.audit.mode == "participant"
 
 
 def _recall(

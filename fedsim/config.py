@@ -68,11 +68,6 @@ class FederationConfig(Table):
                 "federation.trust is 'distributed', which needs secure aggregation and cannot be "
                 "run yet; choose 'central' or 'local'"
             )
-        if self.vantage is not Vantage.PARTICIPANT:
-            raise ValueError(
-                f"federation.vantage is '{self.vantage}', where no adversary can sit yet; choose "
-                "'participant' (the report states the bounds of every vantage)"
-            )
         return self
 
     @model_validator(mode="after")
@@ -232,11 +227,13 @@ class AuditConfig(Table):
 
     mode: "participant" computes the belief as the adversary must, from what it receives and knows;
     "instrumented" computes the same belief from the noise, which the auditor of a campaign reads.
-    bayesian_pairs: how many pairs of its records each owner compares in a round, in the evaluated
-    trials, for the Bayesian accountant; 0 for none.
+    vantages: whose beliefs are computed; "configured" is federation.vantage alone. bayesian_pairs:
+    how many pairs of its records each owner compares in a round, in the evaluated trials, for the
+    Bayesian accountant; 0 for none.
     """
 
     mode: Literal["participant", "instrumented"] = "participant"
+    vantages: Literal["configured", "all"] = "configured"
     prior: Fraction = 0.5
     confidence: Fraction = 0.95
     evaluated_trials: PositiveInt = 20
@@ -413,7 +410,9 @@ class Config(Table):
             ("training.clipping", self.training.clipping, True),
             ("training.sampling-rate", self.training.sampling_rate, 1.0),
             ("training.local-steps", self.training.local_steps, 1),
+            ("federation.vantage", self.federation.vantage.value, "participant"),
             ("audit.mode", self.audit.mode, "instrumented"),
+            ("audit.vantages", self.audit.vantages, "configured"),
             ("audit.bayesian-pairs", self.audit.bayesian_pairs, 0),
             ("trials.worlds", self.trials.worlds, "both"),
             ("run.precision", self.run.precision, "float32"),

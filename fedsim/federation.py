@@ -48,6 +48,21 @@ class Federation:
         """Return the positions in D of an owner's records."""
         return np.flatnonzero(self.owner_of == owner)
 
+    def clipped_sum(
+        self,
+        parameters: Tensor,
+        positions: npt.NDArray[np.intp],
+        participation: Tensor | None = None,
+    ) -> Tensor:
+        """Return the sum of the clipped gradients of records of D, whoever holds them, [T, P].
+
+        float64; participation bool [T, n]: which records of D take part, None for all.
+        """
+        if not positions.size:
+            return torch.zeros_like(parameters, dtype=torch.float64)
+        weights = None if participation is None else participation[:, positions].to(parameters)
+        return self.clipper.clipped_sum(parameters, *self.members(positions), weights)
+
     def evaluate(
         self, parameters: Tensor, features: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor]:

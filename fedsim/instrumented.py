@@ -1,4 +1,4 @@
-"""The belief of the adversary, computed from the noise by an auditor who may read it.
+"""The beliefs at several vantages, computed from the noise by an auditor who may read it.
 
 The adversary has to know f(D), so in every step it computes the gradients of all other owners'
 records once more: a second training. But r minus what is common to both worlds is noise, and
@@ -7,7 +7,7 @@ the challenge's gradients alone, and arrives at the same log-odds. A measurement
 never part of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Self
 
@@ -16,7 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adversaries.posterior import ratio_of_scores
+from adversaries.posterior import ratio_of_scores, ratio_without_noise
+from fedsim.mechanism import Vantage
 
 
 @dataclass(frozen=True)
@@ -44,32 +45,46 @@ class Step:
         }
 
 
+@dataclass(frozen=True)
+class Sight:
+    """What one vantage point cannot see through.
+
+    sources: whose noise, by the keys of the noises; noise_std [T] float64: sigma of their sum, 0
+    for a vantage point that sees the sums as they are.
+    """
+
+    sources: frozenset[int]
+    noise_std: Tensor
+
+
 def measure(
     present: Tensor,
     absent: Tensor | None,
-    noises: Iterable[Tensor],
+    noises: Iterable[tuple[int, Tensor]],
     worlds: Tensor,
     participation: Tensor | None,
-    noise_std: Tensor,
+    sights: Mapping[Vantage, Sight],
     sampling_rate: float,
-) -> Step:
-    """Return what the adversary would conclude from r = rest + B (b g + (1 - b) g') + w.
+) -> dict[Vantage, Step]:
+    """Return what each vantage point would conclude from r = rest + B (b g + (1 - b) g') + w.
 
     present [T, P]: g, the clipped gradient of the challenge record; absent [T, P]: g', that of its
-    replacement, None if there is none; noises: the parts [T, P] of w, of which inner products are
-    taken one by one; worlds bool [T]: b; participation bool [T]: B, None if the record surely takes
-    part; noise_std [T]: sigma of w; sampling_rate: q. All but the bits are float64.
+    replacement, None if there is none; noises: by source, the parts [T, P] of all noise, of which
+    inner products are taken one by one and once for everybody; worlds bool [T]: b; participation
+    bool [T]: B, None if the record surely takes part; sights: which of the parts are the w of a
+    vantage point; sampling_rate: q. All but the bits are float64.
 
     At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else the mixtures of the
     posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
+    Without any w the contribution itself is seen, and the ratio may be infinite.
     """
     difference = present if absent is None else present - absent
     sensitivity, present_norm = _norm(difference), _norm(present)
     absent_norm = torch.zeros_like(present_norm) if absent is None else _norm(absent)
+    taking_part = torch.ones_like(worlds) if participation is None else participation
     if sampling_rate == 1:
         directions, signals = [difference], [(worlds.double() - 0.5) * sensitivity**2]
     else:
-        taking_part = torch.ones_like(worlds) if participation is None else participation
         with_present, with_absent = taking_part & worlds, taking_part & ~worlds
         directions, signals = [present], [(with_present.double() - 0.5) * present_norm**2]
         if absent is not None:
@@ -77,19 +92,25 @@ def measure(
             directions.append(absent)
             signals[0] = signals[0] + with_absent * both
             signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
-    for noise in noises:
-        signals = [
-            signal + _inner(noise, direction)
-            for signal, direction in zip(signals, directions, strict=True)
-        ]
-    scores = [signal / noise_std**2 for signal in signals]
-    return Step(
-        ratio_of_scores(scores, sampling_rate, sensitivity),
-        sensitivity,
-        noise_std,
-        present_norm,
-        absent_norm,
-    )
+    heard = {vantage: list(signals) for vantage in sights}
+    for source, noise in noises:
+        listening = [vantage for vantage, sight in sights.items() if source in sight.sources]
+        parts = [_inner(noise, direction) for direction in directions if listening]
+        for vantage in listening:
+            heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
+
+    def concluded(vantage: Vantage, sight: Sight) -> Step:
+        if sight.sources:
+            scores = [signal / sight.noise_std**2 for signal in heard[vantage]]
+            ratios = ratio_of_scores(scores, sampling_rate, sensitivity)
+        else:
+            seen = taking_part * torch.where(worlds, 1, 2)
+            ratios = ratio_without_noise(
+                seen, present_norm, absent_norm, sensitivity, sampling_rate
+            )
+        return Step(ratios, sensitivity, sight.noise_std, present_norm, absent_norm)
+
+    return {vantage: concluded(vantage, sight) for vantage, sight in sights.items()}
 
 
 def _inner(left: Tensor, right: Tensor) -> Tensor:

@@ -37,6 +37,9 @@ def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim
 
 OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam}
 
+LINEAR = frozenset({"sgd"})
+"""The optimisers whose steps are linear in the aggregates so far."""
+
 
 class ServerOptimizer:
     """Steps the models of one cohort of trials, round after round.

@@ -26,8 +26,10 @@ from fedsim import (
     messages,
     models,
     privacy,
+    released_model,
     sampling,
     schedules,
+    vantages,
 )
 from fedsim.challenge import Challenge
 from fedsim.config import Config, from_run_config
@@ -129,6 +131,7 @@ def check(config: Config) -> None:
     ServerOptimizer(config.training, config.data.records)
     schedules.factor(config.training, 1)
     sampling.check(config)
+    released_model.check(config)
 
 
 def connect(grid: Grid, owners: int, timeout: float) -> dict[int, int]:
@@ -232,10 +235,15 @@ def _transcript(config: Config, directory: RunDirectory) -> Arrays:
         name: np.concatenate(arrays, axis=1 if name in ("losses", "accuracies") else 0)
         for name, arrays in parts.items()
     }
-    return {
-        "log_odds": log_odds(config.audit.prior, joined.pop("ratios")),
-        **joined,
+    endings = [
+        vantages.suffix(vantage, config.federation.vantage) for vantage in vantages.measured(config)
+    ]
+    odds = {
+        f"log_odds{ending}": log_odds(config.audit.prior, joined.pop(f"ratios{ending}"))
+        for ending in endings
+        if f"ratios{ending}" in joined
     }
+    return {**odds, **joined}
 
 
 def _facts(

@@ -5,7 +5,7 @@ clipped sum or noise share changes the mechanism that was accounted for. Replies
 partition before they are summed, so that every runtime gives the same bits.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedsim import instrumented, messages
+from fedsim import federation, instrumented, messages, server_adversary, vantages
 from fedsim.challenge import Challenge
 from fedsim.config import Config
 from fedsim.ledger import Attempt
@@ -32,6 +32,7 @@ from fedsim.messages import Request, Role
 from fedsim.optimizers import ServerOptimizer
 from fedsim.pac_release import Releases
 from fedsim.randomness import SERVER, gaussian_noise
+from fedsim.sampling import participation
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +62,7 @@ class DPSGD(Strategy):
         self._model: Array | None = None
         self._aggregate: Array | None = None
         self._local_sensitivity: npt.NDArray[np.float64] | None = None
-        self._measured: list[instrumented.Step] = []
+        self._measured: dict[Vantage, list[instrumented.Step]] = {}
         self._distances: list[Array] = []
         training = self.config.training
         self._releases: Releases | None = None
@@ -115,7 +116,9 @@ class DPSGD(Strategy):
             noise *= std[:, None]
             total += noise
         if self._releases is None and self.config.audit.mode == "instrumented":
-            self._measured.append(self._measure(accepted, noise))
+            self._remember(self._measure(accepted, noise))
+        elif self._releases is None and Vantage.SERVER in vantages.measured(self.config):
+            self._remember({Vantage.SERVER: self._look(accepted, total, server_round)})
         distances = [
             messages.only(reply.content.array_records[messages.DISTANCES])
             for reply in accepted
@@ -156,10 +159,12 @@ class DPSGD(Strategy):
         """Say nothing: the run directory and the report describe the run."""
 
     def findings(self, grid: Grid) -> list[dict[str, Array]]:
-        """Ask the adversary's node for its log-likelihood ratios and its membership attack.
+        """Ask the adversary's node for its log-likelihood ratios and its attacks on the model.
 
-        In an instrumented run the ratios are the auditor's own. With `audit.bayesian-pairs`, also
-        what the owners found of their own records, `bayesian_distances` [E, k, pairs].
+        In an instrumented run the ratios are the auditor's own, and those of the server are never
+        the node's; arrays of other vantages than the configured one have it in their names. With
+        `audit.bayesian-pairs`, also what the owners found of their own records,
+        `bayesian_distances` [E, k, pairs].
         """
         node = self.nodes[self.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
@@ -168,9 +173,12 @@ class DPSGD(Strategy):
         found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
         if self._distances:
             found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
-        if not self._measured:
-            return found
-        return [type(self._measured[0]).join(self._measured), *found]
+        primary = self.config.federation.vantage
+        for vantage, steps in self._measured.items():
+            joined = type(steps[0]).join(steps)
+            ending = vantages.suffix(vantage, primary)
+            found.append({f"{name}{ending}": array for name, array in joined.items()})
+        return found
 
     def _requests(self, kind: str, round: int, arrays: ArrayRecord) -> list[Message]:
         requests = []
@@ -245,46 +253,96 @@ class DPSGD(Strategy):
             np.zeros_like(present) if absent is None else np.linalg.norm(absent, axis=1),
             normals,
         )
-        self._measured.append(step)
+        self._remember({Vantage.PARTICIPANT: step})
         return total
 
-    def _measure(self, replies: list[Message], server_noise: Array | None) -> instrumented.Step:
-        """Compute what the adversary would conclude from the step, out of the noise itself."""
-        records = [
-            reply.content.array_records[messages.MEASUREMENT]
+    def _remember(self, steps: Mapping[Vantage, instrumented.Step]) -> None:
+        for vantage, step in steps.items():
+            self._measured.setdefault(vantage, []).append(step)
+
+    def _look(self, replies: list[Message], total: Array, round: int) -> instrumented.Step:
+        """Let a curious server conclude from what it received: a message, or the sum of all."""
+        config, known = self.config, federation.load(self.config)
+        seen = total
+        if config.federation.trust is not Trust.DISTRIBUTED:
+            (seen,) = (
+                messages.only(reply.content.array_records[messages.REPLY])
+                for reply in replies
+                if reply.metadata.src_node_id == self.nodes[self.challenge.owner]
+            )
+        coins = participation(
+            config.noise_seed,
+            self.trials,
+            round,
+            config.data.records,
+            config.training.sampling_rate,
+        )
+        return server_adversary.conclude(
+            config,
+            known,
+            self.challenge.record,
+            self.challenge.replacement,
+            self.noise_multiplier,
+            torch.tensor(self._model).to(known.device),
+            torch.tensor(seen).to(known.device),
+            None if coins is None else torch.from_numpy(coins).to(known.device),
+            round,
+        )
+
+    def _measure(
+        self, replies: list[Message], server_noise: Array | None
+    ) -> dict[Vantage, instrumented.Step]:
+        """Compute what each vantage would conclude from the step, out of the noise itself."""
+        partition_of = {node: partition for partition, node in self.nodes.items()}
+        records = {
+            partition_of[reply.metadata.src_node_id]: reply.content.array_records[
+                messages.MEASUREMENT
+            ]
             for reply in replies
             if messages.MEASUREMENT in reply.content.array_records
-        ]
+        }
+        sights = self._sights()
+        if not sights:
+            return {}
 
         def tensor(record: ArrayRecord, name: str) -> torch.Tensor | None:
             return torch.from_numpy(record[name].numpy()) if name in record else None
 
-        def noises() -> Iterator[torch.Tensor]:
+        def noises() -> Iterator[tuple[int, torch.Tensor]]:
             # One after the other: all of them together are owners x [T, P].
-            for record in records:
+            for partition, record in records.items():
                 if (noise := tensor(record, "noise")) is not None:
-                    yield noise
+                    yield partition, noise
             if server_noise is not None:
-                yield torch.from_numpy(server_noise)
+                yield SERVER, torch.from_numpy(server_noise)
 
-        (challenged,) = (record for record in records if "present" in record)
+        challenged = records[self.challenge.owner]
         present = tensor(challenged, "present")
         assert present is not None
-        multiplier = effective_noise_multiplier(
-            self.noise_multiplier,
-            self.config.federation.trust,
-            Vantage.PARTICIPANT,
-            self.config.federation.owners,
-        )
         return instrumented.measure(
             present,
             tensor(challenged, "absent"),
             noises(),
             torch.from_numpy(self.worlds),
             tensor(challenged, "participation"),
-            torch.from_numpy(multiplier * self._noise_scale()),
+            sights,
             self.config.training.sampling_rate,
         )
+
+    def _sights(self) -> dict[Vantage, instrumented.Sight]:
+        """Return what hides the challenge from each measured vantage that sees every round."""
+        trust, owners = self.config.federation.trust, self.config.federation.owners
+        scale = self._noise_scale()
+
+        def sight(vantage: Vantage) -> instrumented.Sight:
+            multiplier = effective_noise_multiplier(self.noise_multiplier, trust, vantage, owners)
+            sources = vantages.unknown_noise(
+                vantage, trust, owners, self.challenge.owner, self.challenge.adversary
+            )
+            return instrumented.Sight(sources, torch.from_numpy(multiplier * scale))
+
+        seeing = (v for v in vantages.measured(self.config) if v in vantages.EXACT)
+        return {vantage: sight(vantage) for vantage in seeing}
 
     def _noise_scale(self) -> npt.NDArray[np.float64]:
         if self._local_sensitivity is not None:

@@ -1,0 +1,181 @@
+"""The belief of somebody who sees the released model alone: theta_k, knowing theta_0.
+
+Where the server's optimiser is linear in the aggregates, theta_0 - theta_k = sum_i c_i r_i, one
+Gaussian observation around what the owners summed along the way. The way itself was not seen: its
+models are taken from a replay without noise, bent to end at the model that was released. An attack,
+not an exact posterior, unless there was one round only, in which nothing had to be guessed.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim import models
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.federation import Federation, build_model
+from fedsim.instrumented import Step
+from fedsim.mechanism import Trust, Vantage, sensitivity
+from fedsim.optimizers import LINEAR, ServerOptimizer
+from fedsim.owner import challenge_gradients
+from fedsim.sampling import participation
+
+Floats = npt.NDArray[np.float64]
+
+
+def why_not(config: Config) -> str | None:
+    """Return why the released model is not attacked, None where it is."""
+    training = config.training
+    if training.optimizer not in LINEAR:
+        return (
+            f"the model is no linear function of the aggregates under the optimiser "
+            f"'{training.optimizer}'"
+        )
+    if training.local_steps > 1:
+        return "owners took steps of their own, whose models would have to be guessed as well"
+    if config.privacy.noise == "pac":
+        return "PAC noise depends on the candidates along the way, which was not seen"
+    if training.sampling_rate < 1 and config.noise_seed is None:
+        return "which of the other records took part is known to their owners alone"
+    return None
+
+
+def check(config: Config) -> None:
+    """Raise InputError if the configured vantage is the released model and cannot be attacked."""
+    reason = why_not(config)
+    if config.federation.vantage is Vantage.RELEASED_MODEL and reason:
+        raise InputError(
+            f"federation.vantage is 'released-model', but {reason}; choose 'participant', whose "
+            "bound is an upper bound for the released model"
+        )
+
+
+def noise_multiplier(nominal: float, trust: Trust, owners: int) -> float:
+    """Return the multiplier of all noise together, which nobody outside knows any part of."""
+    return nominal * math.sqrt(owners) if trust is Trust.LOCAL else nominal
+
+
+def responses(config: Config, rounds: int) -> Floats:
+    """Return how the model answers the aggregates, [k, k]: theta_0 - theta_i = sum_j a_ij r_j.
+
+    From unit impulses, one in each round, pushed through the server's optimiser.
+    """
+    optimizer = ServerOptimizer(
+        config.training, config.training.sampling_rate * config.data.records
+    )
+    moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
+    answers, total = [], torch.zeros(rounds, dtype=torch.float64)
+    for round in range(1, rounds + 1):
+        impulse = torch.zeros(rounds, 1)
+        impulse[round - 1] = 1
+        moved = optimizer.step(still, impulse, round)
+        total = total - moved[:, 0].double()
+        answers.append(total)
+    return torch.stack(answers).numpy()
+
+
+def shares(answers: Floats) -> Floats:
+    """Return which share of a surprise at theta_k was there after each round, [k].
+
+    answers [k, k] as of `responses`. Of noise alike in all rounds, the displacement W_i given W_k
+    is expected to be W_k cov(W_i, W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
+    """
+    final: Floats = answers[-1]
+    bridge: Floats = answers @ final / (final @ final)
+    return bridge
+
+
+def attack(
+    config: Config,
+    federation: Federation,
+    record: int,
+    replacement: int | None,
+    nominal: float,
+    trials: range,
+    released: Tensor,
+    rounds: int,
+    bridged: bool = True,
+) -> dict[str, Floats]:
+    """Return what theta_k = `released` [T, P] says, as the arrays [T, k] of a `Step` each round.
+
+    nominal: the federation's noise multiplier; trials: their numbers, which with the seed are
+    theta_0. Everything is in the last column, since nothing is seen before: the score
+
+        <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
+
+    with R = theta_0 - theta_k, and D and sigma divided by |c| so that they are in the units of a
+    clipped sum. Where records are sampled the others' coins are known and the challenge's is
+    replaced by its mean q. `bridged` False stays on the replay. Costs two trainings.
+    """
+    theta = models.initial_parameters(
+        lambda: build_model(config, federation.split.dataset), config.run.seed, trials
+    ).to(released.device)
+    answers = responses(config, rounds)
+    weights, bridge = answers[-1], shares(answers)
+    start, path = theta, [theta]
+    optimizer = ServerOptimizer(
+        config.training, config.training.sampling_rate * config.data.records
+    )
+    for round in range(1, rounds + 1):
+        known, _, absent = _sums(config, federation, record, replacement, trials, theta, round)
+        theta = optimizer.step(theta, (known + absent).float(), round)
+        path.append(theta)
+    surprise = released.double() - theta.double()
+    observed = start.double() - released.double()
+    scale = float(np.linalg.norm(weights))
+    difference, variance = torch.zeros_like(observed), torch.zeros_like(observed[:, 0])
+    for round, weight in enumerate(weights, start=1):
+        model = path[round - 1]
+        if bridged and round > 1:
+            model = (model.double() + float(bridge[round - 2]) * surprise).float()
+        known, present, absent = _sums(
+            config, federation, record, replacement, trials, model, round
+        )
+        observed -= weight * (known + (present + absent) / 2)
+        difference += weight * (present - absent)
+        variance += weight**2 * _noise_std(config, nominal, present - absent) ** 2
+    distance = difference.norm(dim=-1)
+    score = torch.linalg.vecdot(observed, difference) / variance
+    last = Step(
+        torch.where(distance == 0, 0.0, score),
+        distance / scale,
+        variance.sqrt() / scale,
+        distance / scale,
+        torch.zeros_like(distance),
+    )
+    nothing = torch.zeros_like(distance)
+    before = Step(nothing, nothing, last.noise_stds, nothing, nothing)
+    return Step.join([*[before] * (rounds - 1), last])
+
+
+def _sums(
+    config: Config,
+    federation: Federation,
+    record: int,
+    replacement: int | None,
+    trials: range,
+    parameters: Tensor,
+    round: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the sum that both worlds have in a round, and what D and D' are expected to add."""
+    rate, count = config.training.sampling_rate, config.data.records
+    coins = participation(config.noise_seed, trials, round, count, rate)
+    known = federation.clipped_sum(
+        parameters,
+        np.delete(np.arange(count), record),
+        None if coins is None else torch.from_numpy(coins).to(parameters.device),
+    )
+    present, absent = challenge_gradients(federation, parameters, record, replacement)
+    return known, rate * present, rate * absent
+
+
+def _noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
+    """Return sigma of a round's noise [T], from all who add some."""
+    multiplier = noise_multiplier(nominal, config.federation.trust, config.federation.owners)
+    if config.privacy.sensitivity == "local":
+        return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    return torch.full_like(difference[:, 0], multiplier * bound)

@@ -1,0 +1,98 @@
+"""An honest but curious server: the posterior of whoever receives the owners' messages.
+
+It knows what the participant knows (D, D', the mechanism, theta_0 and, where steps are sampled,
+which records other than the challenge's take part), and sees more: every message by itself, or the
+sum of all where secure aggregation hides them. It follows the protocol.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adversaries.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
+from fedsim.adversary import replay_challenged
+from fedsim.config import Config
+from fedsim.federation import Federation
+from fedsim.instrumented import Step
+from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
+from fedsim.owner import challenge_gradients
+
+ROUNDING = 1e-5
+"""The share of a clean float32 sum below which a difference may be rounding, and says nothing."""
+
+
+def conclude(
+    config: Config,
+    federation: Federation,
+    record: int,
+    replacement: int | None,
+    noise_multiplier: float,
+    parameters: Tensor,
+    message: Tensor,
+    participation: Tensor | None,
+    round: int,
+) -> Step:
+    """Return what the server learns from one round, on the CPU.
+
+    parameters [T, P]: the model that it sent; message [T, P]: what came back from the owner of the
+    challenge record or, under distributed trust, the sum of what all owners sent; participation
+    bool [T, n] says which records of D take part (None: all), and the challenge record's column is
+    not looked at.
+    """
+    trust, owners = config.federation.trust, config.federation.owners
+    challenged = int(federation.owner_of[record])
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    multiplier = effective_noise_multiplier(noise_multiplier, trust, Vantage.SERVER, owners)
+    steps, rate = config.training.local_steps, config.training.sampling_rate
+    if steps > 1:
+        with_record, known = replay_challenged(
+            config, federation, parameters, record, replacement, round
+        )
+        present, absent = with_record - known, torch.zeros_like(known)
+        scale = parameters.new_full((len(parameters),), bound * math.sqrt(steps)).double()
+    else:
+        everyone = trust is Trust.DISTRIBUTED
+        inside = (
+            np.ones(len(federation.owner_of), bool)
+            if everyone
+            else (federation.owner_of == challenged)
+        )
+        inside[record] = False
+        known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
+        present, absent = challenge_gradients(federation, parameters, record, replacement)
+        scale = (
+            (present - absent).norm(dim=-1)
+            if config.privacy.sensitivity == "local"
+            else torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
+        )
+    replaced = None if replacement is None or steps > 1 else absent
+    expected = hypotheses(known, present, replaced, multiplier * scale, rate)
+    if multiplier:
+        ratios = log_likelihood_ratio(expected, message)
+    else:
+        rest = message.double() - known
+        told = expected.sensitivity > ROUNDING * message.double().norm(dim=-1)
+        seen = _nearest(rest, present, absent, rate)
+        ratios = ratio_without_noise(
+            seen, expected.present_norm, expected.absent_norm, expected.sensitivity * told, rate
+        )
+    columns = (
+        ratios,
+        expected.sensitivity,
+        expected.noise_std,
+        expected.present_norm,
+        expected.absent_norm,
+    )
+    return Step(*(column.cpu() for column in columns))
+
+
+def _nearest(rest: Tensor, present: Tensor, absent: Tensor, sampling_rate: float) -> Tensor:
+    """Return which of nothing (0), g (1) and g' (2) the rest [T, P] of a clean sum is, int [T]."""
+    distances = torch.stack(
+        [rest.norm(dim=-1), (rest - present).norm(dim=-1), (rest - absent).norm(dim=-1)]
+    )
+    if sampling_rate == 1:
+        return 1 + distances[1:].argmin(dim=0)
+    return distances.argmin(dim=0)
