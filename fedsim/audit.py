@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from adversaries import estimators, membership
-from fedsim import identifiability, ledger, pac
+from fedsim import identifiability, ledger, pac, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -18,6 +18,7 @@ from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
+from fedsim.vantages import measured
 
 ALARM_CONFIDENCE = 0.999
 """How sure a contradiction of theory must be before the report calls it one."""
@@ -88,6 +89,11 @@ def assemble(
     description = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
     mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
+    everywhere = [
+        row if config.training.clipping else replace(row, note=UNCLIPPED)
+        for row in identifiability.vantage_bounds(description, delta)
+    ]
+    predictions = _predictions(config, transcript)
     report: dict[str, Any] = {
         "name": config.run.name,
         "created": facts["created"],
@@ -139,19 +145,19 @@ def assemble(
         },
         "bounds": {
             **asdict(bounds),
-            "vantages": [
-                asdict(row) | ({} if config.training.clipping else {"note": UNCLIPPED})
-                for row in identifiability.vantage_bounds(description, delta)
-            ],
+            "vantages": [asdict(row) for row in everywhere],
         },
         "budget": _budget(config, nominal, transcript, rows, delta),
-        "prediction": _prediction(config, transcript),
+        "prediction": predictions[config.federation.vantage],
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
         "membership_inference": _membership(config, transcript, confidence),
         "bayesian": bayesian_report(config, transcript, delta, description),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }
+    report["vantages"] = vantage_report.report(
+        config, transcript, everywhere, predictions, delta, confidence
+    )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
     report["alarms"] = _alarms(config, transcript, report)
     report["warnings"] = [
@@ -239,9 +245,22 @@ def _budget(
     }
 
 
-def _prediction(config: Config, transcript: Arrays) -> dict[str, Any]:
+def _predictions(config: Config, transcript: Arrays) -> dict[Vantage, dict[str, Any]]:
+    """Return what theory predicts for the run at every vantage that was measured."""
+    primary = config.federation.vantage
+    views = {
+        vantage: vantage_report.seen_from(transcript, vantage, primary)
+        for vantage in measured(config)
+    }
+    # A transcript without the arrays of another vantage is from before there was a choice.
+    return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}
+
+
+def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[str, Any]:
     """Return what theory predicts for the run itself, and how well the run follows it."""
     prior = config.audit.prior
+    if special := vantage_report.prediction(config, transcript, vantage):
+        return special
     if config.privacy.pac_prior == "halves":
         # A mixture over candidates, whose distances nobody knows in advance.
         return {
@@ -365,7 +384,9 @@ def _empirical(
         "sensitivity_max": float(norms.max()),
         # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
         "sensitivity_bound": sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-        if config.training.local_steps == 1 and config.training.clipping
+        if config.training.local_steps == 1
+        and config.training.clipping
+        and config.federation.vantage is not Vantage.RELEASED_MODEL
         else None,
     }
 
@@ -382,6 +403,8 @@ def _epsilon_from_sensitivities(
     if config.privacy.pac_prior == "halves":
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
+        return None
+    if q < 1 and config.federation.vantage is Vantage.RELEASED_MODEL:
         return None
 
     def epsilon(mu: float, delta: float) -> float:
@@ -400,6 +423,8 @@ def _not_normal(config: Config) -> str | None:
         return "log-odds are not normal under sampling"
     if config.privacy.pac_prior == "halves":
         return "the log-odds are a mixture over the candidates, which is not normal"
+    if config.federation.vantage is Vantage.RELEASED_MODEL:
+        return "the log-odds of the released model are an attack's score, which need not be normal"
     if config.training.local_steps > 1:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
@@ -499,7 +524,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
     likelihood, so that what they say about the belief contradicts nothing.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    exact_posterior = config.training.local_steps == 1
+    exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
     bounds, sure = report["bounds"], f"with confidence {ALARM_CONFIDENCE:g}"
     alarms = {}
     low = estimators.advantage(worlds, final, ALARM_CONFIDENCE).interval.low
@@ -534,6 +559,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
                 f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
                 f"{bounds['delta']:g} by theory."
             )
+    alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     prediction = report["prediction"]
     exact = exact_posterior and prediction["deterministic"]
     theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
@@ -559,6 +585,13 @@ def _cautions(config: Config) -> list[str]:
             "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.federation.vantage is Vantage.RELEASED_MODEL:
+        cautions.append(
+            "The adversary saw the released model alone: its log-odds are the score of an attack "
+            "along a replay of the training, not an exact posterior. Belief, delta' and the "
+            "prediction describe that score and raise no alarm; the advantage and the "
+            "Clopper-Pearson bound count decisions and stay valid."
         )
     if config.trials.worlds == "d-only":
         cautions.append(

@@ -65,6 +65,17 @@ STYLE = {
 
 
 @dataclass(frozen=True)
+class VantagePoint:
+    """The advantages at one vantage point: bound, prediction, measurement and its interval."""
+
+    label: str
+    bound: float
+    prediction: float | None
+    measured: float | None
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
 class Measured:
     """A measured advantage and its confidence interval, None where there is none."""
 
@@ -228,6 +239,65 @@ def advantages(
         axes.tick_params(axis="x", length=0)
         axes.grid(axis="x", visible=False)
         axes.set_ylabel("advantage over a coin")
+    return figure
+
+
+def vantages(points: Sequence[VantagePoint]) -> Figure:
+    """Draw, for each vantage point, the measured advantage against its prediction and its bound.
+
+    From 0, a coin, to 1, certainty; what no noise hides reaches the right edge.
+    """
+    with _style():
+        figure = Figure(figsize=(WIDTH, 0.9 + 0.62 * len(points)), layout="constrained")
+        axes = figure.subplots()
+        heights = range(len(points) - 1, -1, -1)
+        for first, (height, point) in enumerate(zip(heights, points, strict=True)):
+            shown = "" if first == 0 else "_"  # one entry in the legend for all rows
+            ends = height - 0.3, height + 0.3
+            axes.barh(height, point.bound, height=0.6, color=FAINT, alpha=0.5)
+            axes.vlines(point.bound, *ends, color=INK, linewidth=2, label=f"{shown}bound ρα")
+            if point.prediction is not None:
+                axes.vlines(
+                    point.prediction,
+                    *ends,
+                    color=VERMILION,
+                    linewidth=1.6,
+                    linestyle=(0, (3, 2)),
+                    label=f"{shown}prediction",
+                )
+            if point.measured is None:
+                axes.annotate(
+                    "not measured",
+                    (0, height),
+                    xytext=(6, 0),
+                    textcoords="offset points",
+                    va="center",
+                    color=MUTED,
+                )
+                continue
+            low, high = point.interval or (point.measured, point.measured)
+            axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4)
+            axes.plot(
+                point.measured, height, "o", color=BLUE, markersize=7, label=f"{shown}measured"
+            )
+            axes.annotate(
+                f"{point.measured:.3f}",
+                (point.measured, height),
+                xytext=(0, 8),
+                textcoords="offset points",
+                ha="center",
+                weight="bold",
+                color=BLUE,
+            )
+        lows = [point.interval[0] for point in points if point.interval]
+        axes.set_xlim(min([0.0, *lows]) - 0.03, 1.03)
+        axes.set_ylim(-0.6, len(points) - 0.3)
+        axes.axvline(0, color=MUTED, linewidth=0.8)
+        axes.set_yticks(list(heights), [point.label for point in points])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("advantage over a coin")
+        _legend(axes)
     return figure
 
 

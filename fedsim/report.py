@@ -73,6 +73,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         labels=sections.labels(report),
         questions=sections.questions(report),
         game=sections.game(report),
+        to_whom=drawn.pop("to-whom", None),
         utility=drawn.pop("utility", None),
         bayesian_figure=drawn.pop("bayesian", None),
         budget=drawn.pop("budget", None),
@@ -142,6 +143,15 @@ def summary(report: Report) -> RenderableType:
     ):
         between = span(interval_at(report, f"{path}_interval"), number)
         table.add_row(name, number(at(report, path)), between, theory)
+    seen = [place for place in sections.vantages(report) if place["measured"] != DASH]
+    for place in seen if len(seen) > 1 else ():
+        mark = f" ({place['mark'].text.lower()})" if place["mark"] else ""
+        table.add_row(
+            Text(f"advantage, {place['vantage']}"),
+            place["measured"],
+            place["interval"],
+            f"ρα {place['rho_alpha']}, predicted {place['predicted']}{mark}",
+        )
     for row in sections.estimates(report):
         table.add_row(Text(f"ε′ {row.name}"), row.answer, "", f"ε {row.limit}")
     for row in sections.lower_bounds(report):

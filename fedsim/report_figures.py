@@ -15,7 +15,7 @@ from scipy.special import logit
 from adversaries.estimators import trial_mu
 from fedsim import figures
 from fedsim.errors import InputError
-from fedsim.figures import Bools, Floats, Measured
+from fedsim.figures import Bools, Floats, Measured, VantagePoint
 from fedsim.report_sections import ATTACKS, budget, score_caution
 from fedsim.report_values import (
     Report,
@@ -34,6 +34,9 @@ from fedsim.report_values import (
     plain,
     rho_beta_of,
 )
+
+CERTAIN = 700.0
+"""Log-odds of a belief that differs from certainty by less than the smallest number."""
 
 LARGEST_SVG = 500_000
 """Characters above which a figure is a PNG instead."""
@@ -85,9 +88,11 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
         per_trial = np.full(len(seen.worlds), float(mu))
     rms, largest = (number(at(report, f"empirical.sensitivity_{n}")) for n in ("rms", "max"))
     bound = at(report, "empirical.sensitivity_bound")
+    # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
+    odds = np.clip(seen.log_odds - logit(prior), -CERTAIN, CERTAIN)
     drawn = {
         "belief": (
-            figures.belief_trajectories(seen.worlds, seen.log_odds - logit(prior), rho_beta),
+            figures.belief_trajectories(seen.worlds, odds, rho_beta),
             "Belief, round by round.",
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
             "their median, and the band of 90% of them. "
@@ -130,6 +135,18 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             f"{rms}, largest {largest}" + _clipping_allows(report, bound),
         ),
     }
+    if not np.isfinite(seen.log_odds[:, -1]).all():
+        del drawn["log-odds"]
+    if at(report, "vantage") == "released-model":
+        del drawn["sensitivity"]  # of single rounds, which this adversary does not see
+    if points := _vantage_points(report):
+        drawn["to-whom"] = (
+            figures.vantages(points),
+            "To whom the person is identifiable.",
+            "The advantage of an adversary at each vantage: measured, with the "
+            f"{confidence_of(report)}interval; predicted for this run; and the most that the noise "
+            "allows (the grey bar). 0 is a coin, 1 is certainty.",
+        )
     by_round = at(report, "bayesian.by_round")
     if by_round and all(isinstance(series, list) for series in by_round.values()):
         share = f"{100 * (at(report, 'bayesian.percentile') or 0):g}%"
@@ -216,6 +233,26 @@ def _curves(report: Report) -> str:
         "The outlines are theory's, not a fit: the game of sampled steps, which is not Gaussian, "
         "played again with the recorded gradient norms and noise."
     )
+
+
+def _vantage_points(report: Report) -> list[VantagePoint]:
+    """Return what each vantage achieved; nothing where only one was measured, or none is bounded.
+
+    Under PAC noise and without clipping no bound of differential privacy is there to compare with.
+    """
+    rows: Mapping[str, Report] = at(report, "vantages") or {}
+    points = [
+        VantagePoint(
+            name.replace("-", " "),
+            float(at(row, "rho_alpha") or 0.0),
+            at(row, "prediction.advantage"),
+            at(row, "empirical.advantage"),
+            interval_at(row, "empirical.advantage_interval"),
+        )
+        for name, row in rows.items()
+    ]
+    several = sum(point.measured is not None for point in points) > 1
+    return points if several and not is_pac(report) else []
 
 
 def _measured(report: Report) -> list[Measured]:

@@ -317,6 +317,8 @@ def questions(report: Report) -> list[Row]:
     success = ((1 + advantage[0]) / 2, (1 + advantage[1]) / 2) if advantage else None
     predicted = at(report, "prediction.advantage")
     largest = at(report, "empirical.epsilon.belief")
+    if largest is None and is_unprotected(report):
+        largest = math.inf if at(report, f"vantages.{at(report, 'vantage')}") else None
     surer = interval_at(report, "empirical.delta_prime_interval")
     tail = at(report, "bounds.tail_probability")
     yeom_bound = at(report, "bounds.yeom_bound")
@@ -344,7 +346,7 @@ def questions(report: Report) -> list[Row]:
             "Of the trials with the record (δ′). The limit is the tail of the privacy loss, which "
             f"is not δ.{score_caution(report)}",
             f"{confidence_of(report)}interval {span(surer, percent)}" if surer else "",
-            None if local_steps(report) > 1 else against(report, "delta_prime", surer, tail),
+            None if score_caution(report) else against(report, "delta_prime", surer, tail),
         ),
     ]
     if is_pac(report) or not is_clipped(report):
@@ -417,6 +419,9 @@ def vantages(report: Report) -> list[dict[str, Any]]:
         note = row.get("note") or ("nothing hides the record here" if infinite else "")
         if is_pac(report) and row.get("vantage") != "server":
             note = "no bound by differential privacy: see PAC privacy below"
+        row_of = at(report, f"vantages.{row.get('vantage')}") or {}
+        if row_of.get("note") and not is_pac(report):
+            note = row_of["note"]
         rows.append(
             {
                 "vantage": row.get("vantage"),
@@ -425,10 +430,28 @@ def vantages(report: Report) -> list[dict[str, Any]]:
                 "epsilon": number(math.inf if infinite else row.get("epsilon")),
                 "rho_beta": percent(1.0 if infinite else row.get("rho_beta")),
                 "rho_alpha": number(1.0 if infinite else row.get("rho_alpha")),
+                "predicted": number(at(row_of, "prediction.advantage")),
+                "measured": number(at(row_of, "empirical.advantage")),
+                "interval": span(interval_at(row_of, "empirical.advantage_interval"), number),
+                "mark": _standing_of(report, row_of),
                 "note": note,
             }
         )
     return rows
+
+
+def _standing_of(report: Report, row: Report) -> Mark | None:
+    """Return how one vantage's measurement stands to its bound and its prediction."""
+    within, near = at(row, "empirical.within_bound"), at(row, "empirical.near_prediction")
+    if within is None or is_pac(report):
+        return None
+    if (at(row, "rho_alpha") or 0) >= 1:
+        return Mark("caution", "No protection")
+    if not within:
+        return Mark("alarm", "Above the limit")
+    if near is False:
+        return Mark("caution", "Apart from the prediction")
+    return Mark("good", "Within the limit")
 
 
 def bounds(report: Report) -> Entries:
@@ -662,6 +685,8 @@ def _worth_of_sensitivities(report: Report) -> str:
 
 def score_caution(report: Report) -> str:
     """Say where log-odds are no likelihood, of whatever takes them for one."""
+    if at(report, "vantage") == "released-model":
+        return " Of the released model it describes an attack's score and is not bounded."
     if local_steps(report) == 1:
         return ""
     return " With local steps it describes the score of a linearised attack and is not bounded."

@@ -141,27 +141,35 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
 </tbody></table></div>
 <p class="meta">{{ game }}</p>
 
-<h2>What the adversary saw and believed</h2>
-{% for figure in figures %}
-{{ drawn(figure) }}
-{% endfor %}
-
 <h2>To whom</h2>
 <p>The same noise protects differently depending on who looks. {{ trust }} The audited vantage
 is highlighted.</p>
+{% if to_whom %}
+{{ drawn(to_whom) }}
+{% endif %}
 <div class="table"><table>
 <thead><tr><th scope="col">Vantage</th><th scope="col">Noise multiplier</th>
 <th scope="col">ε</th><th scope="col">Belief at most (ρ<sub>β</sub>)</th>
-<th scope="col">Advantage at most (ρ<sub>α</sub>)</th><th scope="col">Note</th></tr></thead>
+<th scope="col">Advantage at most (ρ<sub>α</sub>)</th><th scope="col">Predicted</th>
+<th scope="col">Measured</th><th scope="col">Note</th></tr></thead>
 <tbody>
 {% for row in vantages %}
 <tr{% if row.audited %} class="here"{% endif %}><th scope="row">{{ row.vantage }}\
 {% if row.audited %}<small>audited here</small>{% endif %}</th>
 <td class="limit">{{ row.noise_multiplier }}</td><td class="limit">{{ row.epsilon }}</td>
 <td class="limit">{{ row.rho_beta }}</td><td class="limit">{{ row.rho_alpha }}</td>
-<td>{{ row.note }}</td></tr>
+<td class="limit">{{ row.predicted }}</td>
+<td class="value">{{ row.measured }}{% if row.interval %}<small>{{ row.interval }}</small>\
+{% endif %}</td>
+<td>{% if row.mark %}<span class="mark {{ row.mark.kind }}">{{ row.mark.text }}.</span> \
+{% endif %}{{ row.note }}</td></tr>
 {% endfor %}
 </tbody></table></div>
+
+<h2>What the adversary saw and believed</h2>
+{% for figure in figures %}
+{{ drawn(figure) }}
+{% endfor %}
 
 {% if training %}
 <h2>What was trained, and how it was audited</h2>

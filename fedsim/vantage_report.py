@@ -1,0 +1,199 @@
+"""To whom the challenge record is identifiable: every vantage's measurement beside its bound.
+
+The configured vantage has the long report; this is the short one that all of them have in common.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit
+
+from adversaries import estimators
+from fedsim import released_model
+from fedsim.config import Config
+from fedsim.identifiability import VantageBounds
+from fedsim.mechanism import Neighbouring, Vantage
+from fedsim.run_directory import Arrays
+from fedsim.vantages import EXACT, measured, suffix
+
+SURE = 0.999
+"""How sure it must be that a measurement is above its bound or apart from its prediction."""
+
+LINEARISED = (
+    "an attack along a replay of the training, not an exact posterior: its log-odds are a score"
+)
+NOT_MEASURED = 'not measured: audit.vantages = "all" measures every vantage'
+CERTAIN = "without noise one step proves the world: belief and epsilon' are infinite, not missing"
+
+
+def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
+    """Return the transcript as one vantage point has it: its own arrays under the plain names.
+
+    Empty if it was not measured.
+    """
+    ending = suffix(vantage, primary)
+    if f"log_odds{ending}" not in transcript:
+        return {}
+    names = "log_odds", "sensitivities", "noise_stds", "present_norms", "absent_norms"
+    own = {name: transcript[f"{name}{ending}"] for name in names if f"{name}{ending}" in transcript}
+    return {**own, "worlds": transcript["worlds"]}
+
+
+def report(
+    config: Config,
+    transcript: Arrays,
+    bounds: Sequence[VantageBounds],
+    predictions: Mapping[Vantage, Mapping[str, Any]],
+    delta: float,
+    confidence: float,
+) -> dict[str, Any]:
+    """Return the `vantages` of report.json: by vantage, bounds, prediction and measurement.
+
+    bounds: of every vantage; predictions: of those that were measured, as `prediction` of the
+    report. prediction and empirical are None where nothing was measured, and the note says why.
+    within_bound and near_prediction are judged at a confidence of 99.9 %, so that an honest run
+    fails rarely; None where there are not trials of both worlds. Raises InputError as the
+    estimators do.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for bound in bounds:
+        vantage = bound.vantage
+        seen = seen_from(transcript, vantage, config.federation.vantage)
+        rows[vantage.value] = {
+            "noise_multiplier": bound.noise_multiplier,
+            "epsilon": bound.epsilon,
+            "rho_beta": bound.rho_beta,
+            "rho_alpha": bound.rho_alpha,
+            "exact_posterior": is_exact(config, vantage),
+            "prediction": None,
+            "empirical": None,
+            "note": _note(config, bound, seen),
+        }
+        if not seen:
+            continue
+        predicted = predictions[vantage]
+        rows[vantage.value]["prediction"] = {
+            name: predicted[name] for name in ("mu", "advantage", "standard_error", "method")
+        }
+        rows[vantage.value]["empirical"] = _empirical(
+            config, seen, bound, predicted, delta, confidence
+        )
+    return rows
+
+
+def is_exact(config: Config, vantage: Vantage) -> bool:
+    """Whether the log-odds at a vantage point are the exact posterior's."""
+    return vantage in EXACT and config.training.local_steps == 1
+
+
+def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any] | None:
+    """Return the prediction of a vantage point that needs no closed form of the log-odds' law.
+
+    Of the released model, the normal law of its linearised score; of a server that sees sampled
+    sums without noise, how often the record was there to be seen. None for all others. seen: as of
+    `seen_from`.
+    """
+    prior = config.audit.prior
+    noiseless = not seen["noise_stds"].any()
+    if vantage is not Vantage.RELEASED_MODEL and not (
+        noiseless and config.training.sampling_rate < 1
+    ):
+        return None
+    predicted = estimators.predict(seen["sensitivities"], seen["noise_stds"], prior)
+    advantage, method = predicted.advantage, "linearised"
+    if noiseless:
+        advantage, method = _caught(config, seen), "closed form"
+    return {
+        "mu": predicted.mu,
+        "advantage": advantage,
+        "standard_error": 0.0,
+        "deterministic": False,
+        "method": method,
+        "fit": {"world_d": None, "world_d_prime": None},
+        "density": None,
+    }
+
+
+def _caught(config: Config, seen: Arrays) -> float:
+    """Return the advantage of whoever sees the record itself whenever it takes part."""
+    rate, prior = config.training.sampling_rate, logit(config.audit.prior)
+    chances = (seen["sensitivities"] > 0).sum(axis=1)
+    caught = -np.expm1(chances * math.log1p(-rate))
+    if config.privacy.neighbouring is Neighbouring.ADD_REMOVE:
+        # Absence in all rounds speaks for D', unless the prior outweighs it: then all is D.
+        caught = np.where(prior + chances * math.log1p(-rate) > 0, 0.0, caught)
+    return float(caught.mean())
+
+
+def _empirical(
+    config: Config,
+    seen: Arrays,
+    bound: VantageBounds,
+    predicted: Mapping[str, Any],
+    delta: float,
+    confidence: float,
+) -> dict[str, Any]:
+    worlds: npt.NDArray[np.bool_] = seen["worlds"]
+    final = seen["log_odds"][:, -1]
+    loss = final - logit(config.audit.prior)
+    two_sided = len(np.unique(worlds)) == 2
+    advantage = estimators.advantage(worlds, final, confidence)
+    sure = estimators.advantage(worlds, final, SURE).interval
+    proven = estimators.clopper_pearson_bound(worlds, final, delta, confidence)
+    largest = estimators.epsilon_from_belief(worlds, loss)
+    near = None
+    if two_sided and predicted["advantage"] is not None:
+        slack = 3.3 * (predicted["standard_error"] or 0.0)
+        near = sure.low - slack <= predicted["advantage"] <= sure.high + slack
+    return {
+        "advantage": advantage.point,
+        "advantage_interval": [advantage.interval.low, advantage.interval.high]
+        if two_sided
+        else None,
+        "standard_error": advantage.standard_error,
+        "confidence": confidence,
+        "delta_prime": estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
+        "belief": float(expit(largest)),
+        "epsilon_belief": largest,
+        "lower_bound": asdict(proven),
+        "surely_at_least": sure.low if two_sided else None,
+        "within_bound": sure.low <= bound.rho_alpha if two_sided else None,
+        "near_prediction": near,
+    }
+
+
+def alarms(rows: Mapping[str, Any], primary: Vantage) -> dict[str, str]:
+    """Return what contradicts a bound at other vantages than the configured one, by a name.
+
+    They count decisions, so that they hold for attacks that are no posterior too.
+    """
+    found = {}
+    for vantage, row in rows.items():
+        empirical = row["empirical"]
+        if vantage == primary.value or empirical is None or empirical["within_bound"] is not False:
+            continue
+        found[f"advantage_{vantage.replace('-', '_')}"] = (
+            f"The advantage of the vantage {vantage} is above its bound: at least "
+            f"{empirical['surely_at_least']:.3f} with confidence {SURE:g}, but rho_alpha is "
+            f"{row['rho_alpha']:.3f} there. The noise is not what was accounted for, or a clipped "
+            "gradient exceeds the sensitivity."
+        )
+    return found
+
+
+def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:
+    notes, was_measured = [bound.note], bool(seen)
+    if bound.vantage is Vantage.RELEASED_MODEL:
+        if was_measured:
+            notes.append(LINEARISED)
+        elif bound.vantage in measured(config):
+            notes.append(f"not attacked: {released_model.why_not(config)}")
+    if not was_measured and bound.vantage not in measured(config):
+        notes.append(NOT_MEASURED)
+    if was_measured and not seen["noise_stds"].any():
+        notes.append(CERTAIN)
+    return "; ".join(note for note in notes if note)
