@@ -1,7 +1,6 @@
-"""An owner's clipped update, and what an adversary makes of it when a whole owner is in question."""
+"""An owner's clipped update, and what an adversary makes of it."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,7 +91,7 @@ def test_the_update_is_that_of_plain_sgd_on_the_owners_records(
         assert not found[1].any()
 
 
-def test_an_update_shorter_than_the_norm_is_left_alone(small: Make) -> None:
+def test_an_update_shorter_than_the_norm_is_left_alone() -> None:
     update = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
     expected = torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(clip(update, 1.0), expected)
