@@ -6,6 +6,7 @@ near the largest local sensitivity. Source: Bernau et al., Definition 6, Eq. 18 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,37 @@ def rank_records(
         np.fill_diagonal(distances[:, rows], 0)
         sums[rows] = distances.sum(axis=1)
     return sums
+
+
+def rank_owners(
+    features: Features,
+    owner_of: npt.NDArray[np.integer[Any]],
+    measure: str,
+    progress: Progress | None = None,
+) -> npt.NDArray[np.float64]:
+    """Return how far each owner's records lie from those of all other owners, [m].
+
+    The mean of d(x, x2) over its records x and the others' records x2: Eq. 18 for whole owners, and
+    a mean where that is a sum, because owners hold different numbers of records.
+
+    features [n, *shape]; owner_of [n] in 0..m-1, of m >= 2 owners with a record each. Raises
+    InputError if the measure is unknown or not for such records.
+    """
+    distance = dissimilarity.measure(measure)
+    holds = owner_of[:, None] == np.arange(owner_of.max() + 1)
+    sums = np.zeros((holds.shape[1], holds.shape[1]))
+    for rows in _blocks(len(features), len(features), progress):
+        sums += holds[rows].T @ (distance(features[rows], features) @ holds)
+    np.fill_diagonal(sums, 0)
+    sizes = holds.sum(axis=0)
+    means: npt.NDArray[np.float64] = sums.sum(axis=1) / (sizes * (len(features) - sizes))
+    return means
+
+
+def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
+    """Return the position of the chosen value, the lowest among equals. Raises InputError."""
+    _refuse_impossible(choice, 1, len(values))
+    return int(_choose(values, choice, 1)[0])
 
 
 def select(

@@ -21,8 +21,14 @@ from adversaries import membership
 from adversaries.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from fedsim.config import Config
 from fedsim.federation import Federation
-from fedsim.mechanism import Vantage, effective_noise_multiplier, sensitivity
-from fedsim.owner import challenge_gradients, clean_sum, local_step_size, local_steps
+from fedsim.mechanism import Neighbouring, Vantage, effective_noise_multiplier, sensitivity
+from fedsim.owner import (
+    challenge_contributions,
+    clean_sum,
+    local_step_size,
+    local_steps,
+    undisputed,
+)
 
 
 @dataclass(frozen=True)
@@ -90,12 +96,15 @@ def expect(
     own_message: Tensor,
     participation: Tensor | None,
     round: int,
+    trials: range,
+    challenged: int,
 ) -> Memory:
     """Form the two hypotheses about the aggregate that will answer this round's model.
 
     parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
     its own noise included, which is therefore no uncertainty to it. participation bool [T, n] says
     which records of D take part (None: all); the challenge record's column is not looked at.
+    trials are the numbers of the T trials; challenged is the owner of the challenge.
     """
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     multiplier = effective_noise_multiplier(
@@ -113,12 +122,21 @@ def expect(
             multiplier * bound * math.sqrt(config.training.local_steps), dtype=torch.float64
         )
         return replace(memory, pending=hypotheses(known + own_message, difference, None, std))
-    others = (federation.owner_of != adversary) & (np.arange(len(federation.owner_of)) != record)
-    positions = np.flatnonzero(others)
-    weights = None if participation is None else participation[:, positions].to(parameters)
-    known = federation.clipper.clipped_sum(parameters, *federation.members(positions), weights)
+    known = undisputed(
+        config,
+        federation,
+        set(range(config.federation.owners)) - {adversary},
+        challenged,
+        parameters,
+        trials,
+        round,
+        record,
+        participation,
+    )
     known += own_message
-    present, absent = challenge_gradients(federation, parameters, record, replacement)
+    present, absent = challenge_contributions(
+        config, federation, challenged, parameters, trials, round, record, replacement
+    )
     if config.privacy.sensitivity == "local":
         scale = (present - absent).norm(dim=-1)
     else:
@@ -126,7 +144,7 @@ def expect(
     pending = hypotheses(
         known,
         present,
-        None if replacement is None else absent,
+        absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
         multiplier * scale,
         config.training.sampling_rate,
     )
@@ -198,22 +216,24 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
 
 
 def infer_membership(
-    federation: Federation, record: int, parameters: Tensor
+    federation: Federation, challenged: npt.NDArray[np.intp], parameters: Tensor
 ) -> dict[str, npt.NDArray[np.generic]]:
     """Attack the final models [T, P] by their losses alone (Yeom et al.), for comparison.
 
-    The threshold is the mean loss over the members that are the same in both worlds. Returns, for
-    each trial, the true and false positive rates and whether x^ itself is taken for a member.
+    challenged: the positions in D of what is in question, one record or all of an owner's. The
+    threshold is the mean loss over the members that are the same in both worlds. Returns, for each
+    trial, the true and false positive rates among single records, and whether the challenge is
+    taken for a member: whether its mean loss is at most the threshold.
     """
-    certain = np.delete(np.arange(len(federation.owner_of)), record)
+    certain = np.delete(np.arange(len(federation.owner_of)), challenged)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
     strangers, _ = federation.evaluate(parameters, *federation.held_out())
-    target, _ = federation.evaluate(parameters, *federation.members(np.asarray([record])))
+    target, _ = federation.evaluate(parameters, *federation.members(challenged))
     true_positives, false_positives = membership.yeom(members, strangers)
     return {
         "true-positive-rate": true_positives,
         "false-positive-rate": false_positives,
-        "challenge-is-member": membership.yeom_challenge(target[:, 0], members),
+        "challenge-is-member": membership.yeom_challenge(target.mean(1), members),
     }
 
 

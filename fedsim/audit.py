@@ -104,6 +104,7 @@ def assemble(
         "noise_source": config.privacy.noise_source,
         "trust": config.federation.trust.value,
         "vantage": config.federation.vantage.value,
+        "unit": config.privacy.unit,
         "neighbouring": config.privacy.neighbouring.value,
         "prior": config.audit.prior,
         "trials": config.trials.count,
@@ -128,7 +129,7 @@ def assemble(
         "precision": facts.get("precision", config.run.precision),
         "training": config.training.model_dump(exclude=MECHANISM_KEYS),
         "audit_mode": config.audit.mode,
-        "challenge": facts["challenge"],
+        "challenge": facts["challenge"] | {"records": _in_question(config, facts)},
         "mechanism": {
             "noise_multiplier": nominal,
             "effective_noise_multiplier": _common_noise_multiplier(mechanism),
@@ -167,6 +168,13 @@ def assemble(
     ]
     finite: dict[str, Any] = strict_json(report)
     return finite
+
+
+def _in_question(config: Config, facts: Mapping[str, Any]) -> int:
+    """Return how many records the neighbouring datasets differ in."""
+    if config.privacy.unit == "record":
+        return 1
+    return int(facts["owner_sizes"][facts["challenge"]["owner"]])
 
 
 def _pac(
@@ -503,9 +511,14 @@ def _dp_failings(config: Config) -> list[str]:
             'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
         )
     if config.audit.mode == "instrumented":
+        handed = (
+            "the challenge record's gradient"
+            if config.privacy.unit == "record"
+            else "the challenged owner's update"
+        )
         failings.append(
-            "The audit was instrumented: owners handed their noise and the challenge record's "
-            "gradient to the auditor, which is a measurement, not a DP guarantee. Protecting "
+            f"The audit was instrumented: owners handed their noise and {handed} to the auditor, "
+            "which is a measurement, not a DP guarantee. Protecting "
             'people needs audit.mode = "participant".'
         )
     if config.audit.bayesian_pairs:
@@ -532,7 +545,8 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
         alarms["advantage"] = (
             f"The advantage is above its bound: at least {low:.3f} {sure}, but rho_alpha is "
             f"{bounds['rho_alpha']:.3f}. The noise is not what was accounted for, or a clipped "
-            "gradient exceeds the sensitivity."
+            f"{'gradient' if config.privacy.unit == 'record' else 'update'} exceeds the "
+            "sensitivity."
         )
     limit = report["pac"]["advantage_bound"]
     if _two_sided(transcript) and low > limit:
@@ -598,7 +612,7 @@ def _cautions(config: Config) -> list[str]:
             "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
             'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
         )
-    if config.run.precision != "float32":
+    if config.run.precision != "float32" and config.privacy.unit == "record":
         cautions.append(
             f"Forward and backward passes ran in {config.run.precision}; the beliefs are about the "
             "challenge's gradients in full precision, which the sums hold rounded."

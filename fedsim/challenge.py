@@ -6,10 +6,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.dataset_sensitivity import select
+from adversaries.dataset_sensitivity import rank_owners, select, select_one
 from fedsim import federation
 from fedsim.config import Config
 from fedsim.errors import InputError
+from fedsim.federation import Federation
 from fedsim.mechanism import Neighbouring
 from fedsim.randomness import Role, generator
 
@@ -18,11 +19,12 @@ from fedsim.randomness import Role, generator
 class Challenge:
     """Who must be identified, who holds them, and who tries.
 
-    record: position of x^ in D; replacement: position of x^' in the pool U \\ D, None under
-    add-remove; owner, adversary: partition numbers; measure, distance: how the pair was chosen.
+    record: position of x^ in D, None where all data of the owner are in question; replacement:
+    position of x^' in the pool U \\ D, None under add-remove and without a record; owner,
+    adversary: partition numbers; measure, distance: how the pair was chosen.
     """
 
-    record: int
+    record: int | None
     replacement: int | None
     owner: int
     adversary: int
@@ -34,11 +36,14 @@ class Challenge:
 def choose(config: Config) -> Challenge:
     """Choose the pair by dissimilarity (Eq. 18 and Eq. 20) or as given, and seat the adversary.
 
-    The adversary is the configured owner, or else the highest-numbered one that does not hold x^:
-    its own records are no secret to it. A pure function of the configuration, cached because a
-    search through a large pool takes its time. Raises InputError.
+    Where the unit of privacy is an owner, it is the one whose records lie farthest from those of
+    the others. The adversary is the configured owner, or else the highest-numbered one that does
+    not hold x^: its own records are no secret to it. A pure function of the configuration, cached
+    because a search through a large pool takes its time. Raises InputError.
     """
     known = federation.load(config)
+    if config.privacy.unit == "client":
+        return _choose_owner(config, known)
     split, given = known.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     record, measure = given.record, "given"
@@ -60,15 +65,40 @@ def choose(config: Config) -> Challenge:
         )[0]
         record, replacement, distance = pair.record, pair.replacement, pair.distance
     owner = int(known.owner_of[record])
+    return Challenge(record, replacement, owner, _seat(config, owner), measure, distance)
+
+
+def _choose_owner(config: Config, known: Federation) -> Challenge:
+    """Return the challenge of which all data of one owner are in question. Raises InputError."""
+    given, owner = config.challenge, config.challenge.owner
+    measure = "given"
+    distance: float | None = None
+    if owner < 0:
+        features = known.split.members_records.features
+        distances = rank_owners(features, known.owner_of, given.dissimilarity)
+        owner, measure = select_one(distances, given.choice), given.dissimilarity
+        distance = float(distances[owner])
+    records, pool = len(known.owned_by(owner)), len(known.split.pool)
+    if config.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
+        raise InputError(
+            f"owner {owner} has {records} records, but the pool has {pool} to replace them by; "
+            'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
+        )
+    return Challenge(None, None, owner, _seat(config, owner), measure, distance)
+
+
+def _seat(config: Config, owner: int) -> int:
+    """Return the partition of the adversary, which is not the owner of the challenge."""
     adversary = config.federation.adversary
     if adversary == owner:
+        what = "record" if config.privacy.unit == "record" else "data"
         raise InputError(
-            f"federation.adversary is {adversary}, the owner of the challenge record, to whom it "
+            f"federation.adversary is {adversary}, the owner of the challenge {what}, to whom it "
             "is no secret; name another owner, or -1 to let fedsim choose"
         )
     if adversary < 0:
-        adversary = max(j for j in range(config.federation.owners) if j != owner)
-    return Challenge(record, replacement, owner, adversary, measure, distance)
+        return max(j for j in range(config.federation.owners) if j != owner)
+    return adversary
 
 
 def worlds(seed: int, trials: int, mode: str) -> npt.NDArray[np.bool_]:

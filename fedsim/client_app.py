@@ -6,6 +6,7 @@ state. Nothing is kept in module globals but caches of pure functions.
 
 import time
 
+import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -13,13 +14,13 @@ from flwr.clientapp import ClientApp
 from fedsim import adversary, device, federation, messages, released_model, vantages
 from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
-from fedsim.mechanism import Trust, Vantage, sensitivity
+from fedsim.mechanism import Neighbouring, Trust, Vantage, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.owner import (
     candidate_masks,
     candidate_sums,
-    challenge_gradients,
-    clean_sum,
+    challenge_contributions,
+    contribution,
     gradient_distances,
     local_step_size,
     local_steps,
@@ -45,17 +46,15 @@ def identify(message: Message, context: Context) -> Message:
 @app.query("sensitivity")
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Measure the local sensitivity of the challenge: an instrument, not part of a DP release."""
-    _, known, request = _prepare(message, context)
-    present, absent = challenge_gradients(
-        known, _model(message, known), request.record, _replacement(request)
-    )
+    config, known, request = _prepare(message, context)
+    present, absent = _challenge(config, known, request, _model(message, known))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     return _reply(message, context, {messages.SENSITIVITY: messages.array_record(norms=norms)})
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Return the sum of this owner's clipped gradients, with its own noise under local trust.
+    """Return this owner's clipped gradients' sum or update, with its own noise under local trust.
 
     With local steps it is the sum over the steps that the owner took on its own copy of the model.
     """
@@ -82,10 +81,13 @@ def train(message: Message, context: Context) -> Message:
         if masks is not None:
             replacement = _replacement(request) if challenged else None
             return candidate_sums(known, partition, model, masks, replacement)
-        return clean_sum(
+        return contribution(
+            config,
             known,
             partition,
             model,
+            request.trial_numbers,
+            request.round,
             request.record if challenged else None,
             _replacement(request),
             _array(message, messages.WORLDS, known) if challenged else None,
@@ -115,7 +117,7 @@ def train(message: Message, context: Context) -> Message:
     sent = total.float()
     content = {messages.REPLY: messages.array_record(sum=sent.cpu().numpy())}
     if instrumented:
-        measured = _measurement(known, request, parameters, taking_part)
+        measured = _measurement(config, known, request, parameters, taking_part)
         adversarial = request.role == Role.ADVERSARY
         if noises and vantages.tells_noise(config, challenged, adversarial):
             (measured["noise"],) = noises
@@ -140,6 +142,8 @@ def train(message: Message, context: Context) -> Message:
             sent.double(),
             taking_part,
             request.round,
+            request.trial_numbers,
+            request.challenged,
         )
         _remember(context, memory, request.round)
     if (distances := _distances(config, known, partition, request, parameters)) is not None:
@@ -165,6 +169,7 @@ def evaluate(message: Message, context: Context) -> Message:
             step = released_model.attack(
                 config,
                 known,
+                request.challenged,
                 request.record,
                 _replacement(request),
                 request.noise_multiplier,
@@ -175,7 +180,11 @@ def evaluate(message: Message, context: Context) -> Message:
             context.state[RELEASED] = messages.array_record(
                 **{name.replace("_", "-"): array for name, array in step.items()}
             )
-        attack = adversary.infer_membership(known, request.record, _model(message, known))
+        if config.privacy.unit == "client":
+            in_question = known.owned_by(request.challenged)
+        else:
+            in_question = np.asarray([request.record])
+        attack = adversary.infer_membership(known, in_question, _model(message, known))
         context.state[MEMBERSHIP] = messages.array_record(**attack)
     return _reply(message, context, seconds=time.perf_counter() - start)
 
@@ -226,7 +235,24 @@ def _noise_scale(
     return torch.full((request.trials,), bound, dtype=torch.float64, device=known.device)
 
 
+def _challenge(
+    config: Config, known: Federation, request: Request, parameters: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what the challenge adds to the sum under D and under D', float64 [T, P] both."""
+    return challenge_contributions(
+        config,
+        known,
+        request.challenged,
+        parameters,
+        request.trial_numbers,
+        request.round,
+        request.record,
+        _replacement(request),
+    )
+
+
 def _measurement(
+    config: Config,
     known: Federation,
     request: Request,
     parameters: torch.Tensor,
@@ -235,10 +261,9 @@ def _measurement(
     """Return what the owner of the challenge record tells the auditor of an instrumented run."""
     if request.role != Role.CHALLENGED:
         return {}
-    replacement = _replacement(request)
-    present, absent = challenge_gradients(known, parameters, request.record, replacement)
+    present, absent = _challenge(config, known, request, parameters)
     measured = {"present": present}
-    if replacement is not None:
+    if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent
     if taking_part is not None:
         measured["participation"] = taking_part[:, request.record]

@@ -96,11 +96,15 @@ class ModelConfig(Table):
 class TrainingConfig(Table):
     """DP-SGD: in every round each owner sums clipped gradients and the server takes one step.
 
+    Where privacy.unit is "client" an owner sends the clipped update of its own training instead.
+
     clipping: false sums gradients as they are, and clipping_norm is then the unit of the noise
     alone; sampling_rate: the probability that a record takes part in a round (1: full batch);
     local_steps: noisy steps that an owner takes on its own model within a round;
-    local_learning_rate: their learning rate, 0 for that of the server; warmup_rounds: over which
-    the learning rate grows to its full value; decay_every, decay_factor: of the schedule "step".
+    local_learning_rate: their learning rate, or that of an owner's own training, 0 for that of the
+    server; local_epochs, batch_size: of an owner's own training, 0 for all its records in one
+    batch; warmup_rounds: over which the learning rate grows to its full value; decay_every,
+    decay_factor: of the schedule "step".
     """
 
     rounds: PositiveInt = 30
@@ -110,6 +114,8 @@ class TrainingConfig(Table):
     sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     local_steps: PositiveInt = 1
     local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
+    local_epochs: PositiveInt = 1
+    batch_size: Annotated[int, Field(ge=0)] = 0
     optimizer: str = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -124,6 +130,7 @@ class TrainingConfig(Table):
 class PrivacyConfig(Table):
     """The mechanism. One of the targets or noise-multiplier is not 0.
 
+    unit: what neighbouring federations differ in, one record or all data of one owner ("client").
     rho_beta, rho_alpha, epsilon: what the noise is calibrated to; mutual_information: another such
     target, the nats that all rounds together may tell of the secret; stop_at: the epsilon at delta
     that no round may exceed (0: no limit); noise: "isotropic" for DP-SGD's, or "pac" for noise
@@ -131,6 +138,7 @@ class PrivacyConfig(Table):
     halves of the records of all owners but the adversary.
     """
 
+    unit: Literal["record", "client"] = "record"
     neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
     sensitivity: Literal["global", "local"] = "global"
     rho_beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -206,12 +214,13 @@ class PrivacyConfig(Table):
 
 
 class ChallengeConfig(Table):
-    """Which person the adversary must identify: the most dissimilar one, or a given record."""
+    """Whom the adversary must identify: the most dissimilar record or owner, or a given one."""
 
     dissimilarity: str = "euclidean"
     choice: Literal["max", "min", "median"] = "max"
     record: Annotated[int, Field(ge=-1)] = -1
     replacement: Annotated[int, Field(ge=-1)] = -1
+    owner: Annotated[int, Field(ge=-1)] = -1
 
 
 class TrialsConfig(Table):
@@ -300,6 +309,7 @@ class Config(Table):
                 f"trials.count is {self.trials.count}, but half of the trials train on D and half "
                 'on D\'; give an even number, or trials.worlds = "d-only"'
             )
+        self._check_unit()
         self._check_steps()
         self._check_pac()
         self._check_budget()
@@ -338,6 +348,39 @@ class Config(Table):
             )
         return self
 
+    def _check_unit(self) -> None:
+        """Raise ValueError for keys that say nothing about the configured unit of privacy."""
+        training, challenge, unit = self.training, self.challenge, self.privacy.unit
+        needed: tuple[tuple[str, Scalar, Scalar], ...] = (
+            ("training.local-epochs", training.local_epochs, 1),
+            ("training.batch-size", training.batch_size, 0),
+            ("challenge.owner", challenge.owner, -1),
+        )
+        why = "where an owner sends its gradients and one record is in question"
+        if unit == "client":
+            needed = (
+                ("training.sampling-rate", training.sampling_rate, 1.0),
+                ("training.local-steps", training.local_steps, 1),
+                ("training.clipping", training.clipping, True),
+                ("privacy.noise", self.privacy.noise, "isotropic"),
+                ("audit.bayesian-pairs", self.audit.bayesian_pairs, 0),
+                ("challenge.record", challenge.record, -1),
+                ("challenge.replacement", challenge.replacement, -1),
+            )
+            why = "where an owner sends one clipped update and all its data are in question"
+        other = "record" if unit == "client" else "client"
+        for key, value, only in needed:
+            if value != only:
+                raise ValueError(
+                    f"{key} is {_toml(value)}, but privacy.unit is '{unit}', {why}; "
+                    f'set {key} = {_toml(only)}, or privacy.unit = "{other}"'
+                )
+        if challenge.owner >= self.federation.owners:
+            raise ValueError(
+                f"challenge.owner is {challenge.owner}, but the owners are numbered 0 to "
+                f"{self.federation.owners - 1}; name one of them, or -1 to let fedsim choose"
+            )
+
     def _check_steps(self) -> None:
         """Raise ValueError for steps whose privacy or whose adversary nobody has worked out."""
         training, privacy = self.training, self.privacy
@@ -360,7 +403,8 @@ class Config(Table):
                 f"training.momentum is {training.momentum:g}, but training.optimizer is "
                 f"'{training.optimizer}', which has none; use training.beta1 or optimizer 'sgd'"
             )
-        if training.local_learning_rate and training.local_steps == 1:
+        on_their_own = training.local_steps > 1 or privacy.unit == "client"
+        if training.local_learning_rate and not on_their_own:
             raise ValueError(
                 "training.local-learning-rate is given, but training.local-steps is 1 and no owner "
                 "steps on its own; drop it, or take several local steps"
@@ -441,6 +485,16 @@ class Config(Table):
                 "can change and epsilon is infinite from the first round on; set privacy.stop-at "
                 "to 0, or training.clipping = true"
             )
+
+    @property
+    def divisor(self) -> float:
+        """n, the public constant that a released sum is divided by.
+
+        The expected number of records in a step; the number of owners where each sends one update.
+        """
+        if self.privacy.unit == "client":
+            return float(self.federation.owners)
+        return self.training.sampling_rate * self.data.records
 
     @property
     def candidates(self) -> int:

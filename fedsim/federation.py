@@ -133,7 +133,10 @@ def load(config: Config) -> Federation:
     device.check_precision(config.run.precision, where)
     clipper = Clipper(
         model,
-        config.training.clipping_norm if config.training.clipping else math.inf,
+        # Of whole updates no single gradient is clipped.
+        config.training.clipping_norm
+        if config.training.clipping and config.privacy.unit == "record"
+        else math.inf,
         device.threads(config.run.threads) if where.type == "cpu" else 1,
         _memory(config, where) // 2,
         config.run.precision,

@@ -39,8 +39,10 @@ class Role(StrEnum):
 class Request:
     """The scalar part of a message to an owner.
 
-    round counts from 1; trials are numbered over the whole campaign; record and replacement are -1
-    for an owner whom they do not concern; noise_multiplier is sigma over the sensitivity.
+    round counts from 1; trials are numbered over the whole campaign; record, replacement and
+    challenged, the owner of the challenge, are -1 for an owner whom they do not concern, and the
+    first two where all data of an owner are the challenge; noise_multiplier is sigma over the
+    sensitivity.
     """
 
     round: int
@@ -50,6 +52,7 @@ class Request:
     role: str = Role.OWNER
     record: int = -1
     replacement: int = -1
+    challenged: int = -1
 
     def to_record(self) -> ConfigRecord:
         """Return the request as a Flower record."""

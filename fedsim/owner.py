@@ -1,11 +1,12 @@
 """What a data owner computes: its clipped sums, its noise, the challenge's part in them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedsim import client_level
 from fedsim.config import Config
 from fedsim.federation import Federation
 from fedsim.mechanism import Neighbouring
@@ -13,6 +14,75 @@ from fedsim.pac_release import Bools, halves, pair
 from fedsim.randomness import gaussian_noise
 from fedsim.sampling import groups
 from fedsim.schedules import factor
+
+
+def contribution(
+    config: Config,
+    federation: Federation,
+    owner: int,
+    parameters: Tensor,
+    trials: range,
+    round: int,
+    record: int | None = None,
+    replacement: int | None = None,
+    worlds: Tensor | None = None,
+    participation: Tensor | None = None,
+) -> Tensor:
+    """Return what an owner adds to the sum of a round, float64 [T, P], by the unit of privacy.
+
+    Its clipped gradients' sum, or its clipped update; the other arguments as in `clean_sum` and
+    `client_level.contribution`, `worlds` for the owner of the challenge only.
+    """
+    if config.privacy.unit == "client":
+        return client_level.contribution(
+            config, federation, owner, parameters, trials, round, worlds
+        )
+    return clean_sum(federation, owner, parameters, record, replacement, worlds, participation)
+
+
+def challenge_contributions(
+    config: Config,
+    federation: Federation,
+    owner: int,
+    parameters: Tensor,
+    trials: range,
+    round: int,
+    record: int,
+    replacement: int | None,
+) -> tuple[Tensor, Tensor]:
+    """Return what the challenge adds to the sum under D and under D', float64 [T, P] both.
+
+    owner: that of the challenge; its record or its whole data, by the unit of privacy.
+    """
+    if config.privacy.unit == "client":
+        return client_level.challenge_contributions(
+            config, federation, owner, parameters, trials, round
+        )
+    return challenge_gradients(federation, parameters, record, replacement)
+
+
+def undisputed(
+    config: Config,
+    federation: Federation,
+    owners: Collection[int],
+    challenged: int,
+    parameters: Tensor,
+    trials: range,
+    round: int,
+    record: int,
+    participation: Tensor | None,
+) -> Tensor:
+    """Return what these owners add to a sum in both worlds, float64 [T, P].
+
+    challenged: the owner of the challenge, whose other records count where one is in question.
+    participation bool [T, n] as in `clean_sum`; the challenge record's column is not looked at.
+    """
+    if config.privacy.unit == "client":
+        others = set(owners) - {challenged}
+        return client_level.total(config, federation, others, parameters, trials, round)
+    inside = np.isin(federation.owner_of, sorted(owners))
+    inside[record] = False
+    return federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
 
 
 def clean_sum(

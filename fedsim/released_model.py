@@ -20,7 +20,7 @@ from fedsim.federation import Federation, build_model
 from fedsim.instrumented import Step
 from fedsim.mechanism import Trust, Vantage, sensitivity
 from fedsim.optimizers import LINEAR, ServerOptimizer
-from fedsim.owner import challenge_gradients
+from fedsim.owner import challenge_contributions, undisputed
 from fedsim.sampling import participation
 
 Floats = npt.NDArray[np.float64]
@@ -63,9 +63,7 @@ def responses(config: Config, rounds: int) -> Floats:
 
     From unit impulses, one in each round, pushed through the server's optimiser.
     """
-    optimizer = ServerOptimizer(
-        config.training, config.training.sampling_rate * config.data.records
-    )
+    optimizer = ServerOptimizer(config.training, config.divisor)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
     answers, total = [], torch.zeros(rounds, dtype=torch.float64)
     for round in range(1, rounds + 1):
@@ -91,6 +89,7 @@ def shares(answers: Floats) -> Floats:
 def attack(
     config: Config,
     federation: Federation,
+    challenged: int,
     record: int,
     replacement: int | None,
     nominal: float,
@@ -101,8 +100,9 @@ def attack(
 ) -> dict[str, Floats]:
     """Return what theta_k = `released` [T, P] says, as the arrays [T, k] of a `Step` each round.
 
-    nominal: the federation's noise multiplier; trials: their numbers, which with the seed are
-    theta_0. Everything is in the last column, since nothing is seen before: the score
+    challenged: the owner of the challenge; record, replacement: of the pair, where it is one of
+    records; nominal: the federation's noise multiplier; trials: their numbers, which with the seed
+    are theta_0. Everything is in the last column, since nothing is seen before: the score
 
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
 
@@ -116,11 +116,11 @@ def attack(
     answers = responses(config, rounds)
     weights, bridge = answers[-1], shares(answers)
     start, path = theta, [theta]
-    optimizer = ServerOptimizer(
-        config.training, config.training.sampling_rate * config.data.records
-    )
+    optimizer = ServerOptimizer(config.training, config.divisor)
     for round in range(1, rounds + 1):
-        known, _, absent = _sums(config, federation, record, replacement, trials, theta, round)
+        known, _, absent = _sums(
+            config, federation, challenged, record, replacement, trials, theta, round
+        )
         theta = optimizer.step(theta, (known + absent).float(), round)
         path.append(theta)
     surprise = released.double() - theta.double()
@@ -132,7 +132,7 @@ def attack(
         if bridged and round > 1:
             model = (model.double() + float(bridge[round - 2]) * surprise).float()
         known, present, absent = _sums(
-            config, federation, record, replacement, trials, model, round
+            config, federation, challenged, record, replacement, trials, model, round
         )
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
@@ -154,6 +154,7 @@ def attack(
 def _sums(
     config: Config,
     federation: Federation,
+    challenged: int,
     record: int,
     replacement: int | None,
     trials: range,
@@ -163,12 +164,21 @@ def _sums(
     """Return the sum that both worlds have in a round, and what D and D' are expected to add."""
     rate, count = config.training.sampling_rate, config.data.records
     coins = participation(config.noise_seed, trials, round, count, rate)
-    known = federation.clipped_sum(
+    taking_part = None if coins is None else torch.from_numpy(coins).to(parameters.device)
+    known = undisputed(
+        config,
+        federation,
+        range(config.federation.owners),
+        challenged,
         parameters,
-        np.delete(np.arange(count), record),
-        None if coins is None else torch.from_numpy(coins).to(parameters.device),
+        trials,
+        round,
+        record,
+        taking_part,
     )
-    present, absent = challenge_gradients(federation, parameters, record, replacement)
+    present, absent = challenge_contributions(
+        config, federation, challenged, parameters, trials, round, record, replacement
+    )
     return known, rate * present, rate * absent
 
 

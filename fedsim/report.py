@@ -30,6 +30,7 @@ from fedsim.report_values import (
     epsilon_of,
     first_to_last,
     interval_at,
+    is_client,
     is_pac,
     number,
     percent,
@@ -138,7 +139,7 @@ def summary(report: Report) -> RenderableType:
         (
             "Yeom advantage",
             "membership_inference.yeom.advantage",
-            f"e^ε − 1 = {number(at(report, 'bounds.yeom_bound'))}",
+            "" if is_client(report) else f"e^ε − 1 = {number(at(report, 'bounds.yeom_bound'))}",
         ),
     ):
         between = span(interval_at(report, f"{path}_interval"), number)

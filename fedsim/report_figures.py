@@ -16,7 +16,7 @@ from adversaries.estimators import trial_mu
 from fedsim import figures
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured, VantagePoint
-from fedsim.report_sections import ATTACKS, budget, score_caution
+from fedsim.report_sections import attack_names, budget, score_caution
 from fedsim.report_values import (
     Report,
     advantage_limit,
@@ -258,7 +258,7 @@ def _vantage_points(report: Report) -> list[VantagePoint]:
 def _measured(report: Report) -> list[Measured]:
     attacks = {"empirical": "DI adversary"}
     for name in at(report, "membership_inference") or {}:
-        attacks[f"membership_inference.{name}"] = ATTACKS.get(name, (name, name))[0]
+        attacks[f"membership_inference.{name}"] = attack_names(report, name)[0]
     return [
         Measured(label, value, interval_at(report, f"{path}.advantage_interval"))
         for path, label in attacks.items()

@@ -21,6 +21,7 @@ from fedsim.report_values import (
     epsilon_of,
     first_to_last,
     interval_at,
+    is_client,
     is_clipped,
     is_halves,
     is_pac,
@@ -88,6 +89,11 @@ ATTACKS = {
     "yeom": ("Yeom", "Yeom: members are those with at most the mean loss"),
     "yeom_challenge": ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
 }
+CLIENT_ATTACK = (
+    "Yeom on the\nchallenged owner",
+    "Yeom on the challenged owner: by the mean loss of its records",
+)
+"""The attack on the challenge where that is not a record."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +128,12 @@ def verdict(report: Report) -> str:
     """Return the one sentence for everybody: how often the adversary was right, and the limit."""
     vantage = plain(at(report, "vantage"))
     who = WHO.get(vantage, f"An adversary at the vantage “{vantage}” who knew everything")
-    if at(report, "challenge.record") is None:
-        secret = "whether this one owner took part"
-    elif at(report, "neighbouring") == "replace":
+    replaced = at(report, "neighbouring") == "replace"
+    if is_client(report):
+        secret = "whether this one owner's data were used"
+        if replaced:
+            secret = "which of two sets of data this one owner used"
+    elif replaced:
         secret = "which of two people's records was used"
     else:
         secret = "whether this one person's record was used"
@@ -185,7 +194,7 @@ def labels(report: Report) -> list[Label]:
     )
     if local:
         text = (
-            "The noise was scaled to the local sensitivity of the challenge record, which depends "
+            f"The noise was scaled to the local sensitivity of {_challenge(report)}, which depends "
             "on the data: an instrument that measures how tight the theory is."
         )
         labels.append(Label("Measurement, not a DP guarantee.", text))
@@ -254,6 +263,14 @@ def training(report: Report) -> list[str]:
             f"In each of {plain(rounds)} rounds the records of the trial's secret candidate took "
             "part, one of several random halves of the records of all owners but the adversary."
         )
+    elif is_client(report):
+        epochs, size = (at(report, f"training.{key}") for key in ("local_epochs", "batch_size"))
+        step = (
+            f"In each of {plain(rounds)} rounds every owner trained a copy of the model on its own "
+            f"records, without noise, for {plain(epochs)} epoch{'s' * (epochs != 1)} in "
+            f"{f'batches of {plain(size)}' if size else 'one batch'}, and sent how far it came, "
+            "clipped as a whole. Only that is accounted for, whatever the owner did in between."
+        )
     else:
         step = f"In each of {plain(rounds)} rounds every record took part, in one step."
     sentences = [step, _optimisation(report), _audited(report), _gradients(report)]
@@ -300,7 +317,8 @@ def _gradients(report: Report) -> str:
     if fallbacks is None:
         return f"{sentence}."
     if not isinstance(fallbacks, Mapping) or not fallbacks:
-        what = "was clipped" if is_clipped(report) else "gave its gradients"
+        clipped = is_clipped(report) and not is_client(report)
+        what = "was clipped" if clipped else "gave its gradients"
         return f"{sentence}; every layer {what} by its own rule."
     layers = "; ".join(f"{name} ({plain(reason)})" for name, reason in fallbacks.items())
     return f"{sentence}; layers whose gradients went through torch.func: {layers}."
@@ -321,7 +339,6 @@ def questions(report: Report) -> list[Row]:
         largest = math.inf if at(report, f"vantages.{at(report, 'vantage')}") else None
     surer = interval_at(report, "empirical.delta_prime_interval")
     tail = at(report, "bounds.tail_probability")
-    yeom_bound = at(report, "bounds.yeom_bound")
     rows = [
         Row(
             "How often was the adversary right?",
@@ -343,8 +360,8 @@ def questions(report: Report) -> list[Row]:
             "How often was it surer than ρβ?",
             percent(at(report, "empirical.delta_prime")),
             percent(tail),
-            "Of the trials with the record (δ′). The limit is the tail of the privacy loss, which "
-            f"is not δ.{score_caution(report)}",
+            f"Of the trials on D, with {_challenge(report)} (δ′). The limit is the tail of the "
+            f"privacy loss, which is not δ.{score_caution(report)}",
             f"{confidence_of(report)}interval {span(surer, percent)}" if surer else "",
             None if score_caution(report) else against(report, "delta_prime", surer, tail),
         ),
@@ -376,10 +393,9 @@ def questions(report: Report) -> list[Row]:
         Row(
             "Does the final model betray its members?",
             number(at(report, "membership_inference.yeom.advantage")),
-            f"none (e^ε − 1 = {number(yeom_bound)})"
-            if yeom_bound is not None and yeom_bound >= 1
-            else number(yeom_bound),
-            "Advantage of membership inference (Yeom), which knows far less than the adversary.",
+            _yeom_limit(report),
+            "Advantage of membership inference (Yeom), which knows far less than the adversary."
+            + " It asks about single records, which the bounds are not about." * is_client(report),
         ),
         Row(
             "What is the model worth?",
@@ -404,11 +420,55 @@ def game(report: Report) -> str:
             "by Bayes' rule."
         )
     return (
-        "The game: in every trial the federation is trained afresh, on the data D with the "
-        "challenge record or on the neighbouring D′. The adversary knows both, and the mechanism, "
-        f"and must tell which it was. {advantage}; belief is the probability that it assigns to D "
-        "by Bayes' rule."
+        f"The game: in every trial the federation is trained afresh, on the data D with "
+        f"{_challenge(report)} or on the neighbouring D′{_neighbour(report)}. The adversary knows "
+        f"both, and the mechanism, and must tell which it was. {advantage}; belief is the "
+        "probability that it assigns to D by Bayes' rule."
     )
+
+
+def _challenge(report: Report) -> str:
+    """Name what is in question."""
+    if not is_client(report):
+        return "the challenge record"
+    owner, records = (plain(at(report, f"challenge.{key}")) for key in ("owner", "records"))
+    return f"all {records} records of owner {owner}"
+
+
+def _neighbour(report: Report) -> str:
+    """Say how D' differs where all data of an owner are in question."""
+    if not is_client(report):
+        return ""
+    if at(report, "neighbouring") == "replace":
+        return ", where as many others take their place"
+    return ", where it has none and its update is 0; that it takes part is no secret"
+
+
+def _single_records(report: Report) -> Entries:
+    """Return what the protection of whole owners means for one record; nothing for other units."""
+    if not is_client(report) or at(report, "mechanism.sensitivity") == "local":
+        return []
+    multiplier = at(report, "mechanism.effective_noise_multiplier")
+    halved = at(report, "neighbouring") != "replace"
+    if multiplier is not None and halved:
+        multiplier /= 2
+    return [
+        ("Unit of privacy", "all data of one owner"),
+        (
+            "What follows for one record",
+            f"replace neighbours at noise multiplier {number(multiplier)}: any change to one "
+            "owner's records moves its clipped update by at most 2C"
+            + (", which is two sensitivities" if halved else ", which is the sensitivity"),
+        ),
+    ]
+
+
+def _yeom_limit(report: Report) -> str:
+    """Word the bound on membership inference, which is about the unit of privacy."""
+    bound = at(report, "bounds.yeom_bound")
+    if is_client(report):
+        return DASH
+    return f"none (e^ε − 1 = {number(bound)})" if (bound or 0) >= 1 else number(bound)
 
 
 def vantages(report: Report) -> list[dict[str, Any]]:
@@ -416,7 +476,8 @@ def vantages(report: Report) -> list[dict[str, Any]]:
     rows = []
     for row in at(report, "bounds.vantages") or []:
         infinite = row.get("noise_multiplier") == 0
-        note = row.get("note") or ("nothing hides the record here" if infinite else "")
+        what = "an owner's data" if is_client(report) else "the record"
+        note = row.get("note") or (f"nothing hides {what} here" if infinite else "")
         if is_pac(report) and row.get("vantage") != "server":
             note = "no bound by differential privacy: see PAC privacy below"
         row_of = at(report, f"vantages.{row.get('vantage')}") or {}
@@ -461,12 +522,14 @@ def bounds(report: Report) -> Entries:
     if is_pac(report):
         why = "PAC noise hides nothing along directions in which the candidates do not differ"
     elif is_clipped(report):
-        why = "no noise hides the record at this vantage"
+        what = "an owner's data" if is_client(report) else "the record"
+        why = f"no noise hides {what} at this vantage"
     else:
         why = UNCLIPPED
     reason = f" ({why})" if epsilon == INFINITE else ""
     accountant = plain(bounds.get("accountant"))
     return [
+        *_single_records(report),
         (f"ε at δ = {plain(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
         ("ε by exact accounting", epsilon_of(report, "tight_epsilon")),
         ("ρβ, limit of the belief", f"{number(rho_beta_of(report))} (from the ε above)"),
@@ -613,8 +676,9 @@ def budget(report: Report) -> str:
     before = f" Interrupted attempts had released {plain(earlier)} rounds before the first." * bool(
         earlier
     )
+    whose = "an owner's data have" if is_client(report) else "a person's record has"
     return (
-        f"After {plain(run)} of {plain(planned)} planned rounds a person's record has spent "
+        f"After {plain(run)} of {plain(planned)} planned rounds {whose} spent "
         f"ε = {INFINITE if spent is None else number(spent)} towards the vantage "
         f"{plain(at(report, 'budget.vantage'))} at δ = {plain(delta)} "
         f"(accountant {plain(at(report, 'budget.accountant'))}){ending}.{before}"
@@ -773,6 +837,13 @@ def prediction(report: Report) -> Entries:
     return entries
 
 
+def attack_names(report: Report, name: str) -> tuple[str, str]:
+    """Return the short and the long name of an attack by membership inference."""
+    if name == "yeom_challenge" and is_client(report):
+        return CLIENT_ATTACK
+    return ATTACKS.get(name, (name, name))
+
+
 def inference(report: Report) -> list[dict[str, str]]:
     """Return the attacks by membership inference, worded."""
     rows = []
@@ -781,7 +852,7 @@ def inference(report: Report) -> list[dict[str, str]]:
         interval = interval_at(report, f"{attack}.advantage_interval")
         rows.append(
             {
-                "attack": ATTACKS.get(name, (name, name))[1],
+                "attack": attack_names(report, name)[1],
                 "advantage": number(at(report, f"{attack}.advantage")),
                 "detail": span(interval, number),
                 "tpr": percent(at(report, f"{attack}.tpr")),
@@ -800,6 +871,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             "Trials": "trials",
             "Trust": "trust",
             "Vantage": "vantage",
+            "Unit of privacy": "unit",
             "Neighbouring": "neighbouring",
             "Runtime": "runtime",
             "Device": "device",
@@ -820,6 +892,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
         },
         "Challenge": {
             "Record": "challenge.record",
+            "Records in question": "challenge.records",
             "Replacement": "challenge.replacement",
             "Owner": "challenge.owner",
             "Adversary": "challenge.adversary",
@@ -869,6 +942,9 @@ def _without_effect(report: Report) -> set[str]:
     for name, settings in OPTIMIZER_SETTINGS.items():
         idle |= set(settings.values()) if name != optimizer else set()
     idle |= {"decay_every", "decay_factor"} if schedule != "step" else set()
+    if is_client(report):
+        return idle
+    idle |= {"local_epochs", "batch_size"}
     return idle | ({"local_learning_rate"} if local_steps(report) == 1 else set())
 
 
@@ -883,6 +959,7 @@ def scope(report: Report) -> str:
             f"{plain(at(report, 'trust'))} trust",
             f"vantage: {plain(at(report, 'vantage'))}",
             f"neighbouring: {plain(at(report, 'neighbouring'))}",
+            *(["unit of privacy: an owner's whole data"] * is_client(report)),
             *([f"sampling rate {plain(at(report, 'mechanism.sampling_rate'))}"] * sampled),
             *([f"{local_steps(report)} local steps"] * (local_steps(report) > 1)),
         )

@@ -44,6 +44,11 @@ def is_halves(report: Report) -> bool:
     return is_pac(report) and bool(at(report, "pac.prior") == "halves")
 
 
+def is_client(report: Report) -> bool:
+    """Whether all data of an owner are in question; in older reports it was always one record."""
+    return bool(at(report, "unit") == "client")
+
+
 def is_clipped(report: Report) -> bool:
     """Whether clipping bounded what one record can change; so it did in older reports."""
     return at(report, "mechanism.clipping") is not False

@@ -7,7 +7,6 @@ sum of all where secure aggregation hides them. It follows the protocol.
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,8 +15,8 @@ from fedsim.adversary import replay_challenged
 from fedsim.config import Config
 from fedsim.federation import Federation
 from fedsim.instrumented import Step
-from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
-from fedsim.owner import challenge_gradients
+from fedsim.mechanism import Neighbouring, Trust, Vantage, effective_noise_multiplier, sensitivity
+from fedsim.owner import challenge_contributions, undisputed
 
 ROUNDING = 1e-5
 """The share of a clean float32 sum below which a difference may be rounding, and says nothing."""
@@ -26,23 +25,25 @@ ROUNDING = 1e-5
 def conclude(
     config: Config,
     federation: Federation,
+    challenged: int,
     record: int,
     replacement: int | None,
     noise_multiplier: float,
     parameters: Tensor,
     message: Tensor,
     participation: Tensor | None,
+    trials: range,
     round: int,
 ) -> Step:
     """Return what the server learns from one round, on the CPU.
 
-    parameters [T, P]: the model that it sent; message [T, P]: what came back from the owner of the
-    challenge record or, under distributed trust, the sum of what all owners sent; participation
-    bool [T, n] says which records of D take part (None: all), and the challenge record's column is
-    not looked at.
+    challenged: the owner of the challenge; record, replacement: of the pair, where it is one of
+    records; parameters [T, P]: the model that it sent; message [T, P]: what came back from the
+    owner of the challenge or, under distributed trust, the sum of what all owners sent;
+    participation bool [T, n] says which records of D take part (None: all), and the challenge
+    record's column is not looked at; trials: the numbers of the T trials.
     """
     trust, owners = config.federation.trust, config.federation.owners
-    challenged = int(federation.owner_of[record])
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     multiplier = effective_noise_multiplier(noise_multiplier, trust, Vantage.SERVER, owners)
     steps, rate = config.training.local_steps, config.training.sampling_rate
@@ -53,21 +54,27 @@ def conclude(
         present, absent = with_record - known, torch.zeros_like(known)
         scale = parameters.new_full((len(parameters),), bound * math.sqrt(steps)).double()
     else:
-        everyone = trust is Trust.DISTRIBUTED
-        inside = (
-            np.ones(len(federation.owner_of), bool)
-            if everyone
-            else (federation.owner_of == challenged)
+        known = undisputed(
+            config,
+            federation,
+            range(owners) if trust is Trust.DISTRIBUTED else [challenged],
+            challenged,
+            parameters,
+            trials,
+            round,
+            record,
+            participation,
         )
-        inside[record] = False
-        known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
-        present, absent = challenge_gradients(federation, parameters, record, replacement)
+        present, absent = challenge_contributions(
+            config, federation, challenged, parameters, trials, round, record, replacement
+        )
         scale = (
             (present - absent).norm(dim=-1)
             if config.privacy.sensitivity == "local"
             else torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
         )
-    replaced = None if replacement is None or steps > 1 else absent
+    replace = config.privacy.neighbouring is Neighbouring.REPLACE
+    replaced = absent if replace and steps == 1 else None
     expected = hypotheses(known, present, replaced, multiplier * scale, rate)
     if multiplier:
         ratios = log_likelihood_ratio(expected, message)

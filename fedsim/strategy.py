@@ -74,9 +74,7 @@ class DPSGD(Strategy):
                 self.trials,
                 self.worlds,
             )
-        self._optimizer = ServerOptimizer(
-            training, training.sampling_rate * self.config.data.records
-        )
+        self._optimizer = ServerOptimizer(training, self.config.divisor)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -203,12 +201,15 @@ class DPSGD(Strategy):
         return requests
 
     def _request(self, round: int, role: Role) -> Request:
-        pair = (-1, -1)
+        told = (-1, -1, -1)
         if role is not Role.OWNER:
-            replacement = self.challenge.replacement
-            pair = (self.challenge.record, -1 if replacement is None else replacement)
+            record, replacement = (
+                -1 if position is None else position
+                for position in (self.challenge.record, self.challenge.replacement)
+            )
+            told = (record, replacement, self.challenge.owner)
         return Request(
-            round, self.trials.start, len(self.trials), self.noise_multiplier, role, *pair
+            round, self.trials.start, len(self.trials), self.noise_multiplier, role, *told
         )
 
     def _role(self, partition: int) -> Role:
@@ -280,12 +281,14 @@ class DPSGD(Strategy):
         return server_adversary.conclude(
             config,
             known,
-            self.challenge.record,
+            self.challenge.owner,
+            -1 if self.challenge.record is None else self.challenge.record,
             self.challenge.replacement,
             self.noise_multiplier,
             torch.tensor(self._model).to(known.device),
             torch.tensor(seen).to(known.device),
             None if coins is None else torch.from_numpy(coins).to(known.device),
+            self.trials,
             round,
         )
 

@@ -195,6 +195,7 @@ def _label(document: Row, source: Path | None, config: Config, delta: float) -> 
     """
     from fedsim import audit  # noqa: PLC0415  (slow to import)
 
+    document["unit"] = config.privacy.unit
     failings = audit._dp_failings(config)
     endless = math.isinf(document["epsilon"])
     document["dp_guarantee"] = not failings and not endless
@@ -318,8 +319,10 @@ def _print(
             guarantees.print_pac(document["pac"], console)
         guarantees.print_bayesian(document["bayesian"], console)
         return
-    console.print(guarantees.verdict(bounds))
-    console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED)
+    by_client = config is not None and config.privacy.unit == "client"
+    unit = guarantees.OWNER if by_client else guarantees.PERSON
+    console.print(guarantees.verdict(bounds, unit))
+    console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=unit))
     if not description.towards(vantage).noiseless:
         columns = {
             "epsilon": "epsilon",

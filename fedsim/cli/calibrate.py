@@ -308,7 +308,7 @@ def _show(
         console.print(f"{FOUND[question.unknown]} [bold]{value:.6g}[/bold]{said}")
     guarantees.print_description(found, question.vantage, console)
     console.print(guarantees.verdict(bounds))
-    console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED)
+    console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
     if allowed is not None:
         guarantees.print_pac(allowed, console)
     guarantees.print_accountants(title, rows, columns, console)

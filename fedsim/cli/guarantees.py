@@ -54,7 +54,7 @@ NARROW = 100
 
 NOISE_MULTIPLIER_EXPLAINED = (
     "The noise multiplier is how much noise is added to each sum: its standard deviation, in units "
-    "of the most that one person's record can change that sum."
+    "of the most that one {unit} can change that sum."
 )
 
 
@@ -125,14 +125,19 @@ def to_whom(description: Description, delta: float) -> list[Row]:
     return rows
 
 
-def verdict(bounds: Bounds) -> str:
-    """Return what the bounds say of one person, in a sentence for everybody."""
+PERSON, OWNER = "person's record", "owner's whole data"
+"""What the bounds are about: the unit of privacy."""
+
+
+def verdict(bounds: Bounds, unit: str = PERSON) -> str:
+    """Return what the bounds say of one unit of privacy, in a sentence for everybody."""
     if math.isinf(bounds.epsilon):
-        return "[bold]No protection[/bold]: nothing hides a record from an adversary there."
+        what = "a record" if unit == PERSON else f"an {unit}"
+        return f"[bold]No protection[/bold]: nothing hides {what} from an adversary there."
     tail = bounds.tail_probability
     return (
         f"An adversary there becomes at most {100 * bounds.rho_beta:.6g} % sure that a given "
-        f"person's record was used (rho_beta; epsilon {bounds.epsilon:.6g} at delta "
+        f"{unit} was used (rho_beta; epsilon {bounds.epsilon:.6g} at delta "
         f"{bounds.delta:g}){'' if tail is None else f', except with probability {tail:.3g}'}, and "
         "tells the two worlds apart with an advantage over guessing of at most "
         f"{advantage(bounds.rho_alpha)} (rho_alpha)."

@@ -336,7 +336,7 @@ def test_the_verdict_is_one_sentence_for_everybody(report, transcript):
         ("vantage", "server", "An adversary who ran the server of this federation"),
         ("vantage", "released-model", "An adversary who saw only the released model"),
         ("neighbouring", "replace", "except which of two people's records was used"),
-        ("challenge.record", None, "except whether this one owner took part"),
+        ("unit", "client", "except whether this one owner's data were used"),
         ("bounds.rho_alpha", 1.0, "Theory sets no limit below 100%"),
         ("bounds.rho_alpha", None, "For this vantage theory states no limit."),
     ],

@@ -1,0 +1,168 @@
+"""Client-level privacy: neighbouring federations differ in all data of one owner.
+
+In every round an owner trains a copy of the model on its own records, without noise, and sends how
+far it came, clipped as a whole. Source: McMahan et al., "Learning differentially private recurrent
+language models" (2018), Algorithm 1, with equal weights and a fixed divisor. What an owner sends is
+a function of the model, its data and the public order of its batches: whoever knows these knows the
+two hypotheses about a round, and the posterior is exact whatever the owner did in between.
+"""
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.config import Config, TrainingConfig
+from fedsim.federation import Federation
+from fedsim.mechanism import Neighbouring
+from fedsim.randomness import Role, generator
+
+
+def contribution(
+    config: Config,
+    federation: Federation,
+    owner: int,
+    parameters: Tensor,
+    trials: range,
+    round: int,
+    worlds: Tensor | None = None,
+) -> Tensor:
+    """Return what an owner adds to the sum of a round, float64 [T, P], of norm at most C.
+
+    The owner of the challenge also gets `worlds` bool [T]: where False, all its data are missing,
+    or replaced.
+    """
+    if worlds is None:
+        records = federation.members(federation.owned_by(owner))
+        return _contribution(config, federation, owner, parameters, trials, round, *records)
+    present, absent = challenge_contributions(config, federation, owner, parameters, trials, round)
+    return torch.where(worlds[:, None], present, absent)
+
+
+def challenge_contributions(
+    config: Config,
+    federation: Federation,
+    owner: int,
+    parameters: Tensor,
+    trials: range,
+    round: int,
+) -> tuple[Tensor, Tensor]:
+    """Return what the owner of the challenge sends under D and under D', float64 [T, P] both.
+
+    Under D' an owner without data sends 0 (add-remove), and one whose data are replaced trains on
+    as many records of the pool, in the same order.
+    """
+    present = contribution(config, federation, owner, parameters, trials, round)
+    if config.privacy.neighbouring is not Neighbouring.REPLACE:
+        return present, torch.zeros_like(present)
+    records = federation.pool(replacements(federation, owner))
+    return present, _contribution(config, federation, owner, parameters, trials, round, *records)
+
+
+def total(
+    config: Config,
+    federation: Federation,
+    owners: Collection[int],
+    parameters: Tensor,
+    trials: range,
+    round: int,
+) -> Tensor:
+    """Return what these owners add to the sum together, float64 [T, P]."""
+    added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+    for owner in sorted(owners):
+        added += contribution(config, federation, owner, parameters, trials, round)
+    return added
+
+
+def replacements(federation: Federation, owner: int) -> list[int]:
+    """Return the positions in the pool of what replaces an owner's data: as many, from the start.
+
+    The pool has no order but that of the draw of D, so that they are a random sample.
+    """
+    return list(range(len(federation.owned_by(owner))))
+
+
+def clip(update: Tensor, clipping_norm: float) -> Tensor:
+    """Return u min(1, C/|u|) for each trial, [T, P]. Raises FloatingPointError if not finite."""
+    norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
+    if not bool(torch.isfinite(norms).all()):
+        raise FloatingPointError(
+            "an owner's update is not finite: its own training diverged; lower "
+            "training.local-learning-rate or training.local-epochs"
+        )
+    return update * (clipping_norm / norms).clamp(max=1.0)
+
+
+def local_update(
+    federation: Federation,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    rate: float,
+    batches: Iterator[Tensor | None],
+) -> Tensor:
+    """Return u = theta - theta_j after plain SGD on these records, unclipped, float64 [T, P].
+
+    A descent direction, as a gradient is one: the server subtracts it. parameters [T, P]: theta;
+    features [n, *shape]; labels [n]; rate: of each step along a batch's mean gradient; batches: for
+    each step, which records take part, bool [T, n], as many in every trial, or None for all.
+    """
+    # Summed in float64 beside the model: the difference of two float32 models would be rounded.
+    update = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+    model = parameters
+    for batch in batches:
+        weights = None if batch is None else batch.to(parameters)
+        size = len(labels) if batch is None else int(batch[0].sum())
+        update += (rate / size) * federation.clipper.clipped_sum(model, features, labels, weights)
+        model = (parameters.double() - update).float()
+    return update
+
+
+def batches(
+    training: TrainingConfig, seed: int, trials: range, round: int, owner: int, records: int
+) -> Iterator[npt.NDArray[np.bool_] | None]:
+    """Yield which of an owner's n records each step takes, bool [T, n]; None where all of them.
+
+    Every epoch is a new order of the records, cut into batches of `training.batch-size`, the last
+    perhaps smaller. The order of a trial is a function of (seed, trial, round, owner) alone. It is
+    no secret: clipping bounds the update whatever the order, and the adversary knows it.
+    """
+    size, epochs = training.batch_size, training.local_epochs
+    if not 0 < size < records:
+        yield from [None] * epochs
+        return
+    keys = np.empty((len(trials), epochs, records))
+    for row, trial in zip(keys, trials, strict=True):
+        leaf = generator(seed, Role.LOCAL_ORDER, trial=trial, round=round, partition=owner)
+        leaf.random(out=row)
+    order = keys.argsort(axis=-1)
+    for epoch in range(epochs):
+        for first in range(0, records, size):
+            chosen = np.zeros((len(trials), records), dtype=np.bool_)
+            np.put_along_axis(chosen, order[:, epoch, first : first + size], True, axis=1)
+            yield chosen
+
+
+def _contribution(
+    config: Config,
+    federation: Federation,
+    owner: int,
+    parameters: Tensor,
+    trials: range,
+    round: int,
+    features: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    training = config.training
+    drawn = batches(training, config.run.seed, trials, round, owner, len(labels))
+    update = local_update(
+        federation,
+        parameters,
+        features,
+        labels,
+        training.local_learning_rate or training.learning_rate,
+        (None if each is None else torch.from_numpy(each).to(parameters.device) for each in drawn),
+    )
+    return clip(update, training.clipping_norm)
