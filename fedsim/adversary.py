@@ -7,7 +7,7 @@ the challenge record's coin or another owner's noise.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from adversaries import membership
 from adversaries.posterior import Hypotheses, hypotheses, log_likelihood_ratio
+from fedsim import fixed_point
 from fedsim.config import Config
 from fedsim.federation import Federation
-from fedsim.mechanism import Vantage, effective_noise_multiplier, sensitivity
+from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
 from fedsim.owner import challenge_gradients, clean_sum, local_step_size, local_steps
 
 
@@ -90,19 +91,29 @@ def expect(
     own_message: Tensor,
     participation: Tensor | None,
     round: int,
+    missing: Collection[int] = (),
+    unknown_shares: int | None = None,
 ) -> Memory:
-    """Form the two hypotheses about the aggregate that will answer this round's model.
+    """Form the two hypotheses about the aggregate that answers this round's model.
 
     parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
-    its own noise included, which is therefore no uncertainty to it. participation bool [T, n] says
-    which records of D take part (None: all); the challenge record's column is not looked at.
+    its own noise included, which is therefore no uncertainty to it, and the noise that colluders
+    told it. participation bool [T, n] says which records of D take part (None: all); the challenge
+    record's column is not looked at. missing: owners that the aggregate is without, where that is
+    known; if the challenge's is one of them there is nothing to tell apart. unknown_shares: of how
+    many owners the adversary does not know the noise; None: of all others.
     """
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    if config.federation.trust is Trust.DISTRIBUTED:
+        grid = fixed_point.agreed(config, noise_multiplier, parameters.shape[1])
+        bound = grid.sensitivity
+    else:
+        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     multiplier = effective_noise_multiplier(
         noise_multiplier,
         config.federation.trust,
         Vantage.PARTICIPANT,
         config.federation.owners,
+        participants=None if unknown_shares is None else unknown_shares + 1,
     )
     if config.training.local_steps > 1:
         known, difference = _replay(
@@ -114,11 +125,13 @@ def expect(
         )
         return replace(memory, pending=hypotheses(known + own_message, difference, None, std))
     others = (federation.owner_of != adversary) & (np.arange(len(federation.owner_of)) != record)
-    positions = np.flatnonzero(others)
+    positions = np.flatnonzero(others & ~np.isin(federation.owner_of, list(missing)))
     weights = None if participation is None else participation[:, positions].to(parameters)
     known = federation.clipper.clipped_sum(parameters, *federation.members(positions), weights)
     known += own_message
     present, absent = challenge_gradients(federation, parameters, record, replacement)
+    if federation.owner_of[record] in missing:
+        present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     if config.privacy.sensitivity == "local":
         scale = (present - absent).norm(dim=-1)
     else:

@@ -71,6 +71,15 @@ def choose(config: Config) -> Challenge:
     return Challenge(record, replacement, owner, adversary, measure, distance)
 
 
+def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
+    """Return which owners tell the adversary what they know: `federation.colluding` of them.
+
+    The lowest-numbered ones that are neither the adversary nor the owner of the challenge.
+    """
+    others = set(range(config.federation.owners)) - {challenge.owner, challenge.adversary}
+    return frozenset(sorted(others)[: config.federation.colluding])
+
+
 def worlds(seed: int, trials: int, mode: str) -> npt.NDArray[np.bool_]:
     """Return the world bit of every trial, [T]: half of them D (True), shuffled; or all D.
 
