@@ -7,7 +7,7 @@ the challenge record's coin or another owner's noise.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -19,9 +19,16 @@ from torch import Tensor
 
 from adversaries import membership
 from adversaries.posterior import Hypotheses, hypotheses, log_likelihood_ratio
+from fedsim import fixed_point
 from fedsim.config import Config
 from fedsim.federation import Federation
-from fedsim.mechanism import Neighbouring, Vantage, effective_noise_multiplier, sensitivity
+from fedsim.mechanism import (
+    Neighbouring,
+    Trust,
+    Vantage,
+    effective_noise_multiplier,
+    sensitivity,
+)
 from fedsim.owner import (
     challenge_contributions,
     clean_sum,
@@ -98,20 +105,30 @@ def expect(
     round: int,
     trials: range,
     challenged: int,
+    missing: Collection[int] = (),
+    unknown_shares: int | None = None,
 ) -> Memory:
-    """Form the two hypotheses about the aggregate that will answer this round's model.
+    """Form the two hypotheses about the aggregate that answers this round's model.
 
     parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
-    its own noise included, which is therefore no uncertainty to it. participation bool [T, n] says
-    which records of D take part (None: all); the challenge record's column is not looked at.
-    trials are the numbers of the T trials; challenged is the owner of the challenge.
+    its own noise included, which is therefore no uncertainty to it, and the noise that colluders
+    told it. participation bool [T, n] says which records of D take part (None: all); the challenge
+    record's column is not looked at. trials are the numbers of the T trials; challenged is the
+    owner of the challenge. missing: owners that the aggregate is without, where that is known; if
+    the challenge's is one of them there is nothing to tell apart. unknown_shares: of how many
+    owners the adversary does not know the noise; None: of all others.
     """
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    if config.federation.trust is Trust.DISTRIBUTED:
+        grid = fixed_point.agreed(config, noise_multiplier, parameters.shape[1])
+        bound = grid.sensitivity
+    else:
+        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     multiplier = effective_noise_multiplier(
         noise_multiplier,
         config.federation.trust,
         Vantage.PARTICIPANT,
         config.federation.owners,
+        participants=None if unknown_shares is None else unknown_shares + 1,
     )
     if config.training.local_steps > 1:
         known, difference = _replay(
@@ -125,7 +142,7 @@ def expect(
     known = undisputed(
         config,
         federation,
-        set(range(config.federation.owners)) - {adversary},
+        set(range(config.federation.owners)) - {adversary, *missing},
         challenged,
         parameters,
         trials,
@@ -137,6 +154,8 @@ def expect(
     present, absent = challenge_contributions(
         config, federation, challenged, parameters, trials, round, record, replacement
     )
+    if challenged in missing:
+        present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     if config.privacy.sensitivity == "local":
         scale = (present - absent).norm(dim=-1)
     else:

@@ -101,6 +101,15 @@ def _seat(config: Config, owner: int) -> int:
     return adversary
 
 
+def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
+    """Return which owners tell the adversary what they know: `federation.colluding` of them.
+
+    The lowest-numbered ones that are neither the adversary nor the owner of the challenge.
+    """
+    others = set(range(config.federation.owners)) - {challenge.owner, challenge.adversary}
+    return frozenset(sorted(others)[: config.federation.colluding])
+
+
 def worlds(seed: int, trials: int, mode: str) -> npt.NDArray[np.bool_]:
     """Return the world bit of every trial, [T]: half of them D (True), shuffled; or all D.
 

@@ -5,15 +5,27 @@ state. Nothing is kept in module globals but caches of pure functions.
 """
 
 import time
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim import adversary, device, federation, messages, released_model, vantages
+from fedsim import (
+    adversary,
+    device,
+    federation,
+    fixed_point,
+    messages,
+    released_model,
+    vantages,
+)
 from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
+from fedsim.fixed_point import FixedPoint
 from fedsim.mechanism import Neighbouring, Trust, Vantage, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.owner import (
@@ -27,12 +39,16 @@ from fedsim.owner import (
     noise,
     noise_round,
 )
+from fedsim.pac_release import Bools
+from fedsim.randomness import Role as SeedRole
+from fedsim.randomness import generator
 from fedsim.sampling import participation
 
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"
 RELEASED = "adversary-released-model"
 PROGRESS = "adversary-progress"
+AWAITING = "adversary-awaiting"
 
 app = ClientApp()
 
@@ -54,34 +70,31 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Return this owner's clipped gradients' sum or update, with its own noise under local trust.
+    """Return this owner's clipped gradients' sum or update, with its noise unless trust is central.
 
     With local steps it is the sum over the steps that the owner took on its own copy of the model.
+    Under distributed trust it is integers modulo 2^32, for secure aggregation.
     """
     start = time.perf_counter()
     config, known, request = _prepare(message, context)
-    parameters = _model(message, known)
     partition = _partition(context)
+    _may_drop_out(config, request, partition)
+    parameters = _model(message, known)
     challenged = request.role == Role.CHALLENGED
     taking_part = _participation(config, known, request)
     instrumented = config.audit.mode == "instrumented"
+    trust = config.federation.trust
+    grid = None
+    if trust is Trust.DISTRIBUTED:
+        grid = fixed_point.agreed(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
-    masks = None
-    if config.privacy.noise == "pac":
-        masks = candidate_masks(
-            config,
-            known,
-            partition,
-            request.record if challenged else None,
-            _replacement(request),
-            request.role == Role.ADVERSARY,
-        )
+    masks = _candidate_masks(config, known, partition, request)
 
     def clean(model: torch.Tensor) -> torch.Tensor:
         if masks is not None:
             replacement = _replacement(request) if challenged else None
             return candidate_sums(known, partition, model, masks, replacement)
-        return contribution(
+        total = contribution(
             config,
             known,
             partition,
@@ -93,6 +106,7 @@ def train(message: Message, context: Context) -> Message:
             _array(message, messages.WORLDS, known) if challenged else None,
             taking_part,
         )
+        return total if grid is None else grid.nearest(total)
 
     def own_noise(step: int) -> torch.Tensor:
         drawn = noise(
@@ -100,10 +114,12 @@ def train(message: Message, context: Context) -> Message:
             request.trial_numbers,
             noise_round(config, request.round, step),
             partition,
-            request.noise_multiplier * _noise_scale(message, config, known, request),
+            _noise_std(message, config, known, request, grid),
             parameters.shape[1],
         )
-        if instrumented:
+        if grid is not None:
+            drawn = grid.nearest(drawn)
+        if instrumented or request.role == Role.COLLUDER:
             noises.append(drawn)
         return drawn
 
@@ -112,15 +128,17 @@ def train(message: Message, context: Context) -> Message:
         parameters,
         config.training.local_steps,
         local_step_size(config, request.round),
-        own_noise if config.federation.trust is Trust.LOCAL else None,
+        own_noise if trust is not Trust.CENTRAL else None,
     )
-    sent = total.float()
-    content = {messages.REPLY: messages.array_record(sum=sent.cpu().numpy())}
+    if grid is None:
+        sent = total.float()
+        reply = sent.cpu().numpy()
+    else:
+        reply = grid.message(total.cpu().numpy())
+        sent = torch.from_numpy(grid.values(reply)).to(total)
+    content = {messages.REPLY: messages.array_record(sum=reply)}
     if instrumented:
-        measured = _measurement(config, known, request, parameters, taking_part)
-        adversarial = request.role == Role.ADVERSARY
-        if noises and vantages.tells_noise(config, challenged, adversarial):
-            (measured["noise"],) = noises
+        measured = _measurement(config, known, request, parameters, taking_part, noises)
         if masks is not None and challenged:
             (column,) = (known.owned_by(partition) == request.record).nonzero()[0]
             measured["membership"] = torch.from_numpy(masks[:, column])
@@ -128,27 +146,15 @@ def train(message: Message, context: Context) -> Message:
             content[messages.MEASUREMENT] = messages.array_record(
                 **{name: tensor.cpu().numpy() for name, tensor in measured.items()}
             )
+    elif request.role == Role.COLLUDER and noises:
+        (told,) = noises
+        content[messages.CONFIDED] = messages.array_record(noise=told.cpu().numpy())
     elif request.role == Role.ADVERSARY and _follows_rounds(config):
-        memory = _recall(message, context, known, request)
-        memory = adversary.expect(
-            memory,
-            config,
-            known,
-            partition,
-            request.record,
-            _replacement(request),
-            request.noise_multiplier,
-            parameters,
-            sent.double(),
-            taking_part,
-            request.round,
-            request.trial_numbers,
-            request.challenged,
-        )
-        _remember(context, memory, request.round)
+        _expect(message, context, config, known, request, parameters, sent.double(), taking_part)
     if (distances := _distances(config, known, partition, request, parameters)) is not None:
         content[messages.DISTANCES] = messages.array_record(distances=distances.cpu().numpy())
-    return _reply(message, context, content, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return _reply(message, context, content, seconds=seconds, round=request.round)
 
 
 @app.evaluate()
@@ -162,7 +168,8 @@ def evaluate(message: Message, context: Context) -> Message:
     config, known, request = _prepare(message, context)
     if request.role == Role.ADVERSARY:
         if _follows_rounds(config):
-            _remember(context, _recall(message, context, known, request), request.round)
+            memory = _recall(message, context, config, known, request)
+            _remember(context, memory, request.round)
         if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
             config
         ):
@@ -213,6 +220,39 @@ def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Re
     return config, known, Request.from_content(message.content)
 
 
+def _may_drop_out(config: Config, request: Request, partition: int) -> None:
+    """Raise RuntimeError if this owner is to fail in this round; the adversary never does.
+
+    One coin for all trials, which share the message.
+    """
+    rate = config.federation.dropout_rate
+    if not rate or request.role == Role.ADVERSARY:
+        return
+    coin = generator(
+        config.run.seed, SeedRole.DROPOUT, round=request.round, partition=partition
+    ).random()
+    if coin < rate:
+        raise RuntimeError(
+            f"dropped out of round {request.round} by chance (federation.dropout-rate {rate:g})"
+        )
+
+
+def _candidate_masks(
+    config: Config, known: Federation, partition: int, request: Request
+) -> Bools | None:
+    """Return which of this owner's records each candidate has; None without PAC noise."""
+    if config.privacy.noise != "pac":
+        return None
+    return candidate_masks(
+        config,
+        known,
+        partition,
+        request.record if request.role == Role.CHALLENGED else None,
+        _replacement(request),
+        request.role == Role.ADVERSARY,
+    )
+
+
 def _participation(config: Config, known: Federation, request: Request) -> torch.Tensor | None:
     """Return which records of D take part in this round, bool [T, n]; None if all do."""
     coins = participation(
@@ -225,14 +265,22 @@ def _participation(config: Config, known: Federation, request: Request) -> torch
     return None if coins is None else torch.from_numpy(coins).to(known.device)
 
 
-def _noise_scale(
-    message: Message, config: Config, known: Federation, request: Request
+def _noise_std(
+    message: Message,
+    config: Config,
+    known: Federation,
+    request: Request,
+    grid: FixedPoint | None,
 ) -> torch.Tensor:
-    """Return the sensitivity [T] that this owner's noise is scaled to."""
+    """Return the standard deviation [T] of this owner's noise, its share of it on a grid."""
+    if grid is not None:
+        shape = (request.trials,)
+        return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
     if config.privacy.sensitivity == "local":
-        return _array(message, messages.SENSITIVITY, known)
+        return request.noise_multiplier * _array(message, messages.SENSITIVITY, known)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-    return torch.full((request.trials,), bound, dtype=torch.float64, device=known.device)
+    scale = torch.full((request.trials,), bound, dtype=torch.float64, device=known.device)
+    return request.noise_multiplier * scale
 
 
 def _challenge(
@@ -257,12 +305,17 @@ def _measurement(
     request: Request,
     parameters: torch.Tensor,
     taking_part: torch.Tensor | None,
+    noises: list[torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Return what the owner of the challenge record tells the auditor of an instrumented run."""
+    """Return what an owner tells the auditor of an instrumented run."""
+    measured = {}
+    roles = (request.role == role for role in (Role.CHALLENGED, Role.ADVERSARY, Role.COLLUDER))
+    if noises and vantages.tells_noise(config, *roles):
+        (measured["noise"],) = noises
     if request.role != Role.CHALLENGED:
-        return {}
+        return measured
     present, absent = _challenge(config, known, request, parameters)
-    measured = {"present": present}
+    measured["present"] = present
     if config.privacy.neighbouring is Neighbouring.REPLACE:
         measured["absent"] = absent
     if taking_part is not None:
@@ -289,8 +342,16 @@ def _follows_rounds(config: Config) -> bool:
     return follows and config.audit.mode == "participant"
 
 
+def _waits(config: Config) -> bool:
+    """Whether the adversary learns only with the aggregate what it is a sum of."""
+    federation = config.federation
+    return federation.tolerated_dropouts > 0 or (
+        federation.colluding > 0 and federation.trust is not Trust.CENTRAL
+    )
+
+
 def _recall(
-    message: Message, context: Context, known: Federation, request: Request
+    message: Message, context: Context, config: Config, known: Federation, request: Request
 ) -> adversary.Memory:
     """Return the memory after the aggregate that this message brings; empty in the first round."""
     if request.round == 1:
@@ -304,7 +365,81 @@ def _recall(
         )
     arrays = messages.arrays_of(context.state.array_records[MEMORY])
     memory = adversary.Memory.from_arrays(arrays, known.device)
+    if _waits(config):
+        memory = _expect_late(memory, message, context, config, known, request)
     return adversary.observe(memory, _array(message, messages.AGGREGATE, known))
+
+
+def _expect(
+    message: Message,
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+    parameters: torch.Tensor,
+    sent: torch.Tensor,
+    taking_part: torch.Tensor | None,
+) -> None:
+    """Learn from the aggregate of the round before, and get ready for that of this round."""
+    memory = _recall(message, context, config, known, request)
+    if _waits(config):
+        context.state[AWAITING] = messages.array_record(
+            model=parameters.cpu().numpy(), message=sent.cpu().numpy()
+        )
+    else:
+        memory = adversary.expect(
+            memory,
+            config,
+            known,
+            _partition(context),
+            request.record,
+            _replacement(request),
+            request.noise_multiplier,
+            parameters,
+            sent,
+            taking_part,
+            request.round,
+            request.trial_numbers,
+            request.challenged,
+        )
+    _remember(context, memory, request.round)
+
+
+def _expect_late(
+    memory: adversary.Memory,
+    message: Message,
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+) -> adversary.Memory:
+    """Form the hypotheses about the aggregate of the round before, whose participants it names."""
+    own, before = _partition(context), replace(request, round=request.round - 1)
+    awaiting = messages.arrays_of(context.state.array_records[AWAITING])
+    owners: list[int] = message.content.config_records[messages.PARTICIPANTS]["owners"]  # type: ignore[assignment]
+    confided: dict[str, npt.NDArray[Any]] = {}
+    if messages.CONFIDED in message.content:
+        confided = messages.arrays_of(message.content.array_records[messages.CONFIDED])
+    contribution = torch.from_numpy(awaiting["message"]).to(known.device)
+    for noise_told in confided.values():
+        contribution = contribution + torch.from_numpy(noise_told).to(known.device)
+    return adversary.expect(
+        memory,
+        config,
+        known,
+        own,
+        request.record,
+        _replacement(request),
+        request.noise_multiplier,
+        torch.from_numpy(awaiting["model"]).to(known.device),
+        contribution,
+        _participation(config, known, before),
+        before.round,
+        request.trial_numbers,
+        request.challenged,
+        set(range(config.federation.owners)) - set(owners),
+        len(set(owners) - {own}) - len(confided),
+    )
 
 
 def _remember(context: Context, memory: adversary.Memory, round: int) -> None:

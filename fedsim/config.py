@@ -51,7 +51,13 @@ class DataConfig(Table):
 
 
 class FederationConfig(Table):
-    """Who holds which records, who adds the noise, where the adversary sits."""
+    """Who holds which records, who adds the noise, where the adversary sits.
+
+    secure_aggregation: how owners' messages are summed under distributed trust, "simulated" in the
+    clear or by Flower's protocol; colluding: how many other owners tell the adversary what they
+    know; tolerated_dropouts: without how many owners a round may go on; dropout_rate: probability
+    that an owner fails to answer in a round, for simulations.
+    """
 
     owners: Annotated[int, Field(ge=2)] = 2
     partition: str = "iid"
@@ -60,13 +66,42 @@ class FederationConfig(Table):
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
     vantage: Annotated[Vantage, Field(strict=False)] = Vantage.PARTICIPANT
     timeout: Annotated[float, Field(gt=0)] = 3600.0
+    secure_aggregation: Literal["simulated", "secagg+"] = "simulated"
+    colluding: Annotated[int, Field(ge=0)] = 0
+    tolerated_dropouts: Annotated[int, Field(ge=0)] = 0
+    dropout_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @property
+    def fewest_participants(self) -> int:
+        """How many owners a round has at least."""
+        return self.owners - self.tolerated_dropouts
 
     @model_validator(mode="after")
-    def _can_be_run(self) -> Self:
-        if self.trust is Trust.DISTRIBUTED:
+    def _noise_remains(self) -> Self:
+        """Raise ValueError where an honest owner besides that of the record may be missing."""
+        if self.secure_aggregation == "secagg+" and self.trust is not Trust.DISTRIBUTED:
             raise ValueError(
-                "federation.trust is 'distributed', which needs secure aggregation and cannot be "
-                "run yet; choose 'central' or 'local'"
+                f"federation.secure-aggregation is 'secagg+', but federation.trust is "
+                f"'{self.trust}', where the server sees every message; set federation.trust = "
+                '"distributed", or drop it'
+            )
+        if self.colluding > self.owners - 2:
+            raise ValueError(
+                f"federation.colluding is {self.colluding}, but of {self.owners} owners one is the "
+                f"adversary and one holds the challenge; give 0 to {self.owners - 2}"
+            )
+        if self.colluding + self.tolerated_dropouts > self.owners - 2:
+            raise ValueError(
+                f"federation.tolerated-dropouts is {self.tolerated_dropouts}, but with the "
+                f"adversary and {self.colluding} colluding owners that may leave no honest one of "
+                f"{self.owners}; give 0 to {self.owners - 2 - self.colluding}"
+            )
+        # A server that asked one half for keys and the other half for seeds would unmask an owner.
+        if self.secure_aggregation == "secagg+" and 2 * self.fewest_participants <= self.owners:
+            raise ValueError(
+                f"federation.tolerated-dropouts is {self.tolerated_dropouts}, but secagg+ keeps "
+                f"messages secret only while more than half of {self.owners} owners must answer; "
+                f"give 0 to {(self.owners - 1) // 2}"
             )
         return self
 
@@ -312,6 +347,8 @@ class Config(Table):
         self._check_unit()
         self._check_steps()
         self._check_pac()
+        self._check_distributed()
+        self._check_dropouts()
         self._check_budget()
         if self.run.precision != "float32" and self.audit.mode == "participant":
             raise ValueError(
@@ -467,6 +504,49 @@ class Config(Table):
                     f"{key} is {_toml(value)}, but privacy.noise is 'pac', where the server "
                     f"compares what all candidates would send; set {key} = {wanted}"
                 )
+
+    def _check_distributed(self) -> None:
+        """Raise ValueError where nothing public bounds what owners send, or scales their noise."""
+        if self.federation.trust is not Trust.DISTRIBUTED:
+            return
+        trust = "federation.trust is 'distributed', where owners send integers of a stated range"
+        if not self.training.clipping:
+            raise ValueError(
+                f"{trust}, but training.clipping is false, so that nothing bounds their sums; set "
+                "training.clipping = true"
+            )
+        if self.privacy.sensitivity == "local":
+            raise ValueError(
+                f"{trust}, but privacy.sensitivity is 'local', which depends on the data; choose "
+                'sensitivity = "global", or trust "local"'
+            )
+
+    def _check_dropouts(self) -> None:
+        """Raise ValueError for steps in which nobody has worked out a missing or false owner."""
+        for name, value in (
+            ("colluding", self.federation.colluding),
+            ("tolerated-dropouts", self.federation.tolerated_dropouts),
+        ):
+            if not value:
+                continue
+            given = f"federation.{name} is {value}"
+            if self.training.local_steps > 1:
+                raise ValueError(
+                    f"{given}, but training.local-steps is {self.training.local_steps}, which is "
+                    "accounted for owners that all answer and keep their noise to themselves; set "
+                    f"federation.{name} to 0 or training.local-steps to 1"
+                )
+            if self.privacy.noise == "pac":
+                raise ValueError(
+                    f"{given}, but privacy.noise is 'pac', whose candidates are sums over all "
+                    f"owners; set federation.{name} = 0"
+                )
+        if self.federation.tolerated_dropouts and self.audit.bayesian_pairs:
+            raise ValueError(
+                f"federation.tolerated-dropouts is {self.federation.tolerated_dropouts}, but "
+                "audit.bayesian-pairs compares the gradients of all owners in every round; set one "
+                "of them to 0"
+            )
 
     def _check_budget(self) -> None:
         """Raise ValueError for a budget that no round keeps, because epsilon is infinite."""

@@ -46,7 +46,8 @@ class Rounds:
 class Description:
     """What a federation releases. clipping_norm is None where only its ratio to the noise is known.
 
-    The bounds hold for a record whose owner takes part in all of the rounds.
+    colluders: how many owners besides the adversary tell it their noise. The bounds hold for a
+    record whose owner takes part in all of the rounds.
     """
 
     rounds: tuple[Rounds, ...]
@@ -54,6 +55,7 @@ class Description:
     trust: Trust = Trust.CENTRAL
     owners: int = 2
     clipping_norm: float | None = None
+    colluders: int = 0
 
     def towards(self, vantage: Vantage) -> Mechanism:
         """Return the mechanism that this vantage point faces. Raises InputError as its parts do."""
@@ -66,6 +68,7 @@ class Description:
                     self.owners,
                     alike.local_steps,
                     alike.participants,
+                    self.colluders,
                 ),
                 alike.count * alike.local_steps,
                 alike.sampling_rate,
@@ -117,6 +120,7 @@ class _DescriptionTable(Table):
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
     owners: Annotated[int, Field(ge=2)] = 2
     clipping_norm: Annotated[float, Field(gt=0)] | None = None
+    colluders: Annotated[int, Field(ge=0)] = 0
     rounds: Annotated[list[_RoundsTable], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -149,7 +153,12 @@ def load(path: Path) -> Description:
         for row in table.rounds
     )
     description = Description(
-        tuple(rounds), table.neighbouring, table.trust, table.owners, table.clipping_norm
+        tuple(rounds),
+        table.neighbouring,
+        table.trust,
+        table.owners,
+        table.clipping_norm,
+        table.colluders,
     )
     for vantage in Vantage:
         description.towards(vantage)  # what is out of range shows here

@@ -113,6 +113,12 @@ def measure(
     return {vantage: concluded(vantage, sight) for vantage, sight in sights.items()}
 
 
+def nothing(noise_std: Tensor) -> Step:
+    """Return a step that says nothing, because the record's owner was missing; noise_std [T]."""
+    zero = torch.zeros_like(noise_std)
+    return Step(zero, zero, noise_std, zero, zero)
+
+
 def _inner(left: Tensor, right: Tensor) -> Tensor:
     """Return the inner products [T] of rows; no third [T, P] array is made, as * would."""
     return torch.einsum("tp,tp->t", left, right)

@@ -8,7 +8,11 @@ dropped; any other damage is an error.
 Trials are independent repetitions of one training, so epsilon is that of one trial, and the cohorts
 do not add up. The attempts at one cohort do: a restart draws fresh noise from the operating system,
 and what the interrupted attempt released stays spent. From the seed a restart releases the same
-values again, which count once. An owner is charged for the rounds that it took part in.
+values again, which count once. An owner is charged for the rounds that it was asked in.
+
+Where missing owners are tolerated, a round is entered twice: before its messages leave, for the
+fewest shares of noise that it may have, provisionally; and, before its sum is released, as it is. A
+provisional row that no other followed counts for what it says.
 """
 
 import hashlib
@@ -56,7 +60,9 @@ class Row:
     cohort: its first trial; attempt, round: from 1; noise_multiplier: nominal, as realised, and 0
     where no clipping gives it a meaning;
     participants: the owners that were asked; epsilon: owner -> vantage -> what one trial has spent
-    after this round at `delta`, inf without noise, by counts that `rounded_up` may have rounded.
+    after this round at `delta`, inf without noise, by counts that `rounded_up` may have rounded;
+    shares: of how many owners the noise is, None (as in older ledgers) for that of all who were
+    asked; provisional: whether a row with the true number of shares is to follow.
     """
 
     cohort: int
@@ -69,19 +75,24 @@ class Row:
     noise_source: str
     delta: float
     epsilon: Mapping[int, Mapping[str, float]]
+    shares: int | None = None
+    provisional: bool = False
 
     @property
     def kind(self) -> Rounds:
         """What the round adds to the account of an owner that takes part."""
-        return Rounds(
-            self.noise_multiplier, 1, self.sampling_rate, self.local_steps, len(self.participants)
-        )
+        shares = len(self.participants) if self.shares is None else self.shares
+        return Rounds(self.noise_multiplier, 1, self.sampling_rate, self.local_steps, shares)
 
     @property
     def release(self) -> Release:
         """What was released; equal for a round that is repeated with the same noise."""
-        attempt = 0 if self.noise_source == "seed" else self.attempt
-        return attempt, self.round, self.kind, self.participants
+        return *self.place, self.kind, self.participants
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Attempt, 0 where the noise is the seed's, and round."""
+        return 0 if self.noise_source == "seed" else self.attempt, self.round
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
@@ -96,19 +107,48 @@ class Row:
 
 @dataclass
 class Account:
-    """What the trials of one cohort have released, each release once, and to every owner's cost."""
+    """What the trials of one cohort have released, each release once, and to every owner's cost.
+
+    settled: the places of the rows that are not provisional; pending: the provisional rows that no
+    other has followed so far, by their place.
+    """
 
     attempts: int = 0
     releases: set[Release] = field(default_factory=set)
     counts: dict[int, Counts] = field(default_factory=dict)
+    settled: set[tuple[int, int]] = field(default_factory=set)
+    pending: dict[tuple[int, int], Row] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         """Enter a round."""
         self.attempts = max(self.attempts, row.attempt)
-        if row.release not in self.releases:
+        if self.has(row):
+            return
+        if row.provisional:
+            self.pending[row.place] = row
+        else:
+            if (superseded := self.pending.pop(row.place, None)) is not None:
+                for owner in superseded.participants:
+                    self.counts[owner] -= Counter({superseded.kind: 1})
             self.releases.add(row.release)
-            for owner in row.participants:
-                self.counts.setdefault(owner, Counter())[row.kind] += 1
+            self.settled.add(row.place)
+        for owner in row.participants:
+            self.counts.setdefault(owner, Counter())[row.kind] += 1
+
+    def has(self, row: Row) -> bool:
+        """Whether a row is about what is there: the same release, or a round that is settled."""
+        if row.provisional:
+            return row.place in self.pending or row.place in self.settled
+        return row.release in self.releases and row.place not in self.pending
+
+    def after(self, row: Row, owner: int) -> Counts:
+        """Return the rounds of an owner with this row among them."""
+        counts = Counter(self.spent(owner))
+        if self.has(row):
+            return counts
+        if (superseded := self.pending.get(row.place)) is not None and not row.provisional:
+            counts -= Counter({superseded.kind: 1})
+        return counts + Counter({row.kind: 1})
 
     def spent(self, owner: int) -> Counts:
         """Return the rounds of an owner."""
@@ -126,9 +166,10 @@ def accounts(rows: Iterable[Row]) -> dict[int, Account]:
 def read(directory: RunDirectory) -> list[Row]:
     """Return the rows of a run, none for a run from before there were ledgers.
 
-    Raises InputError where the file is damaged anywhere but in an unfinished last line.
+    One row for each round of an attempt: the last. Raises InputError where the file is damaged
+    anywhere but in an unfinished last line.
     """
-    return _read(directory)[0]
+    return _current(_read(directory)[0])
 
 
 def verified(directory: RunDirectory) -> list[Row]:
@@ -255,9 +296,9 @@ def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
 
 
 def planned_kind(config: Config, nominal: float) -> Rounds:
-    """Return one round as the configuration plans it, in which every owner takes part."""
+    """Return one round as the configuration plans it, with as many owners missing as may be."""
     (rounds,) = privacy.describe(config, nominal).rounds
-    return replace(rounds, count=1, participants=config.federation.owners)
+    return replace(rounds, count=1, participants=config.federation.fewest_participants)
 
 
 def affordable(config: Config, kind: Rounds, most: int, spent: Iterable[Counts] = ()) -> int:
@@ -311,8 +352,16 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
     kind = planned_kind(config, nominal)
     everybody = range(config.federation.owners)
     # A new attempt repeats rounds of the seed's noise; any other was spent for good.
-    repeated = {(0, round, kind, tuple(everybody)) for round in range(1, wanted + 1)}
-    kept = accounts(row for row in rows if row.release not in repeated)
+    kept = accounts(
+        row
+        for row in rows
+        if not (
+            row.noise_source == "seed"
+            and row.round <= wanted
+            and row.participants == tuple(everybody)
+            and replace(row.kind, participants=None) == replace(kind, participants=None)
+        )
+    )
     rounds = wanted
     for cohort in cohorts:
         if cohort in finished:
@@ -375,12 +424,16 @@ class Attempt:
             config.privacy.noise_source,
             config.privacy.delta,
             {},
+            kind.participants,
         )
+        self._provisional = config.federation.tolerated_dropouts > 0
         planned = Account(
             0, set(account.releases), {o: Counter(account.spent(o)) for o in everybody}
         )
         for round in range(1, rounds + 1):
-            planned.add(replace(self._template, round=round))
+            row = replace(self._template, round=round)
+            if not (self._provisional and row.place in account.settled):
+                planned.add(row)
         self._total = planned.counts
         vantage = config.federation.vantage
         self.epsilon = max(epsilon_of(config, account.spent(o), vantage) for o in everybody)
@@ -391,15 +444,27 @@ class Attempt:
         Raises BudgetExceededError, and enters nothing, if it would exceed privacy.stop-at for an
         owner at the configured vantage.
         """
+        asked = tuple(sorted(participants))
+        self._enter(
+            replace(self._template, round=round, participants=asked, provisional=self._provisional)
+        )
+
+    def settle(self, round: int, shares: int) -> None:
+        """Enter what a round was, with the noise of so many owners, before its sum is released.
+
+        Nothing to do where no owner may be missing. Raises BudgetExceededError as `charge` does,
+        where a repeated round has less noise than before.
+        """
+        if self._provisional:
+            self._enter(replace(self._template, round=round, shares=shares))
+
+    def _enter(self, row: Row) -> None:
         config, vantage = self._config, self._config.federation.vantage
-        row = replace(self._template, round=round, participants=tuple(sorted(participants)))
-        again = row.release in self._account.releases
         spent: dict[int, dict[str, float]] = {}
         found: dict[Any, dict[str, float]] = {}  # owners with one history share its values
         for owner, total in self._total.items():
-            counts = self._account.spent(owner)
-            if owner in row.participants and not again:
-                counts = counts + Counter({row.kind: 1})
+            asked = owner in row.participants
+            counts = self._account.after(row, owner) if asked else self._account.spent(owner)
             history = frozenset(counts.items()), frozenset(total.items())
             if history not in found:
                 found[history] = _at_vantages(config, counts, total)
@@ -408,7 +473,7 @@ class Attempt:
             # What is rounded up may exceed a budget that the exact value keeps.
             if exceeds and not _within(config, counts):
                 raise BudgetExceededError(
-                    f"round {round} would bring owner {owner} to epsilon "
+                    f"round {row.round} would bring owner {owner} to epsilon "
                     f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
                     f"towards the {vantage.value}, above privacy.stop-at = "
                     f"{config.privacy.stop_at:g}; the rounds before it stand"
@@ -471,9 +536,11 @@ def _last_attempt(
     mine = [row for row in rows if row.cohort == cohort]
     last = [row for row in mine if row.attempt == books[cohort].attempts]
     repeated = {row.release for row in last}
+    places = {row.place for row in last}
     earlier = Account()
     for row in mine:
-        if row.release not in repeated:
+        # A provisional row of the same noise released nothing that the last attempt did not.
+        if row.release not in repeated and not (row.provisional and row.place in places):
             earlier.add(row)
     return [(row.kind, frozenset(row.participants)) for row in last], earlier
 
@@ -538,6 +605,11 @@ def _lacking(directory: RunDirectory) -> str:
         f"{FILE} in '{directory.path}' lacks rounds that were released; restore it from a copy, or "
         "begin another run with --out"
     )
+
+
+def _current(rows: Iterable[Row]) -> list[Row]:
+    """Return the last row of every round of every attempt, in the order of the first ones."""
+    return list({(row.cohort, row.attempt, row.round): row for row in rows}.values())
 
 
 def _line(row: Row, previous: str) -> tuple[bytes, str]:

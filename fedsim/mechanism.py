@@ -209,6 +209,7 @@ def effective_noise_multiplier(
     owners: int,
     local_steps: int = 1,
     participants: int | None = None,
+    colluders: int = 0,
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
@@ -217,22 +218,34 @@ def effective_noise_multiplier(
     local_steps: noisy steps that an owner takes on its own model within a round
     participants: how many owners took part, the record's among them; None for all. Each that is
         missing takes its noise with it, except under central trust.
+    colluders: how many owners tell the adversary their noise, besides the adversary itself where
+        it is an owner; never the record's. They are taken to have taken part, which leaves least.
 
-    A participant subtracts its own contribution and its own noise. The released model gets the
-    participant's multiplier, because less is seen: an upper bound on its risk.
+    A participant subtracts its own contribution and its own noise, and the colluders'. The server
+    under distributed trust sees the sum alone and subtracts the colluders' noise; under local trust
+    it sees the owner's message by itself, to which others add nothing. The released model gets the
+    participant's multiplier, because less is seen: an upper bound on its risk. The record's owner
+    never tells its own noise, so that one share of it always remains.
 
     With several local steps every vantage point faces one owner's own noise and no more: an owner's
     next step is taken at its own noisy iterate, which other owners' noise does not hide, so the
     bound presumes that all iterates are released. Raises InputError for a negative multiplier,
-    fewer than two owners, more participants than owners, fewer than one local step, or several
-    without local trust.
+    fewer than two owners, more participants than owners, more than owners - 2 colluders, fewer than
+    one local step, or several without local trust.
     """
     check_noise_multiplier(noise_multiplier)
-    return noise_multiplier * _share(trust, vantage, owners, local_steps, participants)
+    share = _share(trust, vantage, owners, local_steps, participants, colluders)
+    return noise_multiplier * share
 
 
 def nominal_noise_multiplier(
-    noise_multiplier: float, trust: Trust, vantage: Vantage, owners: int, local_steps: int = 1
+    noise_multiplier: float,
+    trust: Trust,
+    vantage: Vantage,
+    owners: int,
+    local_steps: int = 1,
+    participants: int | None = None,
+    colluders: int = 0,
 ) -> float:
     """Return the nominal multiplier under which this vantage point faces the given effective one.
 
@@ -240,7 +253,7 @@ def nominal_noise_multiplier(
     helps: towards the server under central trust.
     """
     check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, owners, local_steps, None)
+    share = _share(trust, vantage, owners, local_steps, participants, colluders)
     if share == 0:
         raise InputError(
             "no noise helps: under central trust the server sees every owner's sum before it adds "
@@ -257,11 +270,26 @@ def check_noise_multiplier(noise_multiplier: float) -> None:
         )
 
 
+def check_colluders(colluders: int, owners: int) -> None:
+    """Raise InputError unless the adversary, the record's owner and the colluders are owners."""
+    if not 0 <= colluders <= owners - 2:
+        raise InputError(
+            f"{colluders} of {owners} owners collude with the adversary; give 0 to {owners - 2}: "
+            "neither the adversary nor the owner of the record is one of them"
+        )
+
+
 def _share(
-    trust: Trust, vantage: Vantage, owners: int, local_steps: int, participants: int | None
+    trust: Trust,
+    vantage: Vantage,
+    owners: int,
+    local_steps: int,
+    participants: int | None,
+    colluders: int,
 ) -> float:
     if owners < 2:
         raise InputError(f"the federation has {owners} owners; give at least 2")
+    check_colluders(colluders, owners)
     present = owners if participants is None else participants
     if not 1 <= present <= owners:
         raise InputError(f"{present} of {owners} owners take part; give 1 to {owners}")
@@ -275,7 +303,8 @@ def _share(
             )
         return 1.0
     # A lone participant cannot be the adversary, who then faces all the noise that there is.
-    others = present if vantage is Vantage.SERVER else max(1, present - 1)
+    known = colluders if vantage is Vantage.SERVER else colluders + 1
+    others = max(1, present - known)
     match trust:
         case Trust.CENTRAL:
             return 0.0 if vantage is Vantage.SERVER else 1.0

@@ -3,10 +3,12 @@
 Every request carries the model and a `Request`; what else it carries depends on whom it goes to.
 All owners see the aggregate of the round before. Only the owner of the challenge record is told
 which world each trial trains on; the adversary is told which pair it must tell apart, never which
-of the two is true. In an instrumented run (`audit.mode`) the replies carry a measurement beside the
-sum, from which the auditor computes the belief: it undoes all protection, and is meant for
-simulated people or for owners who agreed to be measured. With `audit.bayesian-pairs` they carry the
-norms or distances of sampled records' gradients, unprotected, for the Bayesian accountant.
+of the two is true. Colluding owners confide their noise to the adversary: it travels by way of the
+server, which stands in for a private channel and uses none of it. In an instrumented run
+(`audit.mode`) the replies carry a measurement beside the sum, from which the auditor computes the
+belief: it undoes all protection, and is meant for simulated people or for owners who agreed to be
+measured. With `audit.bayesian-pairs` they carry the norms or distances of sampled records'
+gradients, unprotected, for the Bayesian accountant.
 """
 
 from dataclasses import dataclass, fields
@@ -23,6 +25,8 @@ WORLDS = "worlds"
 SENSITIVITY = "sensitivity"
 REPLY = "reply"
 MEASUREMENT = "measurement"
+CONFIDED = "confided"
+PARTICIPANTS = "participants"
 DISTANCES = "distances"
 METRICS = "metrics"
 
@@ -33,6 +37,7 @@ class Role(StrEnum):
     OWNER = "owner"
     CHALLENGED = "challenged"
     ADVERSARY = "adversary"
+    COLLUDER = "colluder"
 
 
 @dataclass(frozen=True)

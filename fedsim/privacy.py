@@ -10,7 +10,9 @@ from fedsim.mechanism import Mechanism, nominal_noise_multiplier
 def noise_multiplier(config: Config) -> float:
     """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
 
-    A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage.
+    A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage,
+    with the configured colluders, and for the case that as many owners as are tolerated are missing
+    in every round. A noise multiplier that is given is taken as it is.
     0 under PAC noise, which is no multiple of a sensitivity. Raises InputError.
     """
     privacy, federation = config.privacy, config.federation
@@ -26,7 +28,13 @@ def noise_multiplier(config: Config) -> float:
         privacy.neighbouring,
     )
     return nominal_noise_multiplier(
-        effective, federation.trust, federation.vantage, federation.owners, training.local_steps
+        effective,
+        federation.trust,
+        federation.vantage,
+        federation.owners,
+        training.local_steps,
+        federation.fewest_participants,
+        federation.colluding,
     )
 
 
@@ -43,18 +51,26 @@ def _requirement(config: Config) -> calibration.Requirement:
 def describe(config: Config, nominal: float) -> Description:
     """Return all rounds that the configuration plans, with this nominal noise multiplier.
 
-    Without clipping there is no sensitivity that the noise could be a multiple of: it is 0.
+    With as many owners missing as are tolerated. Without clipping there is no sensitivity that the
+    noise could be a multiple of: it is 0.
     """
     federation, training = config.federation, config.training
     if not training.clipping:
         nominal = 0.0
-    rounds = Rounds(nominal, training.rounds, training.sampling_rate, training.local_steps)
+    rounds = Rounds(
+        nominal,
+        training.rounds,
+        training.sampling_rate,
+        training.local_steps,
+        federation.fewest_participants if federation.tolerated_dropouts else None,
+    )
     return Description(
         (rounds,),
         config.privacy.neighbouring,
         federation.trust,
         federation.owners,
         training.clipping_norm,
+        federation.colluding,
     )
 
 

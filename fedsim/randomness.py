@@ -24,6 +24,7 @@ class Role(IntEnum):
     CANDIDATES = 5
     SECRET = 6
     LOCAL_ORDER = 7
+    DROPOUT = 8
 
 
 SERVER = -1

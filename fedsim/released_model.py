@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim import models
+from fedsim import fixed_point, models
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.federation import Federation, build_model
@@ -36,6 +36,8 @@ def why_not(config: Config) -> str | None:
         )
     if training.local_steps > 1:
         return "owners took steps of their own, whose models would have to be guessed as well"
+    if config.federation.tolerated_dropouts:
+        return "which owners took part in which round is known to those who saw the rounds alone"
     if config.privacy.noise == "pac":
         return "PAC noise depends on the candidates along the way, which was not seen"
     if training.sampling_rate < 1 and config.noise_seed is None:
@@ -187,5 +189,8 @@ def _noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
     multiplier = noise_multiplier(nominal, config.federation.trust, config.federation.owners)
     if config.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    if config.federation.trust is Trust.DISTRIBUTED:
+        bound = fixed_point.agreed(config, nominal, difference.shape[1]).sensitivity
+    else:
+        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     return torch.full_like(difference[:, 0], multiplier * bound)

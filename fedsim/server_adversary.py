@@ -6,6 +6,7 @@ sum of all where secure aggregation hides them. It follows the protocol.
 """
 
 import math
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from fedsim.adversary import replay_challenged
 from fedsim.config import Config
 from fedsim.federation import Federation
 from fedsim.instrumented import Step
-from fedsim.mechanism import Neighbouring, Trust, Vantage, effective_noise_multiplier, sensitivity
+from fedsim.mechanism import Neighbouring
 from fedsim.owner import challenge_contributions, undisputed
 
 ROUNDING = 1e-5
@@ -25,10 +26,11 @@ ROUNDING = 1e-5
 def conclude(
     config: Config,
     federation: Federation,
+    summed: Collection[int],
     challenged: int,
     record: int,
     replacement: int | None,
-    noise_multiplier: float,
+    noise_std: Tensor,
     parameters: Tensor,
     message: Tensor,
     participation: Tensor | None,
@@ -37,27 +39,25 @@ def conclude(
 ) -> Step:
     """Return what the server learns from one round, on the CPU.
 
-    challenged: the owner of the challenge; record, replacement: of the pair, where it is one of
-    records; parameters [T, P]: the model that it sent; message [T, P]: what came back from the
-    owner of the challenge or, under distributed trust, the sum of what all owners sent;
-    participation bool [T, n] says which records of D take part (None: all), and the challenge
-    record's column is not looked at; trials: the numbers of the T trials.
+    summed: the owners whose messages are in what it received, one or several; challenged: the owner
+    of the challenge; record, replacement: of the pair, where it is one of records; noise_std [T]:
+    of the noise in it that the server does not know, 0 for none, of one step where owners take
+    several; parameters [T, P]: the model that it sent; message [T, P]: what it received, less noise
+    that it was told; participation bool [T, n] says which records of D take part (None: all), and
+    the challenge record's column is not looked at; trials: the numbers of the T trials.
     """
-    trust, owners = config.federation.trust, config.federation.owners
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-    multiplier = effective_noise_multiplier(noise_multiplier, trust, Vantage.SERVER, owners)
     steps, rate = config.training.local_steps, config.training.sampling_rate
     if steps > 1:
         with_record, known = replay_challenged(
             config, federation, parameters, record, replacement, round
         )
         present, absent = with_record - known, torch.zeros_like(known)
-        scale = parameters.new_full((len(parameters),), bound * math.sqrt(steps)).double()
+        noise_std = noise_std * math.sqrt(steps)
     else:
         known = undisputed(
             config,
             federation,
-            range(owners) if trust is Trust.DISTRIBUTED else [challenged],
+            summed,
             challenged,
             parameters,
             trials,
@@ -68,15 +68,10 @@ def conclude(
         present, absent = challenge_contributions(
             config, federation, challenged, parameters, trials, round, record, replacement
         )
-        scale = (
-            (present - absent).norm(dim=-1)
-            if config.privacy.sensitivity == "local"
-            else torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
-        )
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     replaced = absent if replace and steps == 1 else None
-    expected = hypotheses(known, present, replaced, multiplier * scale, rate)
-    if multiplier:
+    expected = hypotheses(known, present, replaced, noise_std, rate)
+    if bool(noise_std.any()):
         ratios = log_likelihood_ratio(expected, message)
     else:
         rest = message.double() - known

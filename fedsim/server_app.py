@@ -22,6 +22,7 @@ from fedsim import (
     challenge,
     device,
     federation,
+    fixed_point,
     ledger,
     messages,
     models,
@@ -36,6 +37,7 @@ from fedsim.config import Config, from_run_config
 from fedsim.errors import InputError
 from fedsim.federation import Federation
 from fedsim.ledger import Ledger
+from fedsim.mechanism import Trust
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.flower_private import RUNTIMES
@@ -66,7 +68,8 @@ def prepare(config: Config) -> tuple[Config, RunDirectory]:
         config = config.with_cohort(RunDirectory.open(path).config.trials.cohort)
     else:
         config = federation.fit_cohort(config)
-        federation.load(config)  # refused with no directory made, as what follows
+        # What cannot be done is refused with no directory made.
+        check_rounding(config, models.size(federation.load(config).model))
         if config.privacy.stop_at:
             ledger.plan(config, privacy.noise_multiplier(config))
     return config, RunDirectory.create(path, config)
@@ -110,6 +113,7 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
                 bits[trials.start : trials.stop],
                 rounds,
                 book.begin(first, rounds, noise_multiplier),
+                directory.log_event,
             )
             findings = _run_cohort(grid, strategy, known, directory)
             directory.write_arrays(directory.cohort_file(first), findings)
@@ -132,6 +136,13 @@ def check(config: Config) -> None:
     schedules.factor(config.training, 1)
     sampling.check(config)
     released_model.check(config)
+
+
+def check_rounding(config: Config, parameters: int) -> None:
+    """Raise InputError where the integers of distributed trust are too coarse for its noise."""
+    if config.federation.trust is Trust.DISTRIBUTED:
+        grid = fixed_point.agreed(config, privacy.noise_multiplier(config), parameters)
+        fixed_point.check(grid, config.training.rounds, config.privacy.delta)
 
 
 def connect(grid: Grid, owners: int, timeout: float) -> dict[int, int]:

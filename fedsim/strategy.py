@@ -1,11 +1,14 @@
 """DP-SGD over a federation as a Flower strategy: Algorithm 1 of Bernau et al., T trials at once.
 
 Strict where Flower's FedAvg is lenient: a missing or failed owner ends the run, because a missing
-clipped sum or noise share changes the mechanism that was accounted for. Replies are sorted by
-partition before they are summed, so that every runtime gives the same bits.
+clipped sum or noise share changes the mechanism that was accounted for. Where the configuration
+tolerates missing owners, the round goes on without them, as what it then is: its true noise is
+entered in the ledger before its sum is released. With more missing it is refused, and nothing of it
+released. Replies are sorted by partition before they are summed, so that every runtime gives the
+same bits.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +26,8 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedsim import federation, instrumented, messages, server_adversary, vantages
-from fedsim.challenge import Challenge
+from fedsim import federation, fixed_point, instrumented, messages, server_adversary, vantages
+from fedsim.challenge import Challenge, colluders
 from fedsim.config import Config
 from fedsim.ledger import Attempt
 from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
@@ -32,13 +35,14 @@ from fedsim.messages import Request, Role
 from fedsim.optimizers import ServerOptimizer
 from fedsim.pac_release import Releases
 from fedsim.randomness import SERVER, gaussian_noise
+from fedsim.replies import check_array, check_measurement, check_round, sort_out
 from fedsim.sampling import participation
 
 Array = npt.NDArray[Any]
 
 
 class OwnerFailedError(RuntimeError):
-    """An owner did not answer, or answered with an error."""
+    """An owner did not answer, or answered with an error or with what it was not asked for."""
 
 
 @dataclass
@@ -46,7 +50,8 @@ class DPSGD(Strategy):
     """One cohort of trials, from theta_0 to theta_k.
 
     nodes: the Flower node of each partition; worlds bool [T]: which trials train on D; rounds: how
-    many are run, None for all that the configuration plans; attempt: where they are charged.
+    many are run, None for all that the configuration plans; attempt: where they are charged;
+    log_event: where owners that are missing from a round are noted.
     """
 
     config: Config
@@ -57,10 +62,14 @@ class DPSGD(Strategy):
     worlds: npt.NDArray[np.bool_]
     rounds: int | None = None
     attempt: Attempt | None = None
+    log_event: Callable[..., None] | None = None
 
     def __post_init__(self) -> None:
         self._model: Array | None = None
         self._aggregate: Array | None = None
+        self._participants: tuple[int, ...] = ()
+        self._confided: ArrayRecord | None = None
+        self._colluders = colluders(self.config, self.challenge)
         self._local_sensitivity: npt.NDArray[np.float64] | None = None
         self._measured: dict[Vantage, list[instrumented.Step]] = {}
         self._distances: list[Array] = []
@@ -95,14 +104,11 @@ class DPSGD(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
         """Release r = sum of the owners' messages + central noise; step with r / n."""
-        accepted = self._accept(replies, f"round {server_round}")
-        assert self._model is not None
-        shape = self._model.shape
-        if self._releases is not None:
-            shape = (shape[0], self.config.candidates, shape[1])
-        total: npt.NDArray[np.float64] = np.zeros(shape)
-        for reply in accepted:
-            total += messages.only(reply.content.array_records[messages.REPLY])
+        found = self._accept_train(replies, server_round)
+        accepted, self._participants = list(found.values()), tuple(found)
+        if self.attempt is not None:
+            self.attempt.settle(server_round, len(accepted))
+        total = self._sum(accepted)
         noise = None
         if self._releases is not None:
             total = self._release_pac(accepted, total, server_round)
@@ -114,9 +120,11 @@ class DPSGD(Strategy):
             noise *= std[:, None]
             total += noise
         if self._releases is None and self.config.audit.mode == "instrumented":
-            self._remember(self._measure(accepted, noise))
-        elif self._releases is None and Vantage.SERVER in vantages.measured(self.config):
-            self._remember({Vantage.SERVER: self._look(accepted, total, server_round)})
+            self._remember(self._measure(found, noise))
+        self._confided = self._confidences(found)
+        curious = self._releases is None and self.config.audit.mode == "participant"
+        if curious and Vantage.SERVER in vantages.measured(self.config):
+            self._remember({Vantage.SERVER: self._look(found, total, server_round)})
         distances = [
             messages.only(reply.content.array_records[messages.DISTANCES])
             for reply in accepted
@@ -126,6 +134,11 @@ class DPSGD(Strategy):
             self._distances.append(np.concatenate(distances, axis=1))
         # What the owners are sent is what the model is stepped with, to the last bit.
         self._aggregate = total.astype(np.float32)
+        if not np.isfinite(self._aggregate).all():
+            raise OwnerFailedError(
+                f"round {server_round}: the sum of the owners' messages is beyond what float32 can "
+                "hold, so that at least one of them is false; nothing of it is released"
+            )
         stepped = self._optimizer.step(
             torch.tensor(self._model), torch.from_numpy(self._aggregate), server_round
         )
@@ -146,7 +159,13 @@ class DPSGD(Strategy):
         """Check that every owner received the final model; none says anything of its data."""
         if server_round < self.last_round:
             return None
-        return _computing_time(self._accept(replies, "the final evaluation"))
+        answered = self._accept(
+            replies,
+            "the final evaluation",
+            self.config.federation.tolerated_dropouts,
+            needed=self.challenge.adversary,
+        )
+        return _computing_time(list(answered.values()))
 
     @property
     def last_round(self) -> int:
@@ -167,7 +186,8 @@ class DPSGD(Strategy):
         node = self.nodes[self.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
-        (reply,) = self._accept(replies, "the adversary's findings", [self.challenge.adversary])
+        asked = [self.challenge.adversary]
+        (reply,) = self._accept(replies, "the adversary's findings", asked=asked).values()
         found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
         if self._distances:
             found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
@@ -192,6 +212,9 @@ class DPSGD(Strategy):
             if round > 1:
                 assert self._aggregate is not None
                 content[messages.AGGREGATE] = messages.array_record(sum=self._aggregate)
+                content[messages.PARTICIPANTS] = ConfigRecord({"owners": list(self._participants)})
+            if role is Role.ADVERSARY and self._confided is not None:
+                content[messages.CONFIDED] = self._confided
             # Under PAC noise the owner sends both sums, and the server alone knows which counts.
             if role is Role.CHALLENGED and self._releases is None:
                 content[messages.WORLDS] = messages.array_record(bits=self.worlds)
@@ -202,7 +225,7 @@ class DPSGD(Strategy):
 
     def _request(self, round: int, role: Role) -> Request:
         told = (-1, -1, -1)
-        if role is not Role.OWNER:
+        if role in (Role.CHALLENGED, Role.ADVERSARY):
             record, replacement = (
                 -1 if position is None else position
                 for position in (self.challenge.record, self.challenge.replacement)
@@ -215,7 +238,9 @@ class DPSGD(Strategy):
     def _role(self, partition: int) -> Role:
         if partition == self.challenge.owner:
             return Role.CHALLENGED
-        return Role.ADVERSARY if partition == self.challenge.adversary else Role.OWNER
+        if partition == self.challenge.adversary:
+            return Role.ADVERSARY
+        return Role.COLLUDER if partition in self._colluders else Role.OWNER
 
     def _ask_local_sensitivity(
         self, round: int, arrays: ArrayRecord, grid: Grid
@@ -229,7 +254,9 @@ class DPSGD(Strategy):
         )
         query = Message(content, self.nodes[owner], f"{MessageType.QUERY}.sensitivity")
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
-        (reply,) = self._accept(replies, f"the sensitivity of round {round}", [owner])
+        (reply,) = self._accept(
+            replies, f"the sensitivity of round {round}", asked=[owner]
+        ).values()
         record = reply.content.array_records[messages.SENSITIVITY]
         return messages.only(record).astype(np.float64)
 
@@ -261,16 +288,20 @@ class DPSGD(Strategy):
         for vantage, step in steps.items():
             self._measured.setdefault(vantage, []).append(step)
 
-    def _look(self, replies: list[Message], total: Array, round: int) -> instrumented.Step:
+    def _look(self, found: dict[int, Message], total: Array, round: int) -> instrumented.Step:
         """Let a curious server conclude from what it received: a message, or the sum of all."""
         config, known = self.config, federation.load(self.config)
-        seen = total
+        sources = self._unknown_noise(Vantage.SERVER)
+        noise_std = self._multiplier(Vantage.SERVER, len(sources)) * self._noise_scale()
+        if self.challenge.owner not in found:  # there is nothing to tell apart
+            return instrumented.nothing(torch.from_numpy(noise_std))
+        seen, summed = total, self._participants
         if config.federation.trust is not Trust.DISTRIBUTED:
-            (seen,) = (
-                messages.only(reply.content.array_records[messages.REPLY])
-                for reply in replies
-                if reply.metadata.src_node_id == self.nodes[self.challenge.owner]
-            )
+            reply = found[self.challenge.owner]
+            seen = messages.only(reply.content.array_records[messages.REPLY])
+            summed = (self.challenge.owner,)
+        elif self._confided is not None:
+            seen = total - sum(messages.arrays_of(self._confided).values())
         coins = participation(
             config.noise_seed,
             self.trials,
@@ -281,10 +312,11 @@ class DPSGD(Strategy):
         return server_adversary.conclude(
             config,
             known,
+            summed,
             self.challenge.owner,
             -1 if self.challenge.record is None else self.challenge.record,
             self.challenge.replacement,
-            self.noise_multiplier,
+            torch.from_numpy(noise_std).to(known.device),
             torch.tensor(self._model).to(known.device),
             torch.tensor(seen).to(known.device),
             None if coins is None else torch.from_numpy(coins).to(known.device),
@@ -293,15 +325,12 @@ class DPSGD(Strategy):
         )
 
     def _measure(
-        self, replies: list[Message], server_noise: Array | None
+        self, found: dict[int, Message], server_noise: Array | None
     ) -> dict[Vantage, instrumented.Step]:
         """Compute what each vantage would conclude from the step, out of the noise itself."""
-        partition_of = {node: partition for partition, node in self.nodes.items()}
         records = {
-            partition_of[reply.metadata.src_node_id]: reply.content.array_records[
-                messages.MEASUREMENT
-            ]
-            for reply in replies
+            partition: reply.content.array_records[messages.MEASUREMENT]
+            for partition, reply in found.items()
             if messages.MEASUREMENT in reply.content.array_records
         }
         sights = self._sights()
@@ -319,6 +348,10 @@ class DPSGD(Strategy):
             if server_noise is not None:
                 yield SERVER, torch.from_numpy(server_noise)
 
+        if self.challenge.owner not in found:  # there is nothing to tell apart
+            return {
+                vantage: instrumented.nothing(sight.noise_std) for vantage, sight in sights.items()
+            }
         challenged = records[self.challenge.owner]
         present = tensor(challenged, "present")
         assert present is not None
@@ -334,44 +367,139 @@ class DPSGD(Strategy):
 
     def _sights(self) -> dict[Vantage, instrumented.Sight]:
         """Return what hides the challenge from each measured vantage that sees every round."""
-        trust, owners = self.config.federation.trust, self.config.federation.owners
         scale = self._noise_scale()
 
         def sight(vantage: Vantage) -> instrumented.Sight:
-            multiplier = effective_noise_multiplier(self.noise_multiplier, trust, vantage, owners)
-            sources = vantages.unknown_noise(
-                vantage, trust, owners, self.challenge.owner, self.challenge.adversary
-            )
+            sources = self._unknown_noise(vantage)
+            multiplier = self._multiplier(vantage, len(sources))
             return instrumented.Sight(sources, torch.from_numpy(multiplier * scale))
 
         seeing = (v for v in vantages.measured(self.config) if v in vantages.EXACT)
         return {vantage: sight(vantage) for vantage in seeing}
 
+    def _unknown_noise(self, vantage: Vantage) -> frozenset[int]:
+        """Return whose noise of this round's participants hides the challenge from a vantage."""
+        return vantages.unknown_noise(
+            vantage,
+            self.config.federation.trust,
+            self._participants,
+            self.challenge.owner,
+            self.challenge.adversary,
+            self._colluders,
+        )
+
+    def _multiplier(self, vantage: Vantage, sources: int) -> float:
+        """Return the noise multiplier of a vantage point that does not know so many noises."""
+        trust, owners = self.config.federation.trust, self.config.federation.owners
+        # A participant that took part itself has one noise more, which it knows.
+        own = 1 if vantage is Vantage.PARTICIPANT else 0
+        taking_part = owners if trust is Trust.CENTRAL else max(1, min(owners, sources + own))
+        return effective_noise_multiplier(
+            self.noise_multiplier, trust, vantage, owners, participants=taking_part
+        )
+
+    def _confidences(self, found: dict[int, Message]) -> ArrayRecord | None:
+        """Return the noise of every colluder that took part, for the adversary's eyes alone."""
+        told = {
+            str(partition): messages.only(reply.content.array_records[messages.CONFIDED])
+            for partition, reply in found.items()
+            if messages.CONFIDED in reply.content.array_records
+        }
+        return messages.array_record(**told) if told else None
+
+    def _sum(self, accepted: list[Message]) -> npt.NDArray[np.float64]:
+        """Return the sum of the owners' messages."""
+        sums = (messages.only(reply.content.array_records[messages.REPLY]) for reply in accepted)
+        if self._grid is not None:
+            return self._grid.values(fixed_point.summed(sums))
+        total: npt.NDArray[np.float64] = np.zeros(self._shape)
+        for each in sums:
+            total += each
+        return total
+
+    @property
+    def _grid(self) -> fixed_point.FixedPoint | None:
+        """The grid of the owners' messages under distributed trust."""
+        if self.config.federation.trust is not Trust.DISTRIBUTED:
+            return None
+        return fixed_point.agreed(self.config, self.noise_multiplier, self._shape[-1])
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """The shape of one owner's sum."""
+        assert self._model is not None
+        trials, size = self._model.shape
+        return (trials, size) if self._releases is None else (trials, self.config.candidates, size)
+
     def _noise_scale(self) -> npt.NDArray[np.float64]:
         if self._local_sensitivity is not None:
             return self._local_sensitivity
+        if self._grid is not None:
+            return np.full(len(self.trials), self._grid.sensitivity)
         bound = sensitivity(self.config.privacy.neighbouring, self.config.training.clipping_norm)
         return np.full(len(self.trials), bound)
 
+    def _accept_train(self, answers: Iterable[Message], round: int) -> dict[int, Message]:
+        federation = self.config.federation
+
+        def inspect(reply: Message) -> None:
+            check_round(reply, round)
+            dtype = np.uint32 if federation.trust is Trust.DISTRIBUTED else np.float32
+            check_array(reply, messages.REPLY, self._shape, dtype)
+            check_measurement(reply, len(self.trials))
+
+        # Without its memory of a round the adversary could not go on.
+        participant = self.config.audit.mode == "participant"
+        return self._accept(
+            answers,
+            f"round {round}",
+            federation.tolerated_dropouts,
+            needed=self.challenge.adversary if participant else None,
+            inspect=inspect,
+        )
+
     def _accept(
-        self, replies: Iterable[Message], what: str, expected: Iterable[int] | None = None
-    ) -> list[Message]:
-        """Return the replies sorted by partition. Raises OwnerFailedError unless all are there."""
-        partition_of = {node: partition for partition, node in self.nodes.items()}
-        accepted: dict[int, Message] = {}
-        for reply in replies:
-            if reply.has_error():
-                # Flower attributes some failures to the server's own node.
-                owner = partition_of.get(reply.metadata.src_node_id, "?")
-                raise OwnerFailedError(f"{what}: owner {owner} failed: {reply.error.reason}")
-            accepted[partition_of[reply.metadata.src_node_id]] = reply
-        missing = set(self.nodes if expected is None else expected) - set(accepted)
-        if missing:
-            raise OwnerFailedError(
-                f"{what}: no answer from owner {', '.join(map(str, sorted(missing)))} within "
+        self,
+        answers: Iterable[Message],
+        what: str,
+        tolerated: int = 0,
+        needed: int | None = None,
+        asked: Iterable[int] | None = None,
+        inspect: Callable[[Message], None] = lambda _: None,
+    ) -> dict[int, Message]:
+        """Return the good replies by partition, sorted.
+
+        Raises OwnerFailedError, which names the owners, unless at most `tolerated` are missing and
+        `needed` is not one of them.
+        """
+        owners = self.nodes if asked is None else list(asked)
+        found = sort_out(answers, self.nodes, owners, inspect)
+        lost = {owner: f"owner {owner} failed: {why}" for owner, why in found.failed.items()}
+        if found.missing:
+            silent = (
+                f"no answer from owner {', '.join(map(str, found.missing))} within "
                 f"{self.config.federation.timeout:g} s (federation.timeout)"
             )
-        return [accepted[partition] for partition in sorted(accepted)]
+            lost |= dict.fromkeys(found.missing, silent)
+        reasons = "; ".join(dict.fromkeys([*found.strangers, *lost.values()]))
+        if reasons and not tolerated:
+            raise OwnerFailedError(f"{what}: {reasons}")
+        if len(lost) > tolerated:
+            raise OwnerFailedError(
+                f"{what}: {len(lost)} of {len(self.nodes)} owners are missing, more than "
+                f"federation.tolerated-dropouts = {tolerated}; nothing of it is released: {reasons}"
+            )
+        if needed in lost:
+            raise OwnerFailedError(
+                f"{what}: the adversary's node is missing, without which there is no belief to "
+                f"report: {reasons}"
+            )
+        if self.log_event is not None:
+            for owner, why in lost.items():
+                self.log_event(dropped=owner, of=what, reason=why)
+            for why in found.strangers:
+                self.log_event(dropped=None, of=what, reason=why)
+        return found.accepted
 
 
 def _computing_time(replies: list[Message]) -> MetricRecord:

@@ -249,6 +249,8 @@ def _show(progress: Progress, task: TaskID, event: dict[str, Any], config: Confi
     if "rounds" in event:
         rounds = event["rounds"]
         progress.update(task, total=_steps(config, rounds), rounds=rounds)
+    if "dropped" in event:
+        return
     if "trials" not in event:
         progress.update(task, description=event["phase"])
         return

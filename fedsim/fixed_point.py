@@ -1,0 +1,199 @@
+"""Sums in integers modulo 2^32, as secure aggregation needs them, and what their rounding costs.
+
+Every owner rounds its clean sum and its noise to a grid of step g = 2^e and sends the integer
+(round(F/g) + round(N/g)) mod 2^32, N ~ N(0, sigma^2/m). What is accounted:
+
+*Sensitivity.* Rounding moves each of the P coordinates of a clean sum by at most g/2, so the
+rounded sums of neighbours differ by at most Delta' = Delta + g sqrt(P). The noise is scaled to
+Delta', sigma = z Delta': the noise multiplier keeps its meaning, and rounding costs noise.
+
+*Noise.* One rounded message is a function of F + N, since F is on the grid, but a sum of rounded
+noises is not the rounded sum. With h the density of N + U, U uniform on [-g/2, g/2], the law of
+round(N/g) is g h at the grid's points, and its characteristic function is sum_l a_l(t), a_l(t) =
+exp(-s^2 (t + 2 pi l)^2 / 2) sinc(t/2 + pi l), s = sigma/(sqrt(m) g) (Poisson summation). That of
+the sum of m' of them is (sum_l a_l)^m', while sum_l a_l^m' belongs to round((N_1 + ... + N_m' +
+V)/g) with V the sum of m' - 1 independent uniforms: continuous noise of the full variance, then V
+and a rounding that know nothing of the data, hence no less private than the Gaussian mechanism. The
+two functions differ by at most (m + 1) B, B = 2 sum_{l >= 1} exp(-s^2 pi^2 (2 l - 1)^2 / 2), so the
+probabilities of each point do too; over the points within K, and with the tails beyond, this bounds
+the total variation between what is released and that mechanism. It holds for the sum of all owners
+as for that of the ones whose noise the adversary does not know (cf. Kairouz, Liu and Steinke, 2021,
+Theorem 11, for sums of discrete Gaussians).
+
+*Range.* An owner whose message leaves [-c, c] refuses to send it. c >= n C + 12 sigma/sqrt(m), so
+that a sum of at most n clipped gradients is refused with probability 2 Q(12) per coordinate at
+most, which the bound counts as if a refusal gave everything away.
+
+All in all a guarantee (epsilon, delta) of the Gaussian mechanism becomes (epsilon, delta + (1 +
+e^epsilon) tau) with tau = `FixedPoint.total_variation(k)` for k rounds.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.mechanism import sensitivity as global_sensitivity
+
+MODULUS_BITS = 32
+"""Messages are integers modulo 2^32, the most that Flower's SecAgg+ takes."""
+
+SUM_BITS = 31
+"""Room for the sum of all messages: one bit less, so that not even their range reaches 2^32."""
+
+TAIL = 12.0
+"""How many standard deviations of its noise an owner's message has room for."""
+
+NEGLIGIBLE = 1e-9
+"""The largest tau over delta: (1 + e^epsilon) tau is then below delta/1000 up to epsilon = 13."""
+
+Words = npt.NDArray[np.uint32]
+
+
+class OutOfRangeError(RuntimeError):
+    """An owner's message does not fit the range that was agreed; nothing of it was sent."""
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """The grid of a federation's sums and the noise that goes with it.
+
+    step: g, a power of two; bits: an owner's integers are -2^(bits-1) to 2^(bits-1); sensitivity:
+    Delta', that of a rounded sum; noise_std: sigma of all owners' noise together; owners: m;
+    parameters: P; growth: (Delta' - Delta)/Delta.
+    """
+
+    step: float
+    bits: int
+    sensitivity: float
+    noise_std: float
+    owners: int
+    parameters: int
+    growth: float
+
+    @property
+    def limit(self) -> float:
+        """The largest absolute value c of a coordinate that an owner may send."""
+        return self.step * 2.0 ** (self.bits - 1)
+
+    @property
+    def share_std(self) -> float:
+        """The standard deviation of one owner's noise, sigma/sqrt(m)."""
+        return self.noise_std / math.sqrt(self.owners)
+
+    def nearest(self, values: Tensor) -> Tensor:
+        """Return the nearest points of the grid, float64; a half goes to the even one."""
+        return torch.round(values.double() / self.step) * self.step
+
+    def message(self, values: npt.NDArray[np.float64]) -> Words:
+        """Return points of the grid as integers modulo 2^32. Raises OutOfRangeError, for NaN too.
+
+        Sums of points are points, to the last bit: their integers are far below 2^53.
+        """
+        largest = np.abs(values).max(initial=0)
+        if not largest <= self.limit:  # NaN is not, either
+            raise OutOfRangeError(
+                f"a coordinate of {largest:g} is outside of +-{self.limit:g}, the range that "
+                "messages of this federation have; this owner has more records than data.records, "
+                "or its gradients are not clipped"
+            )
+        return (values / self.step).astype(np.int64).astype(np.uint32)
+
+    def values(self, words: Words) -> npt.NDArray[np.float64]:
+        """Return the real numbers that integers modulo 2^32 stand for: a message or a sum."""
+        return words.view(np.int32).astype(np.float64) * self.step
+
+    def total_variation(self, rounds: int) -> float:
+        """Return tau: how far `rounds` rounds are from the Gaussian mechanism, see the module.
+
+        0.0 where it is below what a double can hold.
+        """
+        each = _aliasing(self.share_std / self.step, self.owners)
+        refused = self.owners * math.erfc(TAIL / math.sqrt(2))
+        return min(1.0, rounds * self.parameters * (each + refused))
+
+
+def choose(
+    noise_multiplier: float,
+    sensitivity: float,
+    clipping_norm: float,
+    records: int,
+    owners: int,
+    parameters: int,
+) -> FixedPoint:
+    """Return the finest grid on which no sum of all owners' messages can wrap.
+
+    Of public quantities alone: the nominal noise multiplier z, Delta, C, n, m and P. Raises
+    InputError where no grid has room for noise that large, or for 2^30 owners.
+    """
+    bits = min(SUM_BITS - math.ceil(math.log2(owners)), 30)
+    if bits < 2:
+        raise InputError(f"{owners} owners cannot be summed in {MODULUS_BITS} bits")
+    # A wider range has a coarser grid, whose rounding needs more noise, which needs more range.
+    exponent = math.ceil(math.log2(records * clipping_norm))
+    for limit in (2.0**power for power in range(exponent, exponent + 200)):
+        step = limit / 2.0 ** (bits - 1)
+        rounded = sensitivity + step * math.sqrt(parameters)
+        std = noise_multiplier * rounded
+        if records * clipping_norm + step + TAIL * std / math.sqrt(owners) <= limit:
+            growth = rounded / sensitivity - 1
+            return FixedPoint(step, bits, rounded, std, owners, parameters, growth)
+    raise InputError(
+        f"noise of multiplier {noise_multiplier:g} does not fit into integers of {bits} bits; "
+        "lower the noise, or choose trust 'central' or 'local'"
+    )
+
+
+def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoint:
+    """Return the grid that the owners and the server of a federation all come to by themselves."""
+    training = config.training
+    return choose(
+        noise_multiplier,
+        global_sensitivity(config.privacy.neighbouring, training.clipping_norm),
+        training.clipping_norm,
+        # An owner sends the sum of at most n clipped gradients, or one clipped update.
+        1 if config.privacy.unit == "client" else config.data.records,
+        config.federation.owners,
+        parameters,
+    )
+
+
+def check(fixed_point: FixedPoint, rounds: int, delta: float) -> None:
+    """Raise InputError unless what rounding may give away is negligible beside delta."""
+    found = fixed_point.total_variation(rounds)
+    if found > NEGLIGIBLE * delta:
+        raise InputError(
+            f"the noise of one owner is {fixed_point.share_std / fixed_point.step:.2g} steps of "
+            f"the grid of secure aggregation, whose rounding may then leak delta {found:.1g}, not "
+            f"negligible beside privacy.delta = {delta:g}; raise the noise or lower data.records"
+        )
+
+
+def summed(messages: Iterable[Words]) -> Words:
+    """Return the sum of at least one message modulo 2^32."""
+    first, *others = messages
+    total = first.copy()
+    for message in others:
+        total += message  # unsigned integers wrap at 2^32, which is what is wanted
+    return total
+
+
+def _aliasing(share: float, owners: int) -> float:
+    """Return the bound of one coordinate; share: s, the noise of one owner in steps."""
+    if share < 1:  # where rounding is anything but negligible
+        return 1.0
+    terms = (
+        2 * math.exp(-((share * math.pi * (2 * index - 1)) ** 2) / 2) for index in range(1, 20)
+    )
+    differs = (owners + 1) * sum(terms)
+    # Q(38) = 3e-316. Rounding moves a sum by at most m/2 steps.
+    deviations = 38.0
+    within = 2 * (deviations * share * math.sqrt(owners) + owners) + 1
+    beyond = 2 * math.erfc(deviations / math.sqrt(2))
+    return min(1.0, (within * differs + beyond) / 2)
