@@ -120,8 +120,10 @@ def attack(
         config.training, config.training.sampling_rate * config.data.records
     )
     for round in range(1, rounds + 1):
-        known, _, absent = _sums(config, federation, record, replacement, trials, theta, round)
-        theta = optimizer.step(theta, (known + absent).float(), round)
+        known, present, absent = _sums(
+            config, federation, record, replacement, trials, theta, round
+        )
+        theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
         path.append(theta)
     surprise = released.double() - theta.double()
     observed = start.double() - released.double()
