@@ -120,10 +120,10 @@ def attack(
     start, path = theta, [theta]
     optimizer = ServerOptimizer(config.training, config.divisor)
     for round in range(1, rounds + 1):
-        known, _, absent = _sums(
+        known, present, absent = _sums(
             config, federation, challenged, record, replacement, trials, theta, round
         )
-        theta = optimizer.step(theta, (known + absent).float(), round)
+        theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
         path.append(theta)
     surprise = released.double() - theta.double()
     observed = start.double() - released.double()

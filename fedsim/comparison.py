@@ -1,0 +1,88 @@
+"""Several runs side by side: to whom a person is identifiable, under which trust."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from fedsim.errors import InputError
+from fedsim.report_values import INFINITE, Report, at, interval_at, number, percent, span
+
+Row = dict[str, Any]
+
+
+def compare(reports: Sequence[Report]) -> list[Row]:
+    """Return a row for each run and vantage, from the runs' report.json; None where unknown.
+
+    run, trust, vantage, noise_multiplier (effective), epsilon (None: infinite or unstated),
+    rho_alpha, predicted, measured, interval, confidence, verdict. Raises InputError for the report
+    of a run from before vantages were reported.
+    """
+    return [row for report in reports for row in _rows(report)]
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Return the comparison as the terminal shows it."""
+    levels = {row["confidence"] for row in rows} - {None}
+    drawn = Table(
+        title="Advantage by trust and vantage",
+        title_justify="left",
+        caption=f"intervals at {' or '.join(map(percent, sorted(levels)))}" if levels else None,
+    )
+    named = len({row["run"] for row in rows}) > 1
+    for heading in (*["run"] * named, "trust", "vantage"):
+        drawn.add_column(heading)
+    for heading in ("z", "ε", "ρα", "predicted", "measured"):
+        drawn.add_column(heading, justify="right")
+    drawn.add_column("verdict")
+    for row in rows:
+        if row["vantage"] == rows[0]["vantage"]:
+            drawn.add_section()
+        interval = f" ({span(row['interval'], number)})" if row["interval"] else ""
+        drawn.add_row(
+            *[Text(str(row["run"]))] * named,
+            Text(str(row["trust"])),
+            Text(str(row["vantage"])),
+            number(row["noise_multiplier"]),
+            INFINITE if row["noise_multiplier"] == 0 else number(row["epsilon"]),
+            number(row["rho_alpha"]),
+            number(row["predicted"]),
+            f"{number(row['measured'])}{interval}",
+            Text(row["verdict"]),
+        )
+    return drawn
+
+
+def _rows(report: Report) -> Iterator[Row]:
+    places = at(report, "vantages")
+    if not places:
+        raise InputError(
+            f"the report of '{at(report, 'name')}' says nothing of vantages; make it anew with "
+            "fedsim report RUN_DIR"
+        )
+    for vantage, place in places.items():
+        yield {
+            "run": at(report, "name"),
+            "trust": at(report, "trust"),
+            "vantage": vantage,
+            **{name: at(place, name) for name in ("noise_multiplier", "epsilon", "rho_alpha")},
+            "predicted": at(place, "prediction.advantage"),
+            "measured": at(place, "empirical.advantage"),
+            "interval": interval_at(place, "empirical.advantage_interval"),
+            "confidence": at(place, "empirical.confidence"),
+            "verdict": _verdict(place),
+        }
+
+
+def _verdict(place: Report) -> str:
+    """Return how a measurement stands to its bound and its prediction, each at 99.9 %."""
+    if at(place, "empirical") is None:
+        return "not measured"
+    within, near = at(place, "empirical.within_bound"), at(place, "empirical.near_prediction")
+    if within is None:
+        return "one world only"
+    words = ["within bound" if within else "ABOVE BOUND"]
+    if near is not None:
+        words.append("near prediction" if near else "apart from prediction")
+    return ", ".join(words)
