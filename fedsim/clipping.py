@@ -297,11 +297,18 @@ class Clipper:
         """Return one block of the clipped sum, float32 [t, P]."""
         with lender.lend() as gradients_of:
             gradients = gradients_of(parameters, features, labels)
-        scale = clipping_factors(gradients, self.clipping_norm)
+        if self.clipping_norm == math.inf:
+            # No norms are needed: what is not finite stays so in the sum, even weighted by 0.
+            scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
+        else:
+            scale = clipping_factors(gradients, self.clipping_norm)
         if weights is not None:
             # w = 0 must remove a record exactly, and 0 * g does for every finite g.
             scale = scale * weights
-        return weighted_sum(gradients, scale)
+        total = weighted_sum(gradients, scale)
+        if self.clipping_norm == math.inf:
+            _check_finite(total)
+        return total
 
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
@@ -326,12 +333,16 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
 def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Tensor:
     """Return min(1, C/|g|) [T, n]; g is all the gradients together."""
     norms = torch.stack([gradient.squared_norms() for gradient in gradients]).sum(0).sqrt()
-    if not bool(torch.isfinite(norms).all()):
+    _check_finite(norms)
+    return (clipping_norm / norms).clamp(max=1.0)
+
+
+def _check_finite(values: Tensor) -> None:
+    if not bool(torch.isfinite(values).all()):
         raise FloatingPointError(
             "a per-example gradient is not finite: the model diverged; "
             "lower training.learning-rate or training.clipping-norm"
         )
-    return (clipping_norm / norms).clamp(max=1.0)
 
 
 def _chosen(weights: Tensor) -> Tensor | None:

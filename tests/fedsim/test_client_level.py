@@ -1,17 +1,26 @@
 """An owner's clipped update, and what an adversary makes of it."""
 
+import copy
 from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from flwr.app import Context, Message, RecordDict
+from scipy import stats
 from torch import nn
 from torch.nn import functional
 
-from fedsim import federation, models
+from adversaries.posterior import log_odds
+from fedsim import client_app, client_level, federation, messages, models, owner, server_app
 from fedsim.client_level import batches, challenge_contributions, clip, contribution, replacements
-from fedsim.config import Config
-from fedsim.run_directory import Arrays
+from fedsim.config import Config, to_run_config
+from fedsim.randomness import SERVER, gaussian_noise
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -107,8 +116,8 @@ def test_a_diverged_update_is_refused(bad: float) -> None:
 def test_no_owner_moves_the_sum_further_than_the_norm(norm: float, small: Make) -> None:
     config = small(CLIENT | {"training.clipping-norm": norm, "training.local-learning-rate": 5.0})
     known, theta = _federation(config)
-    for owner in range(3):
-        found = contribution(config, known, owner, theta, range(4), 1)
+    for j in range(3):
+        found = contribution(config, known, j, theta, range(4), 1)
         assert float(found.norm(dim=1).max()) <= norm * (1 + 1e-12)
 
 
@@ -160,3 +169,171 @@ def test_the_adversary_and_the_auditor_agree(mode: dict[str, str], small: Make, 
 def test_beliefs_do_not_depend_on_the_size_of_the_cohort(small: Make, run: Run) -> None:
     whole, parts = run(small(CLIENT)), run(small(CLIENT | {"trials.cohort": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
+
+
+class RecordingGrid(InProcessGrid):
+    """Keeps a copy of every message to every node."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
+
+    def _execute(self, message: Message) -> Message:
+        partition = message.metadata.dst_node_id - FIRST_NODE
+        received = (message.metadata.message_type, copy.deepcopy(message.content))
+        self.recorded.setdefault(partition, []).append(received)
+        return super()._execute(message)
+
+
+def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str, Any]]:
+    grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
+    server_app.run(grid, config, directory)
+    facts = directory.read_json("facts.json")
+    return grid, directory.read_arrays("transcript.npz"), facts["challenge"]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(mode.values()))
+def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
+    mode: dict[str, str], small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replayed into a node with another seed, the recorded messages give the same belief."""
+    config = small(CLIENT | mode)
+    grid, transcript, chosen = _record(config, tmp_path / "run")
+    assert chosen["record"] is None
+    original = client_level.batches
+    monkeypatch.setattr(
+        client_level, "batches", lambda training, seed, *rest: original(training, 0, *rest)
+    )
+    monkeypatch.setattr(client_app, "noise", lambda seed, *rest: owner.noise(0, *rest))
+    partition = chosen["adversary"]
+    context = Context(
+        run_id=1,
+        node_id=FIRST_NODE + partition,
+        node_config={"partition-id": partition},
+        state=RecordDict(),
+        run_config=to_run_config(config) | {"run.seed": 12345},
+    )
+    for kind, content in grid.recorded[partition]:
+        assert messages.WORLDS not in content
+        reply = client_app.app(Message(content, context.node_id, kind), context)
+    replayed = messages.arrays_of(reply.content.array_records[client_app.MEMORY])
+    np.testing.assert_array_equal(
+        log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
+    )
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(mode.values()))
+def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
+    mode: dict[str, str], small: Make, tmp_path: Path
+) -> None:
+    """One round, by brute force: the mechanism share by share, and what its densities say."""
+    config = small(CLIENT | mode | {"training.rounds": 1, "data.records": 27})
+    grid, transcript, chosen = _record(config, tmp_path / "run")
+    partition, challenged, trials = chosen["adversary"], chosen["owner"], range(8)
+    received = dict(grid.recorded[partition])
+    theta = torch.tensor(messages.only(received["train"].array_records[messages.MODEL]))
+    final = received["evaluate"].array_records
+    aggregate = torch.tensor(messages.only(final[messages.AGGREGATE])).double()
+    known = federation.load(config)
+    rest = sum(
+        contribution(config, known, j, theta, trials, 1) for j in range(3) if j != challenged
+    )
+    present, absent = challenge_contributions(config, known, challenged, theta, trials, 1)
+    scale = torch.full((8,), 2.0 if mode["privacy.neighbouring"] == "replace" else 1.0)
+    if mode["privacy.sensitivity"] == "local":
+        scale = (present - absent).norm(dim=1)
+    std = 1.5 * scale.double()[:, None]
+    local = mode["federation.trust"] == "local"
+    noises = {
+        source: std * torch.from_numpy(gaussian_noise(0, trials, 1, source, theta.shape[1]))
+        for source in ([0, 1, 2] if local else [SERVER])
+    }
+    worlds = torch.tensor(transcript["worlds"])[:, None]
+    expected = rest + torch.where(worlds, present, absent) + sum(noises.values())
+    torch.testing.assert_close(aggregate, expected, rtol=1e-5, atol=2e-5)
+    unknown = torch.distributions.Normal(0.0, std * (2**0.5 if local else 1))
+    seen = aggregate - rest - noises.get(partition, torch.zeros(1))
+    densities = [unknown.log_prob(seen - f).sum(1) for f in (present, absent)]
+    np.testing.assert_allclose(
+        transcript["log_odds"][:, 0], densities[0] - densities[1], rtol=1e-4, atol=1e-4
+    )
+    # The sum is divided by the public number of owners, whatever their sizes.
+    model = messages.only(final[messages.MODEL])
+    step = config.training.learning_rate / 3
+    np.testing.assert_array_equal(model, (theta.double() - step * aggregate).float().numpy())
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_with_noise_scaled_to_what_an_owner_changes_the_game_is_the_one_that_theory_predicts(
+    trust: str, neighbouring: str, small: Make, run: Run
+) -> None:
+    config = small(
+        CLIENT
+        | {"federation.trust": trust, "privacy.neighbouring": neighbouring, "run.seed": 5}
+        | {"privacy.sensitivity": "local", "privacy.noise-multiplier": 2.0, "training.rounds": 4}
+        | {"trials.count": 600, "trials.cohort": 300, "federation.partition": "dirichlet"}
+        | {"audit.mode": "instrumented", "training.batch-size": 0}
+    )
+    transcript = run(config)
+    mu = np.sqrt(4) / (2.0 * (np.sqrt(2) if trust == "local" else 1.0))
+    final, worlds = transcript["log_odds"][:, -1], transcript["worlds"]
+    assert stats.kstest(final[worlds], "norm", args=(mu**2 / 2, mu)).pvalue > 1e-3
+    assert stats.kstest(final[~worlds], "norm", args=(-(mu**2) / 2, mu)).pvalue > 1e-3
+    wins = int(((final > 0) == worlds).sum())
+    assert stats.binomtest(wins, 600, stats.norm.cdf(mu / 2)).pvalue > 1e-3
+
+
+def test_under_global_noise_the_realised_norms_predict_the_advantage(small: Make, run: Run) -> None:
+    config = small(
+        CLIENT
+        | {"training.local-learning-rate": 0.05, "privacy.noise-multiplier": 1.0, "run.seed": 5}
+        | {"training.rounds": 4, "trials.count": 600, "trials.cohort": 300}
+        | {"audit.mode": "instrumented", "training.batch-size": 0}
+    )
+    transcript = run(config)
+    norms = transcript["sensitivities"]
+    assert 0.1 < norms.min() < norms.max() <= 1.0
+    np.testing.assert_array_equal(transcript["noise_stds"], np.ones_like(norms))
+    wins = ((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum()
+    chances = stats.norm.cdf(np.sqrt((norms**2).sum(1)) / 2)
+    # Wins are a sum of independent coins, each with a chance of its own: 3.3 deviations, p = 1e-3.
+    assert abs(wins - chances.sum()) < 3.3 * np.sqrt((chances * (1 - chances)).sum())
+    assert chances.mean() > 0.6
+
+
+def test_the_membership_attack_goes_by_the_mean_loss_of_the_owners_records(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(CLIENT)
+    grid, transcript, chosen = _record(config, tmp_path / "run")
+    final = dict(grid.recorded[chosen["adversary"]])["evaluate"].array_records[messages.MODEL]
+    known, theta = federation.load(config), torch.tensor(messages.only(final))
+    losses, _ = known.evaluate(theta, *known.members(np.arange(24)))
+    inside = known.owner_of == chosen["owner"]
+    expected = losses[:, inside].mean(1) <= losses[:, ~inside].mean(1)
+    np.testing.assert_array_equal(transcript["challenge_is_member"], expected)
+    threshold = losses[:, ~inside].mean(1, keepdim=True)
+    rate = (losses[:, ~inside] <= threshold).double().mean(1)
+    np.testing.assert_allclose(transcript["true_positive_rate"], rate)
+
+
+def test_the_report_names_the_owner_and_its_data(small: Make, tmp_path: Path) -> None:
+    config = small(CLIENT | {"federation.partition": "dirichlet", "challenge.owner": 1})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    server_app.run(RecordingGrid(config), config, directory)
+    report = directory.read_json("report.json")
+    size = int((federation.load(config).owner_of == 1).sum())
+    assert report["unit"] == "client"
+    assert (report["challenge"]["owner"], report["challenge"]["records"]) == (1, size)
+    assert report["challenge"]["record"] is None
+    assert report["empirical"]["sensitivity_bound"] == 1.0
+    page = " ".join(unescape(directory.path.joinpath("report.html").read_text()).split())
+    assert "except whether this one owner's data were used" in page
+    assert (
+        f"with all {size} records of owner 1 or on the neighbouring D′, where it has none" in page
+    )
+    assert "for 2 epochs in batches of 3, and sent how far it came, clipped as a whole" in page
+    assert "an owner's data have spent" in page
+    assert "replace neighbours at noise multiplier 0.750" in page
+    assert "challenge record" not in page
