@@ -9,12 +9,14 @@ aggregate, and independent of it: what other clients send adds spread to the sco
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.stats import mannwhitneyu, nct
+from scipy.special import ndtr
+from scipy.stats import chi2, mannwhitneyu
 
 from adversaries.estimators import LARGEST_EFFECT, Interval, clopper_pearson, significance
 from fedsim.errors import InputError
@@ -59,6 +61,9 @@ def vector(arrays: Arrays) -> Floats:
     return np.concatenate([np.zeros(0), *parts], dtype=np.float64)
 
 
+QUANTILES = 4000
+
+
 @dataclass(frozen=True)
 class Effect:
     """The signal-to-noise ratio mu of one release, from scores on either side of the coin.
@@ -100,7 +105,7 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     limited = min(statistic, LARGEST_EFFECT / scale)
     low = _noncentrality(limited, freedom, 1 - tail)
     high = math.inf if limited < statistic else _noncentrality(limited, freedom, tail)
-    interval = Interval(max(0.0, low * scale), max(0.0, high * scale), confidence)
+    interval = Interval(low * scale, high * scale, confidence)
     return Effect(difference / spread, interval, p_value)
 
 
@@ -144,16 +149,25 @@ def success_bound(
 
 
 def _noncentrality(statistic: float, freedom: int, probability: float) -> float:
-    """Return the noncentrality at which the statistic is the quantile of this probability."""
+    """Return the noncentrality >= 0 at which the statistic is the quantile of this probability.
+
+    0 if there is none. P(T <= t) = E Phi(t sqrt(V/f) - noncentrality), V chi-square of f degrees of
+    freedom, by the midpoints of its quantiles: scipy's nct.cdf is NaN in places.
+    """
+    chi = _chi(freedom)
 
     def excess(noncentrality: float) -> float:
-        return float(nct.cdf(statistic, freedom, noncentrality)) - probability
+        return float(ndtr(statistic * chi - noncentrality).mean()) - probability
 
-    low, high = statistic - 10.0, statistic + 10.0
-    while excess(low) < 0 and low > -1e3:
-        low -= 2 * abs(low)
-    while excess(high) > 0 and high < 1e4:
-        high += 2 * abs(high)
-    if excess(low) < 0 or excess(high) > 0:
-        return low if excess(low) < 0 else high
-    return brentq(excess, low, high, xtol=1e-9)
+    if excess(0.0) <= 0:
+        return 0.0
+    high = max(1.0, 2 * statistic)
+    while excess(high) > 0:
+        high *= 2
+    return brentq(excess, 0.0, high, xtol=1e-9)
+
+
+@lru_cache(maxsize=64)
+def _chi(freedom: int) -> Floats:
+    quantiles = chi2.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES, freedom)
+    return np.sqrt(quantiles / freedom)

@@ -47,6 +47,9 @@ SIMULATION_SEED = 0x7EA1
 EXCESS = 1e-3
 """Share by which an update may pass the clipping norm: clients clip in single precision."""
 
+EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
+"""The log-likelihood ratio that counts as proof: its exponential is that rare by chance (Ville)."""
+
 WEIGHTINGS = ("uniform", "examples")
 
 NEIGHBOURS = (
@@ -256,43 +259,58 @@ class Auditor:
         if not self._releases["uniform"]:
             findings.append(_finding("note", "no round released an aggregate; nothing to audit"))
             return None
-        weighting, evidence = self._weighting()
+        weighting, basis, evidence = self._weighting()
         towards = (
             "whoever sees the aggregates and knows all other owners' updates (the server itself "
             "sees every update without noise)"
         )
         release = _release(self._releases[weighting], towards, delta, confidence, findings)
-        release |= {"weighting": weighting, "weighting_evidence": evidence}
+        release |= {
+            "weighting": weighting,
+            "weighting_basis": basis,
+            "weighting_evidence": evidence,
+        }
         if self._mechanism.get("aggregation") == "other":
             findings.append(_finding("alarm", NO_MEAN.format(**self._mechanism)))
-            release["trustworthy"] = False
-        if weighting == "examples" and release["noise"] != "none" and self._clients_counted():
-            findings.append(_finding("alarm", WEIGHTED))
+        if release["claimed_noise_multiplier"]:
+            self._check_weights(weighting, evidence, findings)
         return release
 
-    def _weighting(self) -> tuple[str, float]:
-        """Return how replies are weighted, and the log-likelihood ratio that says so.
+    def _weighting(self) -> tuple[str, str, float]:
+        """Return how replies are weighted, what says so, and the log-likelihood ratio.
 
-        Of examples against uniform weights, with the noise that the better one leaves over. 0 where
-        both are the same, or where some node did not say how many examples it has.
+        The ratio is of example weights to uniform ones, with the noise that the better one leaves
+        over; its exponential is at least 1/alpha with probability at most alpha if weights are
+        uniform. FedAvg's own code is believed unless the ratio contradicts it.
         """
         uniform, examples = (self._releases[name] for name in WEIGHTINGS)
         if len(uniform) != len(examples):
-            return "uniform", 0.0
+            return "uniform", "some node did not say how many examples it has", 0.0
         evidence = 0.0
         for one, other in zip(uniform, examples, strict=True):
             variance = max(min(one.energy, other.energy) / one.size, one.rounding**2)
             if variance:
                 evidence += (one.energy - other.energy) / (2 * variance)
-        return ("examples" if evidence > 0 else "uniform"), evidence
+        if self._mechanism.get("aggregation") == "mean" and evidence > -EVIDENCE:
+            return "examples", "FedAvg's own code", evidence
+        return ("examples" if evidence > 0 else "uniform"), "the aggregate", evidence
 
-    def _clients_counted(self) -> bool:
-        """Whether some owner weighs more than 1/n, which the noise presumes, in the mean."""
-        return any(
-            part.weight > (1 + EXCESS) / max(1, int(self._mechanism.get("num_sampled_clients", 0)))
-            for release in self._releases["examples"]
-            for part in release.contributions.values()
-        )
+    def _check_weights(
+        self, weighting: str, evidence: float, findings: list[dict[str, Any]]
+    ) -> None:
+        """Look for owners that weigh more in the mean than the 1/n that the noise presumes."""
+        presumed = 1 / max(1, int(self._mechanism.get("num_sampled_clients", 1)))
+        releases = self._releases[weighting]
+        heaviest = max(part.weight for one in releases for part in one.contributions.values())
+        if heaviest <= presumed * (1 + EXCESS):
+            return
+        if all(len({part.weight for part in one.contributions.values()}) == 1 for one in releases):
+            text, severity = FEWER, "alarm"
+        elif evidence > EVIDENCE:
+            text, severity = f"{WEIGHTED}; the aggregates prove it", "alarm"
+        else:
+            text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to see it", "caution"
+        findings.append(_finding(severity, text.format(heaviest=heaviest, presumed=presumed)))
 
     def _check_local(self, release: Mapping[str, Any], findings: list[dict[str, Any]]) -> None:
         """Compare the epsilon that LocalDpMod was given with that of the noise it added."""
@@ -322,8 +340,12 @@ NO_MEAN = (
     "alone, and neither noise nor beliefs can be trusted"
 )
 WEIGHTED = (
-    "the mean is weighted by num-examples, while the noise presumes 1/n for each of n clients: an "
-    "owner with more examples than the average is protected less than claimed"
+    "the mean is weighted by num-examples: an owner weighs up to {heaviest:.3g}, while the noise "
+    "presumes {presumed:.3g} of each, so that this owner is protected less than configured"
+)
+FEWER = (
+    "fewer owners replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
+    "noise presumes {presumed:.3g}"
 )
 NO_NOISE = (
     "no noise: nothing but rounding is left over. Epsilon is infinite and the belief certain, "
