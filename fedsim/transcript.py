@@ -252,36 +252,54 @@ class Writer:
         self._digest = digest.digest()
 
 
+class Reader:
+    """Reads a transcript round by round, as far as it goes; it may be growing.
+
+    facts: of the header; ended, incomplete: as in `Transcript`, of what was read so far. Raises
+    InputError for a file that is missing, damaged, or ends before its header.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = _opened(path)
+        self.ended, self.incomplete = False, ""
+        try:
+            self._scan = _Scan(self._file, path)
+            header = next(self._scan.records(), None)
+            if header is None:
+                raise _empty(path)
+            self.facts = header.facts()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def rounds(self) -> Iterator[ObservedRound]:
+        """Yield the whole rounds that were not read yet. Raises InputError, naming the record."""
+        for record in self._scan.records():
+            if record.kind == END:
+                self.ended, self.incomplete = True, record.incomplete()
+            else:
+                yield record.round()
+
+    @property
+    def torn(self) -> int:
+        """How many bytes lie behind the last whole record that was read."""
+        return os.fstat(self._file.fileno()).st_size - self._scan.position
+
+
 def read(path: Path) -> Transcript:
     """Read a whole transcript. Raises InputError for a missing or damaged one, naming the record.
 
     A torn last record is dropped, and counted in `torn`.
     """
-    with _opened(path) as file:
-        scan = _Scan(file, path)
-        facts, rounds, ended, incomplete = None, [], False, ""
-        for record in scan.records():
-            match record.kind:
-                case b"HEAD":
-                    facts = record.facts()
-                case b"ROND":
-                    rounds.append(record.round())
-                case b"STOP":
-                    ended, incomplete = True, record.incomplete()
-        if facts is None:
-            raise InputError(
-                f"the transcript '{path}' ends before its header; nothing was recorded"
-            )
-        torn = os.fstat(file.fileno()).st_size - scan.position
-        return Transcript(facts, tuple(rounds), ended, incomplete, torn)
-
-
-def read_facts(path: Path) -> Facts:
-    """Read the header alone. Raises InputError as `read` does."""
-    with _opened(path) as file:
-        for record in _Scan(file, path).records():
-            return record.facts()
-    raise _empty(path)
+    with Reader(path) as reader:
+        rounds = tuple(reader.rounds())
+        return Transcript(reader.facts, rounds, reader.ended, reader.incomplete, reader.torn)
 
 
 def is_transcript(path: Path) -> bool:
@@ -304,25 +322,25 @@ def follow(
     Ends when the recorder says so, or when `stop` returns True and nothing whole is left. Looks
     again every `interval` seconds. Raises InputError as `read` does.
     """
+    while not _has_header(path):
+        if stop():
+            return
+        time.sleep(interval)
+    with Reader(path) as reader:
+        while True:
+            stopping = stop()
+            yield from reader.rounds()
+            if reader.ended or stopping:
+                return
+            time.sleep(interval)
+
+
+def _has_header(path: Path) -> bool:
+    """Whether the header of a transcript is whole. Raises InputError as `Reader` does."""
     with _opened(path) as file:
-        while True:
-            stopping = stop()
-            if os.fstat(file.fileno()).st_size >= len(MAGIC) + 4:
-                break
-            if stopping:
-                return
-            time.sleep(interval)
-        scan = _Scan(file, path)
-        while True:
-            stopping = stop()
-            for record in scan.records():
-                if record.kind == ROUND:
-                    yield record.round()
-                elif record.kind == END:
-                    return
-            if stopping:
-                return
-            time.sleep(interval)
+        if os.fstat(file.fileno()).st_size < len(MAGIC) + 4:
+            return False
+        return next(_Scan(file, path).records(), None) is not None
 
 
 @dataclass(frozen=True)
@@ -580,7 +598,7 @@ def _unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> 
         if canary is None
         else Canary(
             canary["coin"] is True,
-            _whole(canary["seed"]),
+            _seed(canary["seed"]),
             _real(canary["norm"]),
             _real(canary["idle_norm"]),
         ),
@@ -630,6 +648,12 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} stands where a whole number belongs")
     return value
+
+
+def _seed(value: Any) -> int:
+    if not 0 <= _whole(value) < 2**128:
+        raise ValueError(f"{value} is no seed")
+    return _whole(value)
 
 
 def _real(value: Any) -> float:

@@ -18,7 +18,6 @@ update, or no change, is in the mean, under weights and a number of owners that 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from fedsim.audit import ALARM_CONFIDENCE
 from fedsim.errors import InputError
 from fedsim.identifiability import rho_beta_of_epsilon
 from fedsim.strict_json import strict_json
-from fedsim.transcript import Arrays, Facts, ObservedRound, Transcript, read
+from fedsim.transcript import Arrays, Facts, ObservedRound, Reader, Transcript
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,6 +42,9 @@ BYSTANDERS = 20
 
 SIMULATION_SEED = 0x7EA1
 """Of bystanders alone: whoever audits the same transcript gets the same report."""
+
+LARGEST = 1e100
+"""Parameters this large, and NaN, are refused: their squares overflow."""
 
 EXCESS = 1e-3
 """Share by which an update may pass the clipping norm: clients clip in single precision."""
@@ -83,7 +85,11 @@ class Auditor:
 
     def observe(self, observed: ObservedRound) -> None:
         """Take in the next round."""
-        self._mechanism |= observed.mechanism
+        self._mechanism |= {
+            # Strict JSON has no NaN.
+            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in observed.mechanism.items()
+        }
         if observed.model or observed.replies:
             self.rounds += 1
             if observed.round <= self._last_round:
@@ -151,7 +157,10 @@ class Auditor:
         names = [name for name, array in observed.model.items() if array.dtype.kind == "f"]
         shapes = [observed.model[name].shape for name in names]
         before, after = vector(observed.model), _aligned(observed.aggregate, names, shapes)
-        if after is None or not np.isfinite(after).all():
+        if not before.size:
+            self._note("alarm", "the model has no floating-point parameters", observed.round)
+            return
+        if after is None or not max(np.abs(after).max(), np.abs(before).max()) < LARGEST:
             self._note("alarm", "the aggregate is not finite, or has other shapes", observed.round)
             return
         mechanism = observed.mechanism
@@ -160,7 +169,7 @@ class Auditor:
 
         def change(node: int) -> Floats | None:
             sent = _aligned(observed.replies[node].arrays, names, shapes)
-            if sent is None or not np.isfinite(sent).all():
+            if sent is None or not np.abs(sent).max() < LARGEST:
                 return None
             return noisy_means.clipped(sent - before, norm if server_clips else None)
 
@@ -178,7 +187,7 @@ class Auditor:
                     observed.round,
                 )
                 return
-            length = float(np.linalg.norm(update))
+            length = math.sqrt(update @ update)
             if norm and length > norm * (1 + EXCESS):
                 self._note(
                     "alarm",
@@ -234,8 +243,11 @@ class Auditor:
         before = vector(observed.model)
         trained = _aligned(observed.unprotected or {}, names, shapes)
         sent = _aligned(observed.own, names, shapes)
-        if trained is None or sent is None or not np.isfinite(sent + trained).all():
-            self._note("alarm", "the update is not finite, or has other shapes", observed.round)
+        if not before.size or trained is None or sent is None:
+            self._note("alarm", "the update has other shapes than the model", observed.round)
+            return
+        if not max(np.abs(part).max() for part in (before, trained, sent)) < LARGEST:
+            self._note("alarm", "the update is not finite", observed.round)
             return
         norm = _number(observed.mechanism, "local_clipping_norm")
         change = noisy_means.clipped(trained - before, norm)
@@ -271,7 +283,11 @@ class Auditor:
             "weighting_evidence": evidence,
         }
         if self._mechanism.get("aggregation") == "other":
-            findings.append(_finding("alarm", NO_MEAN.format(**self._mechanism)))
+            findings.append(
+                _finding(
+                    "alarm", NO_MEAN.format(self._mechanism.get("inner_strategy", "the strategy"))
+                )
+            )
         if release["claimed_noise_multiplier"]:
             self._check_weights(weighting, evidence, findings)
         return release
@@ -299,7 +315,7 @@ class Auditor:
         self, weighting: str, evidence: float, findings: list[dict[str, Any]]
     ) -> None:
         """Look for owners that weigh more in the mean than the 1/n that the noise presumes."""
-        presumed = 1 / max(1, int(self._mechanism.get("num_sampled_clients", 1)))
+        presumed = 1 / max(1.0, _number(self._mechanism, "num_sampled_clients") or 1.0)
         releases = self._releases[weighting]
         heaviest = max(part.weight for one in releases for part in one.contributions.values())
         if heaviest <= presumed * (1 + EXCESS):
@@ -336,7 +352,7 @@ NOTHING_MEASURED = (
     "canary_mod, record at the server, or record a local mechanism with recording_mod(local_dp=...)"
 )
 NO_MEAN = (
-    "{inner_strategy} does not release the mean of the updates: what is left over is not noise "
+    "{} does not release the mean of the updates: what is left over is not noise "
     "alone, and neither noise nor beliefs can be trusted"
 )
 WEIGHTED = (
@@ -354,15 +370,19 @@ NO_NOISE = (
 
 
 def audit(
-    transcript: Transcript,
+    transcript: Transcript | Reader,
     delta: float = 1e-5,
     confidence: float = 0.95,
     claimed_epsilon: float | None = None,
 ) -> dict[str, Any]:
-    """Return the report of a whole transcript. Raises InputError for values out of range."""
+    """Return the report of a whole transcript. Raises InputError for values out of range.
+
+    A `Reader` is read to its end, one round in memory at a time.
+    """
     _check(delta, confidence, claimed_epsilon)
     auditor = Auditor(transcript.facts)
-    for observed in transcript.rounds:
+    rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
+    for observed in rounds:
         auditor.observe(observed)
     report = auditor.report(delta, confidence, claimed_epsilon)
     report["transcript"] = {
@@ -377,13 +397,6 @@ def audit(
         text = "the last round was not finished when the recorder stopped; it was dropped"
         report["findings"].append(_finding("note", text))
     return report
-
-
-def audit_file(
-    path: Path, delta: float, confidence: float, claimed_epsilon: float | None = None
-) -> dict[str, Any]:
-    """Return the report of a transcript's file. Raises InputError if it is damaged or missing."""
-    return audit(read(path), delta, confidence, claimed_epsilon) | {"name": path.name}
 
 
 def _release(
@@ -776,9 +789,9 @@ def _claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
 
 def _number(mechanism: Mapping[str, Any], name: str) -> float | None:
     value = mechanism.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if 0 <= value < math.inf else None
 
 
 def _finding(severity: str, text: str) -> dict[str, Any]:

@@ -55,13 +55,11 @@ def _audit_transcript(
     claimed_epsilon: float | None,
 ) -> None:
     from fedsim import transcript_audit, transcript_report  # noqa: PLC0415
+    from fedsim.transcript import Reader  # noqa: PLC0415
 
-    report = transcript_audit.audit_file(
-        path,
-        1e-5 if delta is None else delta,
-        0.95 if confidence is None else confidence,
-        claimed_epsilon,
-    )
+    delta, confidence = 1e-5 if delta is None else delta, 0.95 if confidence is None else confidence
+    with Reader(path) as reader:
+        report = transcript_audit.audit(reader, delta, confidence, claimed_epsilon)
     directory = path.with_name(f"{path.stem}-audit") if out is None else out
     try:
         page = transcript_report.write(report, directory)

@@ -140,7 +140,7 @@ def test_a_version_from_the_future_is_refused(path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("nothing of the kind, but long enough to look at")
-    for use in (read, lambda path: Writer(path, FACTS), transcript.read_facts):
+    for use in (read, lambda path: Writer(path, FACTS), lambda path: next(follow(path))):
         with pytest.raises(InputError, match="no fedsim transcript"):
             use(other)
     other.write_text("short")
@@ -192,6 +192,7 @@ def test_a_huge_length_is_never_believed(path: Path) -> None:
         text(arrays=[{"dtype": "f8,f8", "shape": [0]}]),
         text(arrays=[{"dtype": "<f8", "shape": [0]}], model={"w": -1}),
         text(model={}, round="1"),
+        text(model={}, canary={"coin": True, "seed": -1, "norm": 1.0, "idle_norm": 0.1}),
         text(model={}, mechanism={"noise": {"float": "1"}}),
         text(model={}) + b"more",
     ],

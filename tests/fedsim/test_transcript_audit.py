@@ -210,7 +210,7 @@ def test_a_client_that_does_not_clip_is_named() -> None:
     assert "node 10 sent an update longer than the clipping norm" in texts(report_of(transcript))
 
 
-@pytest.mark.parametrize("bad", [np.full(30, np.nan), np.zeros(31), None])
+@pytest.mark.parametrize("bad", [np.full(30, np.nan), np.full(30, 1e200), np.zeros(31), None])
 def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -> None:
     transcript = federation()
     broken = transcript.rounds[3]
@@ -223,6 +223,25 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -
     assert "node 11 sent numbers that are not finite, or other shapes" in texts(report, "alarm")
     assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
     assert report["release"]["noise"] == "as claimed"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aggregation": "other"},
+        {"noise_multiplier": -1.0, "num_sampled_clients": "many"},
+        {"clipping_norm": float("nan"), "noise_clipping_norm": 0.0},
+        {"aggregation": 3, "inner_strategy": "{0}", "clipping_norm": True},
+    ],
+)
+def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes: dict[str, Any]) -> None:
+    report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=1.0)
+    assert report["release"]["noise"] in ("as claimed", "unclaimed", "more")
+
+
+def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
+    config = SERVER | {"aggregation": "other", "inner_strategy": "FedAdam"}
+    assert "FedAdam does not release the mean" in texts(report_of(federation(mechanism=config)))
 
 
 def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
