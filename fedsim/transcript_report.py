@@ -51,7 +51,7 @@ def verdict(report: Report) -> str:
         said.append(
             f"Of node {owner['node']}, the least protected owner, {release['towards']}, learnt "
             f"epsilon {epsilon(owner, 'point')} at delta {delta:g} in {owner['rounds']} rounds, "
-            f"and believes with {percent(owner['belief'][-1])} that it took part."
+            f"and believes with {_belief(owner['belief'][-1], release)} that it took part."
         )
     if canary is not None:
         low, high = (_end(canary["mu"][end]) for end in ("low", "high"))
@@ -75,7 +75,8 @@ def epsilon(owner: Report, end: str) -> str:
 
 def owner_rows(report: Report) -> list[list[str]]:
     """Return the table of owners: node, rounds, weight, epsilon, its ends, belief, rho_beta."""
-    if report["release"] is None:
+    release = report["release"]
+    if release is None:
         return []
     return [
         [
@@ -84,11 +85,18 @@ def owner_rows(report: Report) -> list[list[str]]:
             number(owner["largest_weight"]),
             epsilon(owner, "point"),
             f"{epsilon(owner, 'low')} to {epsilon(owner, 'high')}",
-            percent(owner["belief"][-1]),
-            percent(owner["rho_beta"]),
+            _belief(owner["belief"][-1], release),
+            _belief(owner["rho_beta"], None if owner["unbounded"] else release),
         ]
-        for owner in report["release"]["owners"]
+        for owner in release["owners"]
     ]
+
+
+def _belief(value: float, release: Report | None) -> str:
+    """Word a belief, which rounds to certainty but is none as long as there is noise."""
+    if value == 1 and release is not None and release["noise"] != "none":
+        return ">99.9%"
+    return percent(value)
 
 
 OWNER_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ"]

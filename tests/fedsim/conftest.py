@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,19 +14,6 @@ from fedsim.transcript import Transcript, read
 
 APP = Path(__file__).parents[1] / "apps" / "quickstart"
 NODES = 3
-DEFAULTS: Mapping[str, bool | int | float | str] = {
-    "num-server-rounds": 3,
-    "local-epochs": 1,
-    "learning-rate": 0.1,
-    "privacy": "none",
-    "noise-multiplier": 1.0,
-    "clipping-norm": 0.5,
-    "local-epsilon": 5.0,
-    "local-delta": 1e-5,
-    "canary": False,
-    "seed": 0,
-    "transcripts": "",
-}
 Quickstart = Callable[..., dict[str, Transcript]]
 
 
@@ -47,7 +35,9 @@ def quickstart(apps: tuple[ModuleType, ModuleType], tmp_path: Path) -> Quickstar
     client, server = apps
 
     def run(**changes: bool | int | float | str) -> dict[str, Transcript]:
-        config = {**DEFAULTS, "transcripts": str(tmp_path)}
+        with (APP / "pyproject.toml").open("rb") as file:
+            config = tomllib.load(file)["tool"]["flwr"]["app"]["config"]
+        config["transcripts"] = str(tmp_path)
         config |= {key.replace("_", "-"): value for key, value in changes.items()}
         grid = InProcessGrid(client.app, NODES, config)
         server.app(grid, next(iter(grid.contexts.values())))

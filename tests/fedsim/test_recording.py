@@ -15,10 +15,11 @@ from flwr.serverapp.strategy import (
 
 from adversaries import canaries
 from adversaries.canaries import vector
+from fedsim import recording
 from fedsim.errors import InputError
 from fedsim.recording import canary_mod, record, recording_mod
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.transcript import ObservedRound, Transcript, read
+from fedsim.transcript import ObservedRound, Transcript, Writer, read
 
 NODES, ROUNDS = 3, 3
 Quickstart = Callable[..., dict[str, Transcript]]
@@ -152,6 +153,15 @@ def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path: Path) ->
     path.touch()
     with pytest.raises(InputError, match="exists"):
         record(FedAvg(), path)
+
+
+def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "server.fedt"
+    with Writer(path, recording._facts("server", "fedsim.recording.record", "")) as killed:
+        killed.append(ObservedRound(1))
+    _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
+    found = read(path)
+    assert ([one.round for one in found.rounds], found.ended) == ([1, 1, 2, 3], True)
 
 
 def test_the_app_goes_on_when_recording_fails(

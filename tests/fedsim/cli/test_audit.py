@@ -80,6 +80,13 @@ def test_without_noise_the_page_says_infinity(
     assert "∞" in (tmp_path / "t-audit" / "report.html").read_text()
 
 
+def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path: Path) -> None:
+    assert command(server(tmp_path / "t.fedt", 0.05)) == 0
+    page = (tmp_path / "t-audit" / "report.html").read_text()
+    assert "&gt;99.9%" in page
+    assert "<td>100%</td>" not in page
+
+
 @pytest.mark.parametrize("rounds", [1, 12])
 def test_canaries_have_a_page(
     tmp_path: Path, rounds: int, capsys: pytest.CaptureFixture[str]
