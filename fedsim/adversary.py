@@ -25,8 +25,7 @@ from fedsim.federation import Federation
 from fedsim.mechanism import (
     Neighbouring,
     Trust,
-    Vantage,
-    effective_noise_multiplier,
+    aggregate_noise_multiplier,
     sensitivity,
 )
 from fedsim.owner import (
@@ -123,12 +122,13 @@ def expect(
         bound = grid.sensitivity
     else:
         bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-    multiplier = effective_noise_multiplier(
+    owners = config.federation.owners
+    multiplier = aggregate_noise_multiplier(
         noise_multiplier,
         config.federation.trust,
-        Vantage.PARTICIPANT,
-        config.federation.owners,
-        participants=None if unknown_shares is None else unknown_shares + 1,
+        owners,
+        # Where nobody's is unknown the challenge's owner is missing, and there is nothing to tell.
+        max(1, owners - 1 if unknown_shares is None else unknown_shares),
     )
     if config.training.local_steps > 1:
         known, difference = _replay(
@@ -142,7 +142,7 @@ def expect(
     known = undisputed(
         config,
         federation,
-        set(range(config.federation.owners)) - {adversary, *missing},
+        set(range(owners)) - {adversary, *missing},
         challenged,
         parameters,
         trials,

@@ -262,6 +262,21 @@ def nominal_noise_multiplier(
     return noise_multiplier / share
 
 
+def aggregate_noise_multiplier(
+    noise_multiplier: float, trust: Trust, owners: int, sources: int
+) -> float:
+    """Return the noise multiplier of a sum towards somebody who does not know some of its noise.
+
+    noise_multiplier: nominal; sources: how many owners' noise is unknown, or under central trust 1
+    for the server's, 0 for none. The general rule of which `effective_noise_multiplier` names the
+    cases. Raises InputError for a negative multiplier.
+    """
+    check_noise_multiplier(noise_multiplier)
+    if trust is Trust.CENTRAL:
+        return noise_multiplier if sources else 0.0
+    return noise_multiplier * math.sqrt(sources / (owners if trust is Trust.DISTRIBUTED else 1))
+
+
 def check_noise_multiplier(noise_multiplier: float) -> None:
     """Raise InputError unless the noise multiplier is finite and not negative."""
     if not 0 <= noise_multiplier < math.inf:

@@ -25,6 +25,7 @@ class Role(IntEnum):
     SECRET = 6
     LOCAL_ORDER = 7
     DROPOUT = 8
+    CANARY = 9
 
 
 SERVER = -1

@@ -6,7 +6,6 @@ models are taken from a replay without noise, bent to end at the model that was 
 not an exact posterior, unless there was one round only, in which nothing had to be guessed.
 """
 
-import math
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.federation import Federation, build_model
 from fedsim.instrumented import Step
-from fedsim.mechanism import Trust, Vantage, sensitivity
+from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, sensitivity
 from fedsim.optimizers import LINEAR, ServerOptimizer
 from fedsim.owner import challenge_contributions, undisputed
 from fedsim.sampling import participation
@@ -53,11 +52,6 @@ def check(config: Config) -> None:
             f"federation.vantage is 'released-model', but {reason}; choose 'participant', whose "
             "bound is an upper bound for the released model"
         )
-
-
-def noise_multiplier(nominal: float, trust: Trust, owners: int) -> float:
-    """Return the multiplier of all noise together, which nobody outside knows any part of."""
-    return nominal * math.sqrt(owners) if trust is Trust.LOCAL else nominal
 
 
 def responses(config: Config, rounds: int) -> Floats:
@@ -186,7 +180,8 @@ def _sums(
 
 def _noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
     """Return sigma of a round's noise [T], from all who add some."""
-    multiplier = noise_multiplier(nominal, config.federation.trust, config.federation.owners)
+    owners = config.federation.owners
+    multiplier = aggregate_noise_multiplier(nominal, config.federation.trust, owners, owners)
     if config.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
     if config.federation.trust is Trust.DISTRIBUTED:

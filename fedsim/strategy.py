@@ -30,7 +30,7 @@ from fedsim import federation, fixed_point, instrumented, messages, server_adver
 from fedsim.challenge import Challenge, colluders
 from fedsim.config import Config
 from fedsim.ledger import Attempt
-from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier, sensitivity
+from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, sensitivity
 from fedsim.messages import Request, Role
 from fedsim.optimizers import ServerOptimizer
 from fedsim.pac_release import Releases
@@ -292,7 +292,7 @@ class DPSGD(Strategy):
         """Let a curious server conclude from what it received: a message, or the sum of all."""
         config, known = self.config, federation.load(self.config)
         sources = self._unknown_noise(Vantage.SERVER)
-        noise_std = self._multiplier(Vantage.SERVER, len(sources)) * self._noise_scale()
+        noise_std = self._multiplier(sources) * self._noise_scale()
         if self.challenge.owner not in found:  # there is nothing to tell apart
             return instrumented.nothing(torch.from_numpy(noise_std))
         seen, summed = total, self._participants
@@ -371,11 +371,17 @@ class DPSGD(Strategy):
 
         def sight(vantage: Vantage) -> instrumented.Sight:
             sources = self._unknown_noise(vantage)
-            multiplier = self._multiplier(vantage, len(sources))
-            return instrumented.Sight(sources, torch.from_numpy(multiplier * scale))
+            return instrumented.Sight(sources, torch.from_numpy(self._multiplier(sources) * scale))
 
         seeing = (v for v in vantages.measured(self.config) if v in vantages.EXACT)
         return {vantage: sight(vantage) for vantage in seeing}
+
+    def _multiplier(self, sources: frozenset[int]) -> float:
+        """Return the noise multiplier towards somebody who does not know these noises."""
+        trust, owners = self.config.federation.trust, self.config.federation.owners
+        # Where no owner's is unknown that of the challenge is missing: there is nothing to hide.
+        count = len(sources) if trust is Trust.CENTRAL else max(1, len(sources))
+        return aggregate_noise_multiplier(self.noise_multiplier, trust, owners, count)
 
     def _unknown_noise(self, vantage: Vantage) -> frozenset[int]:
         """Return whose noise of this round's participants hides the challenge from a vantage."""
@@ -386,16 +392,6 @@ class DPSGD(Strategy):
             self.challenge.owner,
             self.challenge.adversary,
             self._colluders,
-        )
-
-    def _multiplier(self, vantage: Vantage, sources: int) -> float:
-        """Return the noise multiplier of a vantage point that does not know so many noises."""
-        trust, owners = self.config.federation.trust, self.config.federation.owners
-        # A participant that took part itself has one noise more, which it knows.
-        own = 1 if vantage is Vantage.PARTICIPANT else 0
-        taking_part = owners if trust is Trust.CENTRAL else max(1, min(owners, sources + own))
-        return effective_noise_multiplier(
-            self.noise_multiplier, trust, vantage, owners, participants=taking_part
         )
 
     def _confidences(self, found: dict[int, Message]) -> ArrayRecord | None:

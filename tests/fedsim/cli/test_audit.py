@@ -1,0 +1,140 @@
+"""`fedsim audit`: from a file to a report, and one line for what cannot be audited."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adversaries import canaries
+from fedsim.cli.main import main
+from fedsim.config import Config
+from fedsim.run_directory import Arrays
+from fedsim.transcript import Canary, Facts, ObservedRound, Reply, Writer
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", *map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def server(path: Path, noise: float, rounds: int = 4) -> Path:
+    """Write the transcript of a server whose three clients send updates of norm 1."""
+    generator = np.random.default_rng(0)
+    mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
+    mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"}
+    model = np.zeros(200)
+    with Writer(path, Facts("server", "a test", "digits <b>")) as writer:
+        for round in range(1, rounds + 1):
+            updates = generator.standard_normal((3, 200))
+            updates /= np.linalg.norm(updates, axis=1, keepdims=True)
+            after = model + updates.mean(0) + noise / 3 * generator.standard_normal(200)
+            replies = {7 + j: Reply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
+            writer.append(
+                ObservedRound(
+                    round, {"w": model}, replies, aggregate={"w": after}, mechanism=mechanism
+                )
+            )
+            model = after
+        writer.end()
+    return path
+
+
+def test_a_report_lies_beside_the_transcript(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(server(tmp_path / "server.fedt", 1.0)) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    for words in ("noise multiplier, measured", "as claimed", "believes with"):
+        assert words in " ".join(printed.err.split())
+    report = json.loads((tmp_path / "server-audit" / "report.json").read_text())
+    assert report["rounds"] == 4
+    page = (tmp_path / "server-audit" / "report.html").read_text()
+    assert "digits &lt;b&gt;" in page and "digits <b>" not in page
+    assert page.count("<svg") == 2
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_json_is_the_report_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "elsewhere" / "deep"
+    path = server(tmp_path / "t", 0.2)
+    options = ["--json", "--out", out, "--delta", "1e-6", "--claimed-epsilon", "3"]
+    assert command(path, *options) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "report.json").read_text())
+    assert (printed["delta"], printed["release"]["noise"]) == (1e-6, "less")
+    assert any("refuted" in finding["text"] for finding in printed["findings"])
+
+
+def test_without_noise_the_page_says_infinity(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(server(tmp_path / "t.fedt", 0.0, rounds=1)) == 0
+    assert "epsilon is infinite" in " ".join(capsys.readouterr().err.split())
+    assert "∞" in (tmp_path / "t-audit" / "report.html").read_text()
+
+
+def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path: Path) -> None:
+    assert command(server(tmp_path / "t.fedt", 0.05)) == 0
+    page = (tmp_path / "t-audit" / "report.html").read_text()
+    assert "&gt;99.9%" in page
+    assert "<td>100%</td>" not in page
+
+
+@pytest.mark.parametrize("rounds", [1, 12])
+def test_canaries_have_a_page(
+    tmp_path: Path, rounds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator, model = np.random.default_rng(0), np.zeros(40)
+    path = tmp_path / "client.fedt"
+    with Writer(path, Facts("participant", "a test", node=0)) as writer:
+        for round in range(rounds + 1):
+            canary = Canary(round % 2 == 0, round, 1.0, 0.001)
+            writer.append(ObservedRound(round, {"w": model}, canary=canary))
+            model = model + canary.coin * canaries.direction(round, 40)
+            model = model + 0.3 * generator.standard_normal(40)
+    assert command(path) == 0
+    assert "Canaries measured mu" in " ".join(capsys.readouterr().err.split())
+    assert "What canaries measured" in (tmp_path / "client-audit" / "report.html").read_text()
+
+
+def test_a_run_directory_gets_its_report_anew(
+    small: Callable[..., Config],
+    run: Callable[[Config], Arrays],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(small())
+    (tmp_path / "run-0" / "report.json").unlink(missing_ok=True)
+    assert command(tmp_path / "run-0", "--json", "--delta", "0.02") == 0
+    assert json.loads(capsys.readouterr().out)["bounds"]["delta"] == 0.02
+    assert command(tmp_path / "run-0", "--claimed-epsilon", "3") == 2
+
+
+def test_what_cannot_be_audited_is_one_line_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = server(tmp_path / "server.fedt", 1.0)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged = tmp_path / "damaged.fedt"
+    damaged.write_bytes(content)
+    (tmp_path / "file").touch()
+    for arguments, said in (
+        ((tmp_path / "nowhere",), "cannot read"),
+        ((tmp_path,), "not a run directory"),
+        ((damaged,), "is damaged"),
+        ((path, "--delta", "2"), "delta is 2.0"),
+        ((path, "--out", tmp_path / "file" / "x"), "cannot write"),
+    ):
+        assert command(*arguments) == 2
+        printed = capsys.readouterr()
+        assert said in printed.err
+        assert printed.err.count("\n") == 1
+        assert printed.out == ""
