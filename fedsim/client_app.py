@@ -1,16 +1,17 @@
 """The Flower ClientApp of a data owner; one of the owners is the adversary.
 
-A handler is a function of its message, the run config and, for the adversary, of its own Flower
-state. Nothing is kept in module globals but caches of pure functions.
+A handler is a function of its message, the run config, its node's own config and, for the
+adversary, of what it remembers. Nothing is kept in module globals but caches of pure functions.
 """
 
 import time
 
+import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim import adversary, device, federation, messages
+from fedsim import adversary, consent, device, federation, messages, node_memory
 from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
 from fedsim.mechanism import Trust, sensitivity
@@ -30,7 +31,8 @@ from fedsim.sampling import participation
 
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"
-PROGRESS = "adversary-progress"
+PROGRESS = "round"
+"""The array beside the adversary's memory that says which round it is of."""
 
 app = ClientApp()
 
@@ -45,6 +47,8 @@ def identify(message: Message, context: Context) -> Message:
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Measure the local sensitivity of the challenge: an instrument, not part of a DP release."""
     _, known, request = _prepare(message, context)
+    # A norm that no noise protects leaves the owner.
+    consent.check(context.node_config, {consent.INSTRUMENTED})
     present, absent = challenge_gradients(
         known, _model(message, known), request.record, _replacement(request)
     )
@@ -159,7 +163,7 @@ def evaluate(message: Message, context: Context) -> Message:
         if config.audit.mode == "participant":
             _remember(context, _recall(message, context, known, request), request.round)
         attack = adversary.infer_membership(known, request.record, _model(message, known))
-        context.state[MEMBERSHIP] = messages.array_record(**attack)
+        node_memory.remember(context, MEMBERSHIP, attack)
     return _reply(message, context, seconds=time.perf_counter() - start)
 
 
@@ -168,15 +172,26 @@ def findings(message: Message, context: Context) -> Message:
     """Hand the adversary's findings to the auditor, who asks after the last round."""
     config = from_run_config(context.run_config)
     names = [MEMBERSHIP] if config.audit.mode == "instrumented" else [MEMORY, MEMBERSHIP]
-    return _reply(message, context, {name: context.state.array_records[name] for name in names})
+    found = {}
+    for name in names:
+        arrays = node_memory.recall(context, name)
+        found[name] = {key: array for key, array in arrays.items() if key != PROGRESS}
+    node_memory.forget(context, names)
+    records = {name: messages.array_record(**arrays) for name, arrays in found.items()}
+    return _reply(message, context, records)
 
 
 def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Request]:
     config = from_run_config(context.run_config)
+    if path := context.node_config.get("data-path"):
+        # An owner's files are where the owner says, and nobody else needs to know.
+        config = config.reading_data_from(str(path))
+    request = Request.from_content(message.content)
+    consent.check(context.node_config, consent.needed(config, request))
     known = federation.load(config)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
-    return config, known, Request.from_content(message.content)
+    return config, known, request
 
 
 def _participation(config: Config, known: Federation, request: Request) -> torch.Tensor | None:
@@ -239,21 +254,19 @@ def _recall(
     """Return the memory after the aggregate that this message brings; empty in the first round."""
     if request.round == 1:
         return adversary.Memory.empty(request.trials)
-    seen = context.state.config_records.get(PROGRESS)
-    last = None if seen is None else int(seen["round"])  # type: ignore[arg-type]
+    arrays = node_memory.recall(context, MEMORY)
+    last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
         raise RuntimeError(
             f"the adversary's state is of round {last}, but the message is of round "
             f"{request.round}: its Flower state was lost between rounds"
         )
-    arrays = messages.arrays_of(context.state.array_records[MEMORY])
     memory = adversary.Memory.from_arrays(arrays, known.device)
     return adversary.observe(memory, _array(message, messages.AGGREGATE, known))
 
 
 def _remember(context: Context, memory: adversary.Memory, round: int) -> None:
-    context.state[MEMORY] = messages.array_record(**memory.to_arrays())
-    context.state[PROGRESS] = ConfigRecord({"round": round})
+    node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})
 
 
 def _model(message: Message, known: Federation) -> torch.Tensor:

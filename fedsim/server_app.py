@@ -36,7 +36,8 @@ from fedsim.federation import Federation
 from fedsim.ledger import Ledger
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.runtimes.flower_private import RUNTIMES
+from fedsim.runtimes.flower_private import DEPLOYMENT, RUNTIMES
+from fedsim.runtimes.polling import PollingGrid
 from fedsim.strategy import DPSGD
 from fedsim.strict_json import strict_json
 
@@ -50,18 +51,28 @@ CONNECT_TIMEOUT = 120.0
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes; results go to `run.out`."""
     config, directory = prepare(from_run_config(context.run_config))
-    run(grid, config, directory)
+    # Between machines, that is; a simulation's grid has a short interval of its own.
+    run(
+        PollingGrid(grid) if RUNTIMES.get(type(grid).__name__) == DEPLOYMENT else grid,
+        config,
+        directory,
+    )
 
 
 def prepare(config: Config) -> tuple[Config, RunDirectory]:
     """Return the experiment with cohorts that fit, and its run directory.
 
-    The cohorts of a directory that `fedsim run` prepared, or that is continued, stay as they are.
+    A directory that `fedsim run` prepared, or that is continued, keeps its cohorts, and the server
+    of a deployment reads its own files where that directory's configuration says: what all nodes
+    are told names no folder.
     Raises InputError.
     """
     path = default_directory(config)
     if (path / "config.toml").exists():
-        config = config.with_cohort(RunDirectory.open(path).config.trials.cohort)
+        prepared = RunDirectory.open(path).config
+        config = config.with_cohort(prepared.trials.cohort)
+        if not config.data.root:
+            config = config.reading_data_from(prepared.data.root)
     else:
         config = federation.fit_cohort(config)
         federation.load(config)  # refused with no directory made, as what follows
