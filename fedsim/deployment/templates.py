@@ -29,7 +29,12 @@ start() {
     fi
     nohup "$@" >>"$HERE/logs/$name.log" 2>&1 </dev/null &
     echo $! >"$HERE/$name.pid"
-    echo "$name started (process $!, logs/$name.log)"
+    sleep 1
+    if ! kill -0 "$(cat "$HERE/$name.pid")" 2>/dev/null; then
+        echo "$name did not start: $(tail -n 1 "$HERE/logs/$name.log")" >&2
+        exit 1
+    fi
+    echo "$name started (process $(cat "$HERE/$name.pid"), logs/$name.log)"
 }
 """
 
@@ -221,7 +226,6 @@ The systemd units run as the user `fedsim`, who must own the folder (`chown -R f
 ## 2. The server
 
 ```sh
-fedsim deploy check /etc/fedsim/server      # before the start: files, keys, ports
 sh /etc/fedsim/server/start.sh              # or the systemd units fedsim-superlink, fedsim-proxy
 fedsim deploy register /etc/fedsim/server   # every key of server/keys, once
 fedsim deploy check /etc/fedsim/server
@@ -236,8 +240,8 @@ to the server can submit code to every owner: let no one else have an account th
 Say in `node.toml` where the data lie and what you consent to, then:
 
 ```sh
-fedsim deploy check /etc/fedsim/owner-0
 sh /etc/fedsim/owner-0/start.sh             # or the systemd unit fedsim-supernode
+fedsim deploy check /etc/fedsim/owner-0     # what is wrong, and how to mend it
 ```
 
 ## 4. Run, on the server
