@@ -47,7 +47,7 @@ def recall(context: Context, name: str) -> Arrays:
         record = context.state.array_records.get(name)
         return {} if record is None else messages.arrays_of(record)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return {}
