@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from fedsim import config as configuration
 from fedsim.cli.progress import conclude, progress
@@ -88,11 +89,12 @@ def check(
     if json_:
         typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in findings]}))
     else:
-        table = Table("machine", "what", "", "", box=None, pad_edge=False)
+        line = Column(overflow="fold")  # commands must be whole
+        table = Table("machine", "what", "", line, box=None, pad_edge=False)
         colours = {checks.OK: "green", checks.NOTE: "yellow", checks.WRONG: "red"}
         for one in findings:
-            colour = colours[one.state]
-            table.add_row(one.machine, one.what, f"[{colour}]{one.state}[/]", one.message)
+            state = Text(one.state, colours[one.state])
+            table.add_row(one.machine, one.what, state, Text(one.message))
         Console(highlight=False).print(table)
     raise typer.Exit(1 if wrong else 0)
 

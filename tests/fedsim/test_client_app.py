@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fedsim import client_app, messages
-from fedsim.config import Config, to_run_config
+from fedsim import client_app, federation, messages
+from fedsim.config import Config, from_run_config, to_run_config
 from fedsim.consent import RefusedError
 from fedsim.errors import InputError
 from fedsim.messages import Request, Role
@@ -89,7 +89,8 @@ def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
 def test_a_node_answers_only_what_its_owner_agreed_to(
     context: Context, role: Role, agreed: str, answers: bool
 ) -> None:
-    context.node_config["consent"] = agreed
+    owner = federation.load(from_run_config(context.run_config)).owner_of[0]
+    context.node_config = {"partition-id": int(owner), "consent": agreed}
     message = _train(1, role, worlds=np.ones(2, dtype=bool))
     if answers:
         assert messages.REPLY in client_app.app(message, context).content.array_records
