@@ -1,13 +1,14 @@
 #!/bin/bash
 # The server and every owner in a network namespace of its own: keys, start, run, and what is refused.
 #
-# usage (as root): namespaces.sh NEW_FOLDER [PYTHON_BIN_FOLDER]
+# usage (as root): namespaces.sh NEW_FOLDER [PYTHON_BIN_FOLDER [run|refusals]]
 # Each machine has an address on a bridge, and sees of NEW_FOLDER only its own part, as fedsim/.
 # Prints every command with the machine it was given on. Exit status 0: all went as it should.
 set -eu
 SCRIPTS=$(cd "$(dirname "$0")" && pwd)
 T=$1
 BIN=${2:-$(dirname "$(command -v fedsim)")}
+PART=${3:-both}
 PREFIX=fs$$
 mkdir "$T"
 T=$(cd "$T" && pwd)
@@ -88,14 +89,20 @@ done
 sleep 3
 on owner-0 fedsim deploy check .
 on server fedsim deploy check .
+if [ "$PART" != refusals ]; then
 on server fedsim deploy run . experiment.toml --set data.root=data --experiment --out run
 on server "rm -rf inprocess; fedsim run experiment.toml --set data.root=data --quiet --out inprocess"
 on server "python '$SCRIPTS/same.py' run inprocess" | sed "s#$SCRIPTS/##"
 
+fi
+if [ "$PART" = run ]; then exit 0; fi
+
 echo "# What must not work: a key that nobody registered, the SuperLink's own port, its Control API."
 on intruder "ssh-keygen -q -t ecdsa -b 384 -N '' -C '' -f new && mv new node.key && mv new.pub node.key.pub"
-on intruder "sh start.sh; sleep 8; grep -o 'Exit Code.*\\|\\[code.*' logs/supernode.log"
-! quietly intruder 'kill -0 $(cat supernode.pid) 2>/dev/null' || exit 1
+on intruder "timeout 120 sh start.sh supernode >log 2>&1; echo status \$?; grep -o 'Exit Code.*\\|\\[code.*' log" |
+    tee "$T/intruder"
+grep -q "Failed to activate SuperNode" "$T/intruder"
+if grep -q "status 124\\|status 0" "$T/intruder"; then exit 1; fi
 if on owner-0 "python -c 'import socket; socket.create_connection((\"10.77.0.1\", 8000), 5)' 2>&1 | tail -n 1 | grep -v refused"
 then exit 1; fi
 on owner-0 "python -c 'import httpx, ssl; print(httpx.post(\"https://10.77.0.1:8443/v1/control/list-runs\", verify=ssl.create_default_context(cafile=\"ca.crt\")))'" | tee "$T/control"
