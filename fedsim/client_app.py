@@ -1,7 +1,7 @@
 """The Flower ClientApp of a data owner; one of the owners is the adversary.
 
-A handler is a function of its message, the run config and, for the adversary, of its own Flower
-state. Nothing is kept in module globals but caches of pure functions.
+A handler is a function of its message, the run config, its node's own config and, for the
+adversary, of what it remembers. Nothing is kept in module globals but caches of pure functions.
 """
 
 import time
@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedsim import (
     adversary,
+    auditor,
+    consent,
     device,
     federation,
     fixed_point,
     messages,
+    node_memory,
     released_model,
     vantages,
 )
@@ -47,15 +50,16 @@ from fedsim.sampling import participation
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"
 RELEASED = "adversary-released-model"
-PROGRESS = "adversary-progress"
 AWAITING = "adversary-awaiting"
+PROGRESS = "round"
+"""The array beside the adversary's memory that says which round it is of."""
 
 app = ClientApp()
 
 
 @app.query("identify")
 def identify(message: Message, context: Context) -> Message:
-    """Tell the server which partition this node holds."""
+    """Tell the server which partition this node holds, or that it is an auditor's."""
     return _reply(message, context)
 
 
@@ -63,6 +67,8 @@ def identify(message: Message, context: Context) -> Message:
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Measure the local sensitivity of the challenge: an instrument, not part of a DP release."""
     config, known, request = _prepare(message, context)
+    # A norm that no noise protects leaves the owner.
+    consent.check(context.node_config, {consent.INSTRUMENTED})
     present, absent = _challenge(config, known, request, _model(message, known))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     return _reply(message, context, {messages.SENSITIVITY: messages.array_record(norms=norms)})
@@ -76,6 +82,9 @@ def train(message: Message, context: Context) -> Message:
     Under distributed trust it is integers modulo 2^32, for secure aggregation.
     """
     start = time.perf_counter()
+    if auditor.is_auditor(context):
+        auditor.attend(message, context)
+        return _reply(message, context, seconds=time.perf_counter() - start)
     config, known, request = _prepare(message, context)
     partition = _partition(context)
     _may_drop_out(config, request, partition)
@@ -165,6 +174,9 @@ def evaluate(message: Message, context: Context) -> Message:
     did not touch, would be one more release.
     """
     start = time.perf_counter()
+    if auditor.is_auditor(context):
+        auditor.attend(message, context)
+        return _reply(message, context, seconds=time.perf_counter() - start)
     config, known, request = _prepare(message, context)
     if request.role == Role.ADVERSARY:
         if _follows_rounds(config):
@@ -184,15 +196,17 @@ def evaluate(message: Message, context: Context) -> Message:
                 _model(message, known),
                 request.round - 1,
             )
-            context.state[RELEASED] = messages.array_record(
-                **{name.replace("_", "-"): array for name, array in step.items()}
+            node_memory.remember(
+                context,
+                RELEASED,
+                {name.replace("_", "-"): array for name, array in step.items()},
             )
         if config.privacy.unit == "client":
             in_question = known.owned_by(request.challenged)
         else:
             in_question = np.asarray([request.record])
         attack = adversary.infer_membership(known, in_question, _model(message, known))
-        context.state[MEMBERSHIP] = messages.array_record(**attack)
+        node_memory.remember(context, MEMBERSHIP, attack)
     return _reply(message, context, seconds=time.perf_counter() - start)
 
 
@@ -200,24 +214,32 @@ def evaluate(message: Message, context: Context) -> Message:
 def findings(message: Message, context: Context) -> Message:
     """Hand the adversary's findings to the auditor, who asks after the last round."""
     config = from_run_config(context.run_config)
-    seen, primary = context.state.array_records, config.federation.vantage
-    content = {MEMBERSHIP: seen[MEMBERSHIP]}
+    names = {MEMBERSHIP: ""}
     for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
-        if name in seen:
-            ending = vantages.suffix(vantage, primary)
-            arrays = messages.arrays_of(seen[name])
-            content[name] = messages.array_record(
+        names[name] = vantages.suffix(vantage, config.federation.vantage)
+    records = {}
+    for name, ending in names.items():
+        arrays = node_memory.recall(context, name)
+        arrays.pop(PROGRESS, None)
+        if arrays:
+            records[name] = messages.array_record(
                 **{f"{key}{ending}": array for key, array in arrays.items()}
             )
-    return _reply(message, context, content)
+    node_memory.forget(context, [*names, AWAITING])
+    return _reply(message, context, records)
 
 
 def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Request]:
     config = from_run_config(context.run_config)
+    if path := context.node_config.get("data-path"):
+        # An owner's files are where the owner says, and nobody else needs to know.
+        config = config.reading_data_from(str(path))
+    request = Request.from_content(message.content)
+    consent.check(context.node_config, consent.needed(config, request))
     known = federation.load(config)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
-    return config, known, Request.from_content(message.content)
+    return config, known, request
 
 
 def _may_drop_out(config: Config, request: Request, partition: int) -> None:
@@ -356,14 +378,13 @@ def _recall(
     """Return the memory after the aggregate that this message brings; empty in the first round."""
     if request.round == 1:
         return adversary.Memory.empty(request.trials)
-    seen = context.state.config_records.get(PROGRESS)
-    last = None if seen is None else int(seen["round"])  # type: ignore[arg-type]
+    arrays = node_memory.recall(context, MEMORY)
+    last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
         raise RuntimeError(
             f"the adversary's state is of round {last}, but the message is of round "
             f"{request.round}: its Flower state was lost between rounds"
         )
-    arrays = messages.arrays_of(context.state.array_records[MEMORY])
     memory = adversary.Memory.from_arrays(arrays, known.device)
     if _waits(config):
         memory = _expect_late(memory, message, context, config, known, request)
@@ -383,9 +404,8 @@ def _expect(
     """Learn from the aggregate of the round before, and get ready for that of this round."""
     memory = _recall(message, context, config, known, request)
     if _waits(config):
-        context.state[AWAITING] = messages.array_record(
-            model=parameters.cpu().numpy(), message=sent.cpu().numpy()
-        )
+        awaiting = {"model": parameters.cpu().numpy(), "message": sent.cpu().numpy()}
+        node_memory.remember(context, AWAITING, awaiting)
     else:
         memory = adversary.expect(
             memory,
@@ -415,8 +435,8 @@ def _expect_late(
 ) -> adversary.Memory:
     """Form the hypotheses about the aggregate of the round before, whose participants it names."""
     own, before = _partition(context), replace(request, round=request.round - 1)
-    awaiting = messages.arrays_of(context.state.array_records[AWAITING])
-    owners: list[int] = message.content.config_records[messages.PARTICIPANTS]["owners"]  # type: ignore[assignment]
+    awaiting = node_memory.recall(context, AWAITING)
+    owners = messages.participants(message.content)
     confided: dict[str, npt.NDArray[Any]] = {}
     if messages.CONFIDED in message.content:
         confided = messages.arrays_of(message.content.array_records[messages.CONFIDED])
@@ -443,8 +463,7 @@ def _expect_late(
 
 
 def _remember(context: Context, memory: adversary.Memory, round: int) -> None:
-    context.state[MEMORY] = messages.array_record(**memory.to_arrays())
-    context.state[PROGRESS] = ConfigRecord({"round": round})
+    node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})
 
 
 def _model(message: Message, known: Federation) -> torch.Tensor:
@@ -460,6 +479,8 @@ def _replacement(request: Request) -> int | None:
 
 
 def _partition(context: Context) -> int:
+    if auditor.is_auditor(context):
+        return auditor.PARTITION
     return int(context.node_config["partition-id"])
 
 

@@ -588,6 +588,10 @@ class Config(Table):
         """Return the same experiment with another run directory."""
         return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
 
+    def reading_data_from(self, root: str) -> "Config":
+        """Return the same experiment with its files in another folder."""
+        return self.model_copy(update={"data": self.data.model_copy(update={"root": root})})
+
     def with_cohort(self, cohort: int) -> "Config":
         """Return the same experiment with other cohorts."""
         trials = self.trials.model_copy(update={"cohort": cohort})

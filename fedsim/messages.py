@@ -38,6 +38,7 @@ class Role(StrEnum):
     CHALLENGED = "challenged"
     ADVERSARY = "adversary"
     COLLUDER = "colluder"
+    AUDITOR = "auditor"
 
 
 @dataclass(frozen=True)
@@ -98,3 +99,12 @@ def metric(reply: Message, name: str) -> float:
 def scalar(metrics: MetricRecord, name: str) -> float:
     """Return one scalar of a record of metrics. Raises KeyError or TypeError if it is none."""
     return float(metrics[name])  # type: ignore[arg-type]
+
+
+def participants(content: RecordDict) -> tuple[int, ...]:
+    """Return the owners whose messages are in the aggregate that a message brings, sorted.
+
+    Raises KeyError or TypeError if it does not say.
+    """
+    owners = content.config_records[PARTICIPANTS]["owners"]
+    return tuple(map(int, owners))  # type: ignore[arg-type]

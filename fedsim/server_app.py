@@ -37,10 +37,12 @@ from fedsim.config import Config, from_run_config
 from fedsim.errors import InputError
 from fedsim.federation import Federation
 from fedsim.ledger import Ledger
+from fedsim.nodes import Auditors, connect
 from fedsim.mechanism import Trust
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.runtimes.flower_private import RUNTIMES
+from fedsim.runtimes.flower_private import DEPLOYMENT, RUNTIMES
+from fedsim.runtimes.polling import PollingGrid
 from fedsim.strategy import DPSGD
 from fedsim.strict_json import strict_json
 
@@ -49,23 +51,36 @@ app = ServerApp()
 CONNECT_TIMEOUT = 120.0
 """Seconds in which every owner's node must have connected."""
 
+DISMISS_TIMEOUT = 30.0
+"""Seconds that an auditor has to fetch what it was sent last."""
+
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes; results go to `run.out`."""
     config, directory = prepare(from_run_config(context.run_config))
-    run(grid, config, directory)
+    # Between machines, that is; a simulation's grid has a short interval of its own.
+    run(
+        PollingGrid(grid) if RUNTIMES.get(type(grid).__name__) == DEPLOYMENT else grid,
+        config,
+        directory,
+    )
 
 
 def prepare(config: Config) -> tuple[Config, RunDirectory]:
     """Return the experiment with cohorts that fit, and its run directory.
 
-    The cohorts of a directory that `fedsim run` prepared, or that is continued, stay as they are.
+    A directory that `fedsim run` prepared, or that is continued, keeps its cohorts, and the server
+    of a deployment reads its own files where that directory's configuration says: what all nodes
+    are told names no folder.
     Raises InputError.
     """
     path = default_directory(config)
     if (path / "config.toml").exists():
-        config = config.with_cohort(RunDirectory.open(path).config.trials.cohort)
+        prepared = RunDirectory.open(path).config
+        config = config.with_cohort(prepared.trials.cohort)
+        if not config.data.root:
+            config = config.reading_data_from(prepared.data.root)
     else:
         config = federation.fit_cohort(config)
         # What cannot be done is refused with no directory made.
@@ -96,7 +111,8 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     rounds = ledger.plan(config, noise_multiplier, directory)
     book = Ledger(config, directory)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes = connect(grid, config.federation.owners, CONNECT_TIMEOUT)
+    nodes, present = connect(grid, config.federation.owners, CONNECT_TIMEOUT)
+    auditors = Auditors(nodes.values(), present, directory.log_event)
     bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
     for first in range(0, config.trials.count, config.trials.cohort):
@@ -114,10 +130,12 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
                 rounds,
                 book.begin(first, rounds, noise_multiplier),
                 directory.log_event,
+                auditors,
             )
             findings = _run_cohort(grid, strategy, known, directory)
             directory.write_arrays(directory.cohort_file(first), findings)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
+    auditors.dismiss(grid, DISMISS_TIMEOUT)
     transcript = _transcript(config, directory)
     rows = ledger.read(directory)
     transcript["epsilon_spent"] = ledger.curve(config, noise_multiplier, rows)
@@ -143,42 +161,6 @@ def check_rounding(config: Config, parameters: int) -> None:
     if config.federation.trust is Trust.DISTRIBUTED:
         grid = fixed_point.agreed(config, privacy.noise_multiplier(config), parameters)
         fixed_point.check(grid, config.training.rounds, config.privacy.delta)
-
-
-def connect(grid: Grid, owners: int, timeout: float) -> dict[int, int]:
-    """Wait for every owner's node and return the node of each partition.
-
-    Raises InputError when fewer than `owners` distinct partitions answer within `timeout` seconds.
-    """
-    deadline = time.monotonic() + timeout
-    nodes: dict[int, int] = {}
-    while True:
-        new = set(grid.get_node_ids()) - set(nodes.values())
-        queries = [
-            Message(RecordDict(), node, f"{MessageType.QUERY}.identify") for node in sorted(new)
-        ]
-        remaining = max(1.0, deadline - time.monotonic())
-        for reply in grid.send_and_receive(queries, timeout=remaining) if queries else ():
-            if reply.has_error():
-                raise RuntimeError(f"a node failed to identify itself: {reply.error.reason}")
-            partition = int(messages.metric(reply, "partition"))
-            node = reply.metadata.src_node_id
-            if nodes.setdefault(partition, node) != node:
-                raise InputError(f"two nodes claim partition {partition}; give each its own")
-            if not 0 <= partition < owners:
-                raise InputError(
-                    f"a node holds partition {partition}, but federation.owners is {owners}; start "
-                    "as many nodes as owners"
-                )
-        if set(range(owners)) <= set(nodes):
-            return {partition: nodes[partition] for partition in range(owners)}
-        if time.monotonic() > deadline:
-            raise InputError(
-                f"{len(nodes)} of {owners} owners connected within {timeout:g} s; start as many "
-                "SuperNodes as federation.owners, for a simulation with "
-                f"--federation-config 'num-supernodes={owners}'"
-            )
-        time.sleep(0.2)
 
 
 def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:

@@ -32,6 +32,7 @@ from fedsim.config import Config
 from fedsim.ledger import Attempt
 from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, sensitivity
 from fedsim.messages import Request, Role
+from fedsim.nodes import Auditors
 from fedsim.optimizers import ServerOptimizer
 from fedsim.pac_release import Releases
 from fedsim.randomness import SERVER, gaussian_noise
@@ -51,7 +52,8 @@ class DPSGD(Strategy):
 
     nodes: the Flower node of each partition; worlds bool [T]: which trials train on D; rounds: how
     many are run, None for all that the configuration plans; attempt: where they are charged;
-    log_event: where owners that are missing from a round are noted.
+    log_event: where owners that are missing from a round are noted; auditors: who is sent what every
+    owner is sent.
     """
 
     config: Config
@@ -63,6 +65,7 @@ class DPSGD(Strategy):
     rounds: int | None = None
     attempt: Attempt | None = None
     log_event: Callable[..., None] | None = None
+    auditors: Auditors | None = None
 
     def __post_init__(self) -> None:
         self._model: Array | None = None
@@ -98,6 +101,7 @@ class DPSGD(Strategy):
         self._model = messages.only(arrays)
         if self.config.privacy.sensitivity == "local":
             self._local_sensitivity = self._ask_local_sensitivity(server_round, arrays, grid)
+        self._inform_auditors(grid, MessageType.TRAIN, server_round, arrays)
         return self._requests(MessageType.TRAIN, server_round, arrays)
 
     def aggregate_train(
@@ -151,6 +155,7 @@ class DPSGD(Strategy):
         """After the last round, send the final model and the last aggregate to every owner."""
         if server_round < self.last_round:
             return []
+        self._inform_auditors(grid, MessageType.EVALUATE, server_round + 1, arrays)
         return self._requests(MessageType.EVALUATE, server_round + 1, arrays)
 
     def aggregate_evaluate(
@@ -198,21 +203,18 @@ class DPSGD(Strategy):
             found.append({f"{name}{ending}": array for name, array in joined.items()})
         return found
 
+    def _inform_auditors(self, grid: Grid, kind: str, round: int, arrays: ArrayRecord) -> None:
+        """Send what every owner is sent to auditors as well, before the owners begin to compute."""
+        if self.auditors is not None:
+            self.auditors.look_around(grid)
+            self.auditors.inform(grid, kind, lambda: self._content(round, Role.AUDITOR, arrays))
+
     def _requests(self, kind: str, round: int, arrays: ArrayRecord) -> list[Message]:
         requests = []
         trust = self.config.federation.trust
         for partition, node in sorted(self.nodes.items()):
             role = self._role(partition)
-            content = RecordDict(
-                {
-                    messages.REQUEST: self._request(round, role).to_record(),
-                    messages.MODEL: arrays,
-                }
-            )
-            if round > 1:
-                assert self._aggregate is not None
-                content[messages.AGGREGATE] = messages.array_record(sum=self._aggregate)
-                content[messages.PARTICIPANTS] = ConfigRecord({"owners": list(self._participants)})
+            content = self._content(round, role, arrays)
             if role is Role.ADVERSARY and self._confided is not None:
                 content[messages.CONFIDED] = self._confided
             # Under PAC noise the owner sends both sums, and the server alone knows which counts.
@@ -223,9 +225,20 @@ class DPSGD(Strategy):
             requests.append(Message(content, node, kind))
         return requests
 
+    def _content(self, round: int, role: Role, arrays: ArrayRecord) -> RecordDict:
+        """Return what everybody is sent: the model, and what the round before released."""
+        content = RecordDict(
+            {messages.REQUEST: self._request(round, role).to_record(), messages.MODEL: arrays}
+        )
+        if round > 1:
+            assert self._aggregate is not None
+            content[messages.AGGREGATE] = messages.array_record(sum=self._aggregate)
+            content[messages.PARTICIPANTS] = ConfigRecord({"owners": list(self._participants)})
+        return content
+
     def _request(self, round: int, role: Role) -> Request:
         told = (-1, -1, -1)
-        if role in (Role.CHALLENGED, Role.ADVERSARY):
+        if role in (Role.CHALLENGED, Role.ADVERSARY, Role.AUDITOR):
             record, replacement = (
                 -1 if position is None else position
                 for position in (self.challenge.record, self.challenge.replacement)

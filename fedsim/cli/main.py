@@ -11,6 +11,7 @@ import fedsim
 from fedsim.cli.account import account
 from fedsim.cli.audit import audit
 from fedsim.cli.calibrate import calibrate
+from fedsim.cli.deploy import app as deploy
 from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
 from fedsim.cli.run import run
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in (run, report, audit, calibrate, account):
     app.command()(command)
+app.add_typer(deploy)
 
 
 @app.callback(invoke_without_command=True)

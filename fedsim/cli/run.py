@@ -1,27 +1,15 @@
 """`fedsim run`: one experiment, from a configuration to a report."""
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from fedsim import config as configuration
+from fedsim.cli.progress import conclude, progress
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
 from fedsim.run_directory import RunDirectory
@@ -110,13 +98,13 @@ def run(
         }
         overrides = dict(configuration.parse_override(text) for text in set_ or [])
         overrides |= {key: value for key, value in given.items() if value is not None}
-        config = _with_absolute_paths(configuration.load(config_file, overrides))
+        config = with_absolute_paths(configuration.load(config_file, overrides))
         if runtime is Runtime.SIMULATION and not config.run.threads:
             # As many as Ray gives a client.
             update = {"threads": config.run.client_cpus}
             config = config.model_copy(update={"run": config.run.model_copy(update=update)})
         with console.status("preparing"):
-            config, directory = _prepare(config)
+            config, directory = prepare(config)
     if directory.has("report.json"):
         raise InputError(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
@@ -125,7 +113,7 @@ def run(
     if resume is not None:
         _check_ledger(config, directory)
     try:
-        with _progress(directory, config, console):
+        with progress(directory, config, console):
             if runtime is Runtime.SIMULATION:
                 _simulate(config)
             else:
@@ -134,10 +122,10 @@ def run(
         raise InterruptedRunError(
             f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
         ) from None
-    _conclude(directory, start, console)
+    conclude(directory, start, console)
 
 
-def _with_absolute_paths(config: Config) -> Config:
+def with_absolute_paths(config: Config) -> Config:
     """Resolve paths here: Flower's processes have other working directories."""
     from fedsim.server_app import default_directory  # noqa: PLC0415  (Flower takes a second)
 
@@ -147,7 +135,7 @@ def _with_absolute_paths(config: Config) -> Config:
     return config.model_copy(update={"data": data}).placed_at(str(out))
 
 
-def _prepare(config: Config) -> tuple[Config, RunDirectory]:
+def prepare(config: Config) -> tuple[Config, RunDirectory]:
     """Find out what is wrong before a directory is made or a runtime started."""
     from fedsim import (  # noqa: PLC0415
         challenge,
@@ -194,88 +182,7 @@ def _run_in_process(config: Config, directory: RunDirectory) -> None:
 
 
 def _simulate(config: Config) -> None:
-    from fedsim.runtimes.simulation import SimulationFailedError, simulation  # noqa: PLC0415
+    from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
 
     with simulation(config) as submitted:
-        while not (status := submitted.status())[0].startswith("finished"):
-            time.sleep(2)  # asking starts a process, on the machine that computes
-        if status[0] != "finished:completed":
-            reason = status[1].removeprefix("Simulation failed with exception: ")
-            raise SimulationFailedError(reason or f"the run ended as {status[0]}")
-
-
-@contextmanager
-def _progress(directory: RunDirectory, config: Config, console: Console) -> Iterator[None]:
-    """Show the events of the run as they are written, whichever process writes them."""
-    stop = threading.Event()
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    hidden = console.quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        rounds = config.training.rounds
-        task = progress.add_task("starting", total=_steps(config, rounds), rounds=rounds)
-
-        def follow(position: int) -> None:
-            while True:
-                ending = stop.is_set()
-                for event, behind in directory.events(position):
-                    _show(progress, task, event, config)
-                    position = behind
-                if ending:
-                    return
-                stop.wait(0.2)
-
-        follower = threading.Thread(target=follow, args=[directory.events_size()], daemon=True)
-        follower.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            follower.join()
-
-
-def _steps(config: Config, rounds: int) -> int:
-    """Return the length of the progress bar: the rounds of every cohort, and its conclusion."""
-    return -(-config.trials.count // config.trials.cohort) * (rounds + 1)
-
-
-def _show(progress: Progress, task: TaskID, event: dict[str, Any], config: Config) -> None:
-    if "rounds" in event:
-        rounds = event["rounds"]
-        progress.update(task, total=_steps(config, rounds), rounds=rounds)
-    if "dropped" in event:
-        return
-    if "trials" not in event:
-        progress.update(task, description=event["phase"])
-        return
-    first, last = event["trials"]
-    per_cohort = progress.tasks[task].fields["rounds"] + 1
-    begun = first // config.trials.cohort * per_cohort
-    done = begun + event.get("round", per_cohort - 1) + (1 if "phase" in event else 0)
-    accuracy = f", accuracy {event['accuracy']:.3f}" if "accuracy" in event else ""
-    epsilon = f", epsilon {spent:.3g}" if (spent := event.get("epsilon")) is not None else ""
-    description = f"trials {first}-{last - 1}{accuracy}{epsilon}"
-    progress.update(task, completed=done, description=description)
-
-
-def _conclude(directory: RunDirectory, start: float, console: Console) -> None:
-    """Print the summary, where the time went, and where the report lies."""
-    from fedsim import report  # noqa: PLC0415
-
-    result = directory.read_json("report.json")
-    phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    console.print(report.summary(result))
-    console.print(
-        f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
-        f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
-        f"{phases['reporting'] - phases['training']:.1f} s federation "
-        f"(owners computing {result['timing']['owners_computing']:.1f} s), "
-        f"{phases['done'] - phases['reporting']:.1f} s report"
-    )
-    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
+        submitted.wait()

@@ -10,12 +10,14 @@ from flwr.app import Message
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-__all__ = ["RUNTIMES", "Run", "assign_message_id", "become_task", "empty_run"]
+__all__ = ["DEPLOYMENT", "RUNTIMES", "Run", "assign_message_id", "become_task", "empty_run"]
 
+DEPLOYMENT = "Flower deployment"
 RUNTIMES = {
     "InProcessGrid": "in process",
     "InMemoryGrid": "Flower simulation",
-    "HttpGrid": "Flower deployment",
+    "HttpGrid": DEPLOYMENT,
+    "PollingGrid": DEPLOYMENT,
 }
 """What a report calls the runtime behind each grid, by the name of its class."""
 

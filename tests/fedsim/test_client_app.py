@@ -1,13 +1,17 @@
 """What a node answers, and what it refuses."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fedsim import client_app, messages
-from fedsim.config import Config, to_run_config
+from fedsim import client_app, federation, messages
+from fedsim.config import Config, from_run_config, to_run_config
+from fedsim.consent import RefusedError
+from fedsim.errors import InputError
 from fedsim.messages import Request, Role
 from fedsim.runtimes.flower_private import become_task
 
@@ -71,3 +75,67 @@ def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
     client_app.app(_train(1, Role.ADVERSARY), context)
     memory = messages.arrays_of(context.state.array_records[client_app.MEMORY])
     assert memory["ratios"].shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("role", "agreed", "answers"),
+    [
+        (Role.CHALLENGED, "", False),
+        (Role.CHALLENGED, "challenge", True),
+        (Role.OWNER, "", True),
+        (Role.ADVERSARY, "", True),
+    ],
+)
+def test_a_node_answers_only_what_its_owner_agreed_to(
+    context: Context, role: Role, agreed: str, answers: bool
+) -> None:
+    owner = federation.load(from_run_config(context.run_config)).owner_of[0]
+    context.node_config = {"partition-id": int(owner), "consent": agreed}
+    message = _train(1, role, worlds=np.ones(2, dtype=bool))
+    if answers:
+        assert messages.REPLY in client_app.app(message, context).content.array_records
+    else:
+        with pytest.raises(RefusedError, match="did not consent to 'challenge'"):
+            client_app.app(message, context)
+
+
+def test_a_sensitivity_leaves_the_owner_only_with_consent_to_instruments(context: Context) -> None:
+    context.node_config["consent"] = "challenge"
+    query = Message(_train(1, Role.CHALLENGED).content, 7, "query.sensitivity")
+    with pytest.raises(RefusedError, match="did not consent to 'instrumented'"):
+        client_app.app(query, context)
+    context.node_config["consent"] = "challenge,instrumented"
+    reply = client_app.app(query, context)
+    assert messages.only(reply.content.array_records[messages.SENSITIVITY]).shape == (2,)
+
+
+def test_a_node_reads_its_data_where_its_own_config_says(
+    context: Context, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    context.run_config = to_run_config(small({"data.name": "mnist"}))
+    context.node_config["data-path"] = str(tmp_path / "own")
+    with pytest.raises(InputError, match=re.escape(f"there is no folder '{tmp_path / 'own'}'")):
+        client_app.app(_train(1, Role.OWNER), context)
+
+
+def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
+    context: Context, tmp_path: Path
+) -> None:
+    aggregate = np.full((2, PARAMETERS), 0.1, dtype=np.float32)
+    found = []
+    for node_config in ({}, {"state-path": str(tmp_path / "state")}):
+        context.node_config = {"partition-id": 1, **node_config}
+        context.state = RecordDict()
+        for round in (1, 2, 3):
+            client_app.app(_train(round, Role.ADVERSARY, aggregate=aggregate), context)
+            if node_config:
+                context.state = RecordDict()  # as after a restart of the SuperNode
+        final = Message(_train(4, Role.ADVERSARY, aggregate=aggregate).content, 7, "evaluate")
+        client_app.app(final, context)
+        reply = client_app.app(Message(RecordDict(), 7, "query.findings"), context)
+        found.append(messages.arrays_of(reply.content.array_records[client_app.MEMORY]))
+    assert found[0]["ratios"].shape == (2, 3)
+    assert found[0].keys() == found[1].keys()
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(found[1][name], array)
+    assert not list((tmp_path / "state").iterdir())

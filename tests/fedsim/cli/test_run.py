@@ -13,7 +13,7 @@ import pytest
 from rich.progress import Progress
 
 from fedsim.cli.main import main
-from fedsim.cli.run import _show, _steps
+from fedsim.cli.progress import _show, _steps
 from fedsim.config import Config, dump
 
 Command = Callable[..., tuple[int, str, str]]

@@ -16,7 +16,7 @@ import torch
 from fedsim.config import Config, Scalar, dump, from_run_config
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes import simulation
-from fedsim.runtimes.simulation import write_app
+from fedsim.runtimes.flower_command import write_app
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,86 @@
+"""An auditor's node: one more SuperNode, which is sent what every owner is sent.
+
+It writes what it receives to a transcript on its own disk and answers at once, with nothing, so
+that nobody waits for it. Another process on the same machine reads the transcript while it grows
+and works out the beliefs (`fedsim.live_audit`, which has the contents of the transcript).
+"""
+
+from pathlib import Path
+
+from flwr.app import Context, Message
+
+import fedsim
+from fedsim import messages
+from fedsim.config import from_run_config, to_run_config
+from fedsim.errors import InputError
+from fedsim.live_audit import RECORDER
+from fedsim.messages import Request
+from fedsim.transcript import Facts, ObservedRound, Writer
+
+ROLE = "auditor"
+"""The value of "role" in the node config of an auditor."""
+
+PARTITION = -1
+"""What an auditor answers when it is asked for its partition: it holds no records."""
+
+
+def is_auditor(context: Context) -> bool:
+    """Whether a node was started as an auditor: `role="auditor"` in its node config."""
+    return context.node_config.get("role") == ROLE
+
+
+def transcript_path(context: Context) -> Path:
+    """Return where this node records a run: RUN_ID.fedt in the folder `transcript-path`.
+
+    Raises InputError where the node config names no folder.
+    """
+    folder = str(context.node_config.get("transcript-path", ""))
+    if not folder:
+        raise InputError(
+            "this node is an auditor, but its node config does not say where to keep transcripts; "
+            'start it with --node-config \'role="auditor" transcript-path="/some/folder"\''
+        )
+    return Path(folder) / f"{context.run_id}.fedt"
+
+
+def attend(message: Message, context: Context) -> None:
+    """Append what a message brought to the transcript of its run.
+
+    The run's configuration goes with it, so that the transcript is enough to audit by. Raises
+    InputError where the transcript cannot be written.
+    """
+    request = Request.from_content(message.content)
+    content = message.content
+    arrays = {"parameters": messages.only(content.array_records[messages.MODEL])}
+    participants = None
+    if messages.AGGREGATE in content.array_records:
+        arrays["sum"] = messages.only(content.array_records[messages.AGGREGATE])
+        participants = messages.participants(content)
+    # Validated first: what is written is a configuration that this fedsim understands.
+    config = to_run_config(from_run_config(context.run_config))
+    told = {
+        "request.first-trial": request.first_trial,
+        "request.record": request.record,
+        "request.replacement": request.replacement,
+        "request.challenged": request.challenged,
+        "request.noise-multiplier": request.noise_multiplier,
+    }
+    path = transcript_path(context)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    versions = {"fedsim": fedsim.__version__}
+    facts = Facts("auditor", RECORDER, "fedsim", run=str(context.run_id), versions=versions)
+    with Writer(path, facts) as writer:
+        writer.append(
+            ObservedRound(
+                request.round, arrays, participants=participants, mechanism={**config, **told}
+            )
+        )
+        if message.metadata.message_type.startswith("evaluate") and _last(config, request):
+            writer.end()
+
+
+def _last(config: dict[str, bool | int | float | str], request: Request) -> bool:
+    """Whether no cohort comes after the one that this message ends."""
+    count = config["trials.count"]
+    assert isinstance(count, int)
+    return request.first_trial + request.trials >= count

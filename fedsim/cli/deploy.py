@@ -1,0 +1,214 @@
+"""`fedsim deploy`: a federation across machines, from keys to a run."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from fedsim import config as configuration
+from fedsim.cli.progress import conclude, progress
+from fedsim.cli.run import prepare, with_absolute_paths
+from fedsim.config import Config
+from fedsim.errors import InputError, InterruptedRunError
+
+app = typer.Typer(
+    name="deploy",
+    help="Run a federation across machines: keys, certificates, scripts, checks and runs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The kit, or the folder of this machine.")
+]
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
+    server_address: Annotated[
+        str,
+        typer.Option(metavar="HOST[:PORT]", help="The name or address that owners connect to."),
+    ],
+    owners: Annotated[int, typer.Option(min=2, help="How many owners.")] = 3,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The owners' port.")] = 8443,
+    superlink_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The SuperLink's own, on loopback.")
+    ] = 8000,
+    listen: Annotated[str, typer.Option(help="The address the server listens on.")] = "0.0.0.0",
+    auditor: Annotated[bool, typer.Option("--auditor", help="A key for an auditor too.")] = False,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="How long certificates last.")] = 365,
+) -> None:
+    """Write keys, certificates, scripts and instructions for the server and every owner.
+
+    Example: fedsim deploy init hospitals --owners 3 --server-address federation.example.org
+    """
+    from fedsim.deployment import kit  # noqa: PLC0415
+
+    host, port = _address(server_address, port)
+    if port == superlink_port:
+        raise InputError(
+            f"port {port} is both the owners' and the SuperLink's own; choose another with "
+            "--port or --superlink-port"
+        )
+    written = kit.write(
+        directory,
+        host,
+        port,
+        owners,
+        superlink_port=superlink_port,
+        listen=listen,
+        auditor=auditor,
+        days=days,
+    )
+    typer.echo(f"{directory}: {', '.join(written.machines)}; certificates until {written.expires}")
+    typer.echo(f"What to do on each machine: {directory / 'README.md'}")
+
+
+@app.command()
+def check(
+    directory: Directory,
+    machine: Annotated[
+        str | None, typer.Option(metavar="NAME", help="server, owner-K or auditor.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say what is wrong with a deployment, and how to mend it. Exit status 1 if anything is.
+
+    Example: fedsim deploy check hospitals --machine server
+    """
+    from fedsim.deployment import checks  # noqa: PLC0415
+
+    findings = checks.check(directory, machine)
+    wrong = sum(finding.state == checks.WRONG for finding in findings)
+    if json_:
+        typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in findings]}))
+    else:
+        line = Column(overflow="fold")  # commands must be whole
+        table = Table("machine", "what", "", line, box=None, pad_edge=False)
+        colours = {checks.OK: "green", checks.NOTE: "yellow", checks.WRONG: "red"}
+        for one in findings:
+            state = Text(one.state, colours[one.state])
+            table.add_row(one.machine, one.what, state, Text(one.message))
+        Console(highlight=False).print(table)
+    raise typer.Exit(1 if wrong else 0)
+
+
+@app.command()
+def register(directory: Directory) -> None:
+    """Tell the running SuperLink which keys may join: every one in server/keys.
+
+    Example: fedsim deploy register hospitals
+    """
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.runtimes import deployment  # noqa: PLC0415
+
+    nodes = deployment.register(kit.folder(directory, "server"))
+    for machine, node in nodes.items():
+        typer.echo(f"{machine}: node {node}")
+
+
+@app.command()
+def run(
+    directory: Directory,
+    config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; default fedsim-runs/NAME-TIME.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
+    ] = None,
+    experiment: Annotated[
+        bool,
+        typer.Option("--experiment", help="Allow noise from a seed, which protects nobody."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+) -> None:
+    """Run an experiment on the deployed federation; on the server's machine.
+
+    A run directory that was begun with the same configuration is continued.
+
+    Example: fedsim deploy run hospitals configs/digits.toml --set privacy.noise-source=system
+    """
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.runtimes import deployment  # noqa: PLC0415
+
+    start = time.time()
+    console = Console(stderr=True, quiet=quiet)
+    server = kit.folder(directory, "server")
+    overrides = dict(configuration.parse_override(text) for text in set_ or [])
+    if out is not None:
+        overrides["run.out"] = str(out)
+    config = with_absolute_paths(configuration.load(config_file, overrides))
+    _refuse(config, kit.read(server).owners, experiment)
+    with console.status("preparing"):
+        config, run_directory = prepare(config)
+    if run_directory.has("report.json"):
+        raise InputError(
+            f"'{run_directory.path}' holds a finished run; read "
+            f"{run_directory.path / 'report.html'}, or name a new directory with --out"
+        )
+    submitted = deployment.start(server, config)
+    try:
+        with progress(run_directory, config, console):
+            submitted.wait()
+    except KeyboardInterrupt:
+        submitted.stop()
+        raise InterruptedRunError(
+            "interrupted; finished cohorts are kept: give the same command again with "
+            f"--out {run_directory.path}"
+        ) from None
+    conclude(run_directory, start, console)
+
+
+@app.command(hidden=True)
+def proxy(
+    directory: Directory,
+    listen: Annotated[str, typer.Option()] = "0.0.0.0",
+    port: Annotated[int, typer.Option()] = 8443,
+    superlink_port: Annotated[int, typer.Option()] = 8000,
+) -> None:
+    """Pass the Fleet API, and nothing else, from the owners to the SuperLink. start.sh calls it."""
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.deployment.proxy import serve  # noqa: PLC0415
+
+    server = kit.folder(directory, "server")
+    files = (server / name for name in ("server.crt", "server.key", "ca.crt"))
+    serve(listen, port, superlink_port, *files)
+
+
+def _address(text: str, port: int) -> tuple[str, int]:
+    """Split HOST[:PORT]. Raises InputError."""
+    host, colon, given = text.rpartition(":")
+    if not colon:
+        host, given = text, str(port)
+    number = int(given) if given.isascii() and given.isdecimal() else 0
+    if not host or not 0 < number < 65536 or not set(host.lower()) <= HOST_CHARACTERS:
+        raise InputError(
+            f"--server-address {text!r} is not HOST or HOST:PORT, for example "
+            "federation.example.org:8443 (an IPv6 address needs a name)"
+        )
+    return host, number
+
+
+HOST_CHARACTERS = set("abcdefghijklmnopqrstuvwxyz0123456789.-")
+
+
+def _refuse(config: Config, owners: int, experiment: bool) -> None:
+    """Raise InputError for a run that this federation cannot, or should not, carry out."""
+    if config.federation.owners != owners:
+        raise InputError(
+            f"federation.owners is {config.federation.owners}, but {owners} owners are deployed; "
+            f"add --set federation.owners={owners}"
+        )
+    if config.privacy.noise_source == "seed" and not experiment:
+        raise InputError(
+            'privacy.noise-source is "seed", and every node is told the seed, so that the noise '
+            "protects nobody; add --set privacy.noise-source=system, or --experiment to go on"
+        )

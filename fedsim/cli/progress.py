@@ -1,0 +1,99 @@
+"""What is shown of a run while it goes on, and when it has ended, whichever process runs it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from fedsim.config import Config
+from fedsim.run_directory import RunDirectory
+
+
+@contextmanager
+def progress(directory: RunDirectory, config: Config, console: Console) -> Iterator[None]:
+    """Show the events of the run as they are written, whichever process writes them."""
+    stop = threading.Event()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    hidden = console.quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        rounds = config.training.rounds
+        task = bar.add_task("starting", total=_steps(config, rounds), rounds=rounds)
+
+        def follow(position: int) -> None:
+            while True:
+                ending = stop.is_set()
+                for event, behind in directory.events(position):
+                    _show(bar, task, event, config)
+                    position = behind
+                if ending:
+                    return
+                stop.wait(0.2)
+
+        follower = threading.Thread(target=follow, args=[directory.events_size()], daemon=True)
+        follower.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            follower.join()
+
+
+def _steps(config: Config, rounds: int) -> int:
+    """Return the length of the progress bar: the rounds of every cohort, and its conclusion."""
+    return -(-config.trials.count // config.trials.cohort) * (rounds + 1)
+
+
+def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) -> None:
+    if "rounds" in event:
+        rounds = event["rounds"]
+        bar.update(task, total=_steps(config, rounds), rounds=rounds)
+    if "dropped" in event:
+        return
+    if "trials" not in event:
+        bar.update(task, description=event["phase"])
+        return
+    first, last = event["trials"]
+    per_cohort = bar.tasks[task].fields["rounds"] + 1
+    begun = first // config.trials.cohort * per_cohort
+    done = begun + event.get("round", per_cohort - 1) + (1 if "phase" in event else 0)
+    accuracy = f", accuracy {event['accuracy']:.3f}" if "accuracy" in event else ""
+    epsilon = f", epsilon {spent:.3g}" if (spent := event.get("epsilon")) is not None else ""
+    description = f"trials {first}-{last - 1}{accuracy}{epsilon}"
+    bar.update(task, completed=done, description=description)
+
+
+def conclude(directory: RunDirectory, start: float, console: Console) -> None:
+    """Print the summary, where the time went, and where the report lies."""
+    from fedsim import report  # noqa: PLC0415
+
+    result = directory.read_json("report.json")
+    phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
+    console.print(report.summary(result))
+    console.print(
+        f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
+        f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
+        f"{phases['reporting'] - phases['training']:.1f} s federation "
+        f"(owners computing {result['timing']['owners_computing']:.1f} s), "
+        f"{phases['done'] - phases['reporting']:.1f} s report"
+    )
+    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)

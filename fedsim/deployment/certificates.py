@@ -1,0 +1,164 @@
+"""Keys and certificates of a federation: one authority, one server certificate, a key per node.
+
+X.509 with the extensions that strict verification asks for (RFC 5280), over NIST P-384; the keys of
+nodes are in OpenSSH form, which is what Flower reads.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""The names by which the server reaches itself."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A private key (secret) and what may be shown of it, both as text."""
+
+    private: bytes
+    public: bytes
+
+
+def authority(days: int, now: datetime | None = None) -> Pair:
+    """Return the key and the self-signed certificate (PEM) of a new certificate authority."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = _name("fedsim federation authority")
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    certificate = (
+        _builder(name, name, key.public_key(), key.public_key(), days, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .sign(key, hashes.SHA384())
+    )
+    return Pair(_pem(key), certificate.public_bytes(Encoding.PEM))
+
+
+def server_certificate(
+    issuer: Pair, names: Iterable[str], days: int, now: datetime | None = None
+) -> Pair:
+    """Return a TLS key and its certificate (PEM) for host names and IP addresses.
+
+    The loopback names are added: the SuperLink listens there, behind the proxy.
+    """
+    issuer_key = load_private_key(issuer.private)
+    issuer_certificate = x509.load_pem_x509_certificate(issuer.public)
+    key = ec.generate_private_key(ec.SECP384R1())
+    hosts = list(dict.fromkeys([*names, *LOOPBACK]))
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    certificate = (
+        _builder(
+            _name(hosts[0]),
+            issuer_certificate.subject,
+            key.public_key(),
+            issuer_key.public_key(),
+            days,
+            now,
+        )
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+        )
+        .sign(issuer_key, hashes.SHA384())
+    )
+    return Pair(_pem(key), certificate.public_bytes(Encoding.PEM))
+
+
+def node_key() -> Pair:
+    """Return a new key for a node (OpenSSH, EC P-384); its public half is what is registered."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    return Pair(private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+
+
+def covers(certificate: x509.Certificate, host: str) -> bool:
+    """Whether a certificate is for a host name or IP address."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return False
+    return _general_name(host) in list(names)
+
+
+def load_private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """Read a PEM key without a password. Raises ValueError if it is none, or of another kind."""
+    key = load_pem_private_key(pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("it is not an elliptic-curve key")
+    return key
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    issuer_public: ec.EllipticCurvePublicKey,
+    days: int,
+    now: datetime | None,
+) -> x509.CertificateBuilder:
+    start = now or datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        # An hour for clocks that disagree.
+        .not_valid_before(start - timedelta(hours=1))
+        .not_valid_after(start + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False
+        )
+    )
+
+
+def _name(common: str) -> x509.Name:
+    # X.520 allows a common name 64 characters; the alternative names are what is verified.
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

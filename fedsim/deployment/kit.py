@@ -1,0 +1,320 @@
+"""What `fedsim deploy init` writes: a folder for each machine, and nothing that a machine lacks.
+
+    deploy.json    addresses, versions and dates; no secrets; a copy in every machine's folder
+    ca/            the certificate authority, which no machine needs
+    server/        TLS key and certificate, the public keys of all nodes, scripts, Flower's settings
+    owners/owner-K/, auditor/   the node's own key, its node.toml, scripts
+    compose.yaml, README.md
+
+Secrets are 0600 in folders that are 0700. Every script, unit and setting is a text of `templates`.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import tomli_w
+
+import fedsim
+from fedsim.deployment import certificates, templates
+from fedsim.errors import InputError
+
+FORMAT = 1
+CONNECTION = "federation"
+"""What the SuperLink is called in the server's Flower settings."""
+
+NODE_PORT = 9094
+"""Flower's own choice for the first node of a machine; the next ones count up."""
+
+MANIFEST = "deploy.json"
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A federation as it was laid out; `machine` is "" in the folder that holds all of them."""
+
+    address: str
+    port: int
+    superlink_port: int
+    owners: int
+    auditor: bool
+    created: str
+    expires: str
+    fedsim: str
+    flwr: str
+    machine: str = ""
+    format: int = FORMAT
+
+    @property
+    def machines(self) -> list[str]:
+        """The machines by name, the server first."""
+        owners = [f"owner-{owner}" for owner in range(self.owners)]
+        return ["server", *owners, *(["auditor"] if self.auditor else [])]
+
+    @property
+    def nodes(self) -> list[str]:
+        """The machines that connect to the server."""
+        return self.machines[1:]
+
+
+def read(directory: Path) -> Kit:
+    """Return the kit that a folder, of all machines or of one, belongs to. Raises InputError."""
+    path = directory / MANIFEST
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        kit = Kit(**{field.name: values[field.name] for field in fields(Kit)})
+    except FileNotFoundError:
+        raise InputError(
+            f"'{directory}' is no deployment: it has no {MANIFEST}; make one with "
+            f"fedsim deploy init {directory}"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"cannot read '{path}': {error!r}; write the kit anew") from None
+    if kit.format != FORMAT:
+        raise InputError(
+            f"'{path}' has format {kit.format}, but this fedsim reads {FORMAT}; "
+            f"use fedsim {kit.fedsim}, or write the kit anew"
+        )
+    return kit
+
+
+def folder(directory: Path, machine: str) -> Path:
+    """Return a machine's folder, given that of the kit or its own. Raises InputError."""
+    kit = read(directory)
+    if machine not in kit.machines:
+        raise InputError(
+            f"this federation has no machine '{machine}'; it has {', '.join(kit.machines)}"
+        )
+    if kit.machine == machine:
+        return directory.absolute()
+    if kit.machine:
+        raise InputError(
+            f"'{directory}' is the folder of '{kit.machine}'; give that of '{machine}', "
+            "or of the whole kit"
+        )
+    return directory.absolute() / _place(machine)
+
+
+def write(
+    directory: Path,
+    address: str,
+    port: int,
+    owners: int,
+    *,
+    superlink_port: int = 8000,
+    listen: str = "0.0.0.0",
+    auditor: bool = False,
+    days: int = 365,
+    now: datetime | None = None,
+) -> Kit:
+    """Write a new kit. Raises InputError if the directory exists, and leaves it as it is."""
+    created = now or datetime.now(UTC)
+    kit = Kit(
+        address=address,
+        port=port,
+        superlink_port=superlink_port,
+        owners=owners,
+        auditor=auditor,
+        created=created.isoformat(timespec="seconds"),
+        expires=(created + timedelta(days=days)).isoformat(timespec="seconds"),
+        fedsim=fedsim.__version__,
+        flwr=version("flwr"),
+    )
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        raise InputError(
+            f"'{directory}' exists, and a kit is never written over another: name a new directory"
+        ) from None
+    except OSError as error:
+        raise InputError(f"cannot write to '{directory}': {error.strerror}") from None
+    authority = certificates.authority(days, created)
+    _write(directory / "ca" / "ca.key", authority.private)
+    _write(directory / "ca" / "ca.crt", authority.public)
+    _write_manifest(directory, kit)
+    values = _values(kit, listen)
+    _write(directory / "README.md", _fill(templates.README, values))
+    _write(directory / "compose.yaml", compose(kit))
+    _write_server(directory / "server", kit, authority, values, days, created)
+    for index, machine in enumerate(kit.nodes):
+        key = certificates.node_key()
+        _write(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
+        own = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
+        _write_node(directory / _place(machine), kit, machine, key, authority.public, own)
+    return kit
+
+
+def connect_flower(server: Path, superlink_port: int) -> None:
+    """Write the connection to the SuperLink into the server's Flower home.
+
+    Flower wants an absolute path of the certificate, which the folder gets where it is used.
+    """
+    connection = {
+        "address": f"127.0.0.1:{superlink_port}",
+        "root-certificates": str(server / "ca.crt"),
+    }
+    tree = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
+    _write(server / "flower" / "config.toml", tomli_w.dumps(tree))
+
+
+def settings(machine_folder: Path) -> dict[str, str]:
+    """Return the NAME=VALUE lines of a machine's settings.env. Raises InputError."""
+    path = machine_folder / "settings.env"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror}") from None
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+
+
+def port(machine_folder: Path, name: str) -> int:
+    """Return a port of a machine's settings. Raises InputError."""
+    value = settings(machine_folder).get(name, "")
+    if not value.isdecimal() or not 0 < int(value) < 65536:
+        raise InputError(
+            f"{name} is {value!r} in '{machine_folder / 'settings.env'}'; give a port, 1 to 65535"
+        )
+    return int(value)
+
+
+def registered(server: Path) -> dict[str, str]:
+    """Return the node's id of each machine whose key was registered. Raises InputError."""
+    path = server / "nodes.json"
+    try:
+        nodes = json.loads(path.read_text(encoding="utf-8"))
+        return {str(machine): str(node) for machine, node in nodes.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"cannot read '{path}': {error}; delete it and register anew") from None
+
+
+def write_registered(server: Path, nodes: Mapping[str, str]) -> None:
+    """Write down which node's id each machine has."""
+    _write(server / "nodes.json", json.dumps(dict(nodes), indent=2) + "\n")
+
+
+def compose(kit: Kit) -> str:
+    """Return compose.yaml: the scripts of each machine, under a profile of its own."""
+    services = []
+    for machine in kit.machines:
+        for service in ["superlink", "proxy"] if machine == "server" else ["supernode"]:
+            values = {
+                "NAME": service if machine == "server" else machine,
+                "VERSION": kit.fedsim,
+                "MACHINE": machine,
+                "SERVICE": service,
+                "PLACE": _place(machine),
+            }
+            services.append(_fill(templates.COMPOSE_SERVICE, values))
+    return templates.COMPOSE_HEAD + "".join(services)
+
+
+def _place(machine: str) -> str:
+    return f"owners/{machine}" if machine.startswith("owner-") else machine
+
+
+def _values(kit: Kit, listen: str) -> dict[str, str]:
+    copies = "\n".join(
+        f"scp -pr {_place(machine)}/ {machine.upper()}-MACHINE:/etc/fedsim/"
+        for machine in kit.nodes
+    )
+    return {
+        "ADDRESS": kit.address,
+        "PORT": str(kit.port),
+        "SUPERLINK_PORT": str(kit.superlink_port),
+        "LISTEN": listen,
+        "OWNERS": str(kit.owners),
+        "VERSION": kit.fedsim,
+        "FLOWER": kit.flwr,
+        "EXPIRES": kit.expires[:10],
+        "COPIES": copies,
+    }
+
+
+def _write_server(
+    place: Path,
+    kit: Kit,
+    authority: certificates.Pair,
+    values: Mapping[str, str],
+    days: int,
+    created: datetime,
+) -> None:
+    pair = certificates.server_certificate(authority, [kit.address], days, created)
+    _write(place / "server.key", pair.private)
+    _write(place / "server.crt", pair.public)
+    _write(place / "ca.crt", authority.public)
+    _write_manifest(place, replace(kit, machine="server"))
+    _write(place / "settings.env", _fill(templates.SERVER_SETTINGS, values))
+    _write_scripts(place, templates.SERVER_SCRIPT, "proxy superlink", "")
+    _write(place / "nginx.conf", _fill(templates.NGINX, values))
+    for service, description in {
+        "superlink": "Flower's SuperLink, on loopback",
+        "proxy": "the Fleet API for the owners",
+    }.items():
+        _write_unit(place, "server", service, description)
+
+
+def _write_node(
+    place: Path,
+    kit: Kit,
+    machine: str,
+    key: certificates.Pair,
+    authority: bytes,
+    values: Mapping[str, str],
+) -> None:
+    _write(place / "node.key", key.private)
+    _write(place / "node.key.pub", key.public + b"\n")
+    _write(place / "ca.crt", authority)
+    _write_manifest(place, replace(kit, machine=machine))
+    _write(place / "settings.env", _fill(templates.NODE_SETTINGS, values))
+    config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.OWNER_CONFIG
+    _write(place / "node.toml", _fill(config, values))
+    _write_scripts(place, templates.NODE_SCRIPT, "supernode", " and node.toml")
+    _write_unit(place, machine, "supernode", f"the node of {machine}")
+    if machine != "auditor":
+        (place / "data").mkdir(mode=0o700)
+
+
+def _write_scripts(place: Path, script: str, services: str, own: str) -> None:
+    head = _fill(templates.SCRIPT_HEAD, {"OWN": own})
+    _write(place / "start.sh", head + script, 0o700)
+    _write(place / "stop.sh", _fill(templates.STOP_SCRIPT, {"SERVICES": services}), 0o700)
+
+
+def _write_unit(place: Path, machine: str, service: str, description: str) -> None:
+    values = {
+        "DESCRIPTION": description,
+        "FOLDER": f"/etc/fedsim/{machine}",
+        "SERVICE": service,
+        "WRITABLE": f"/etc/fedsim/{machine}",
+    }
+    _write(place / f"fedsim-{service}.service", _fill(templates.UNIT, values))
+
+
+def _write_manifest(place: Path, kit: Kit) -> None:
+    _write(place / MANIFEST, json.dumps(asdict(kit), indent=2) + "\n")
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        template = template.replace(f"@{name}@", value)
+    return template
+
+
+def _write(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Write a file that nobody else could read at any moment."""
+    for parent in reversed(path.parents):
+        if not parent.exists():
+            parent.mkdir(mode=0o700)
+    data = content.encode() if isinstance(content, str) else content
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
+        file.write(data)
+    path.chmod(mode)

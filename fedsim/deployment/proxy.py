@@ -1,0 +1,89 @@
+"""A TLS proxy that passes Flower's Fleet API to a SuperLink, and nothing else.
+
+Flower's SuperLink serves owners (Fleet), operators (Control) and its own processes (Runtime) on one
+port, and Control asks nobody who they are: whoever reaches the port can register nodes and submit
+code. So the SuperLink listens on loopback, and owners reach it through this proxy.
+"""
+
+import re
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+FLEET = re.compile(r"/v1/fleet/[a-z-]+")
+"""The paths that are passed on, as they are on the wire: nothing to normalise, nothing encoded."""
+
+HOP_BY_HOP = {
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "host",
+}
+"""Headers that concern one connection alone (RFC 9110, section 7.6.1), and the host's name."""
+
+
+def application(superlink: str, trusted: ssl.SSLContext) -> Starlette:
+    """Return the proxy of the SuperLink at an https:// address, whose authority is trusted."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        # A round may take hours, but it is polled for: no single request does.
+        async with httpx.AsyncClient(base_url=superlink, verify=trusted, timeout=300) as client:
+            app.state.client = client
+            yield
+
+    async def forward(request: Request) -> Response:
+        path = request.scope.get("raw_path", b"").decode("latin-1")
+        if request.method != "POST" or not FLEET.fullmatch(path) or request.url.query:
+            return PlainTextResponse("only the Fleet API passes here\n", status_code=403)
+        client: httpx.AsyncClient = request.app.state.client
+        passed = [pair for pair in request.headers.raw if _passes(pair[0])]
+        outgoing = client.build_request("POST", path, headers=passed, content=request.stream())
+        try:
+            answer = await client.send(outgoing, stream=True)
+        except httpx.HTTPError:
+            return PlainTextResponse("the SuperLink does not answer\n", status_code=502)
+        response = StreamingResponse(
+            answer.aiter_raw(), answer.status_code, background=BackgroundTask(answer.aclose)
+        )
+        response.raw_headers = [
+            (name.lower(), value) for name, value in answer.headers.raw if _passes(name)
+        ]
+        return response
+
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+    return Starlette(routes=[Route("/{path:path}", forward, methods=methods)], lifespan=lifespan)
+
+
+def serve(
+    host: str, port: int, superlink_port: int, certificate: Path, key: Path, authority: Path
+) -> None:
+    """Serve until the process is ended. The files are PEM."""
+    trusted = ssl.create_default_context(cafile=str(authority))
+    uvicorn.run(
+        application(f"https://127.0.0.1:{superlink_port}", trusted),
+        host=host,
+        port=port,
+        ssl_certfile=str(certificate),
+        ssl_keyfile=str(key),
+        log_level="warning",
+        server_header=False,
+    )
+
+
+def _passes(header: bytes) -> bool:
+    return header.decode("latin-1").lower() not in HOP_BY_HOP

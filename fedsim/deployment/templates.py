@@ -1,0 +1,265 @@
+"""The texts of a deployment kit: scripts, units, a proxy's configuration, and what to do where.
+
+`@NAME@` is replaced when the kit is written. Scripts are plain sh; everything that a machine may
+have to change for itself is in its settings.env and, for a node, its node.toml.
+"""
+
+SCRIPT_HEAD = """\
+#!/bin/sh
+# Written by `fedsim deploy init`. What may be changed is in settings.env@OWN@.
+set -eu
+HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+. "$HERE/settings.env"
+if [ -n "$BIN" ]; then PATH="$BIN:$PATH"; fi
+export PATH
+export FLWR_HOME="$HERE/flower"
+export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
+export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
+export FLWR_SUPEREXEC_TASK_POLL_INTERVAL=0.1
+umask 077
+mkdir -p "$HERE/flower" "$HERE/state" "$HERE/logs" "$HERE/work"
+# Flower's processes import from where they are started before they look into the app.
+cd "$HERE/work"
+
+start() {
+    name=$1; shift
+    if [ -f "$HERE/$name.pid" ] && kill -0 "$(cat "$HERE/$name.pid")" 2>/dev/null; then
+        echo "$name is running already (process $(cat "$HERE/$name.pid"))"
+        return
+    fi
+    nohup "$@" >>"$HERE/logs/$name.log" 2>&1 </dev/null &
+    echo $! >"$HERE/$name.pid"
+    sleep 1
+    if ! kill -0 "$(cat "$HERE/$name.pid")" 2>/dev/null; then
+        echo "$name did not start: $(tail -n 1 "$HERE/logs/$name.log")" >&2
+        exit 1
+    fi
+    echo "$name started (process $(cat "$HERE/$name.pid"), logs/$name.log)"
+}
+"""
+
+SERVER_SCRIPT = """
+run_superlink() {
+    exec flower-superlink --host 127.0.0.1 --port "$SUPERLINK_PORT" \\
+        --ssl-ca-certfile "$HERE/ca.crt" --ssl-certfile "$HERE/server.crt" \\
+        --ssl-keyfile "$HERE/server.key" --enable-supernode-auth \\
+        --disable-runtime-dependency-installation --database "$HERE/state/superlink.db"
+}
+run_proxy() {
+    exec fedsim deploy proxy "$HERE" --listen "$LISTEN" --port "$PORT" \\
+        --superlink-port "$SUPERLINK_PORT"
+}
+case "${1:-}" in
+    superlink) run_superlink ;;
+    proxy) run_proxy ;;
+    "")
+        start superlink "$HERE/start.sh" superlink
+        start proxy "$HERE/start.sh" proxy
+        ;;
+    *) echo "usage: start.sh [superlink|proxy]" >&2; exit 2 ;;
+esac
+"""
+
+NODE_SCRIPT = """
+run_supernode() {
+    exec flower-supernode --superlink "$SUPERLINK" --root-certificates "$HERE/ca.crt" \\
+        --auth-supernode-private-key "$HERE/node.key" --port "$NODE_PORT" \\
+        --node-config "$HERE/node.toml"
+}
+case "${1:-}" in
+    supernode) run_supernode ;;
+    "") start supernode "$HERE/start.sh" supernode ;;
+    *) echo "usage: start.sh [supernode]" >&2; exit 2 ;;
+esac
+"""
+
+STOP_SCRIPT = """\
+#!/bin/sh
+# Written by `fedsim deploy init`. Ends what start.sh began, in order.
+set -u
+HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+for name in @SERVICES@; do
+    [ -f "$HERE/$name.pid" ] || continue
+    pid=$(cat "$HERE/$name.pid")
+    kill "$pid" 2>/dev/null || true
+    waited=0
+    while kill -0 "$pid" 2>/dev/null; do
+        if [ "$waited" -ge 100 ]; then kill -9 "$pid" 2>/dev/null; fi
+        waited=$((waited + 1))
+        sleep 0.2
+    done
+    rm -f "$HERE/$name.pid"
+    echo "$name stopped"
+done
+"""
+
+SERVER_SETTINGS = """\
+# The server's settings, read by start.sh. The addresses are those of the kit's certificate.
+# BIN: the bin folder of the Python environment with fedsim; empty if it is on the PATH.
+BIN=
+# Owners connect here, to the proxy that passes the Fleet API alone.
+LISTEN=@LISTEN@
+PORT=@PORT@
+# The SuperLink itself, on 127.0.0.1 only.
+SUPERLINK_PORT=@SUPERLINK_PORT@
+"""
+
+NODE_SETTINGS = """\
+# This node's settings, read by start.sh. Its data and consent are in node.toml.
+# BIN: the bin folder of the Python environment with fedsim; empty if it is on the PATH.
+BIN=
+# The server, by a name that its certificate has.
+SUPERLINK=@ADDRESS@:@PORT@
+# Where the node serves its own processes, on 127.0.0.1; another for each node of one machine.
+NODE_PORT=@NODE_PORT@
+"""
+
+OWNER_CONFIG = """\
+# What the app is told of this node, and by nobody but you. Relative paths begin in work/.
+partition-id = @PARTITION@
+num-partitions = @OWNERS@
+
+# The folder of the data that the run's configuration names; it replaces data.root here.
+data-path = "../data"
+
+# Where an adversary's memory is kept between rounds.
+state-path = "../state"
+
+# What you agree to have done with your records, with commas between: "challenge" (a run may train
+# with and without one of them, and an adversary tells which), "instrumented" (a run may read their
+# gradients without noise, to measure), "canaries" (records made up for a test are added to yours).
+consent = ""
+"""
+
+AUDITOR_CONFIG = """\
+# What the app is told of this node: it holds no records.
+role = "auditor"
+state-path = "../state"
+"""
+
+UNIT = """\
+[Unit]
+Description=fedsim: @DESCRIPTION@
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+# The folder of this machine as it was copied; see README.md.
+ExecStart=/bin/sh @FOLDER@/start.sh @SERVICE@
+User=fedsim
+Restart=on-failure
+# A node that was killed is taken for alive, and its key refused, for a minute.
+RestartSec=70
+NoNewPrivileges=true
+PrivateTmp=true
+ProtectSystem=strict
+ProtectHome=read-only
+ReadWritePaths=@WRITABLE@
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+NGINX = """\
+# Instead of `start.sh proxy`, where nginx is preferred: the Fleet API and nothing else.
+# Include it inside http { }; the files must be readable for nginx alone.
+server {
+    listen @PORT@ ssl;
+    server_name @ADDRESS@;
+    ssl_certificate /etc/fedsim/server/server.crt;
+    ssl_certificate_key /etc/fedsim/server/server.key;
+    client_max_body_size 0;
+    location ~ ^/v1/fleet/[a-z-]+$ {
+        limit_except POST { deny all; }
+        proxy_pass https://127.0.0.1:@SUPERLINK_PORT@;
+        proxy_ssl_trusted_certificate /etc/fedsim/server/ca.crt;
+        proxy_ssl_verify on;
+        proxy_ssl_name localhost;
+        proxy_http_version 1.1;
+        proxy_request_buffering off;
+        proxy_buffering off;
+        proxy_read_timeout 300s;
+    }
+    location / { return 403; }
+}
+"""
+
+COMPOSE_HEAD = """\
+# One profile for each machine: docker compose --profile owner-0 up -d
+services:
+"""
+
+COMPOSE_SERVICE = """\
+  @NAME@:
+    image: ${FEDSIM_IMAGE:-fedsim:@VERSION@}
+    profiles: ["@MACHINE@"]
+    # The SuperLink is on the loopback of the proxy's machine, and of no other.
+    network_mode: host
+    restart: on-failure
+    command: ["sh", "/etc/fedsim/@MACHINE@/start.sh", "@SERVICE@"]
+    volumes: ["./@PLACE@:/etc/fedsim/@MACHINE@"]
+"""
+
+README = """\
+# A federation of @OWNERS@ owners at @ADDRESS@:@PORT@
+
+Written by fedsim @VERSION@ for Flower @FLOWER@. The certificates expire on @EXPIRES@.
+Every machine needs Python with that fedsim installed: `pip install fedsim` from the same source.
+
+`ca/ca.key` and every `*.key` are secrets (0600). Keep `ca/` off all machines of the federation:
+it is needed only to make a new server certificate. Each machine gets one folder and no other.
+
+## 1. Hand out the folders
+
+```sh
+scp -pr server/ @ADDRESS@:/etc/fedsim/
+@COPIES@
+```
+
+A key travels with its folder: use a channel that you trust. An owner who wants a key that nobody
+else has ever held makes its own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and sends back
+`node.key.pub`, which replaces `server/keys/owner-K.pub`.
+
+The systemd units run as the user `fedsim`, who must own the folder (`chown -R fedsim: FOLDER`):
+`cp FOLDER/*.service /etc/systemd/system/ && systemctl enable --now fedsim-SERVICE`.
+
+## 2. The server
+
+```sh
+sh /etc/fedsim/server/start.sh              # or the systemd units fedsim-superlink, fedsim-proxy
+fedsim deploy register /etc/fedsim/server   # every key of server/keys, once
+fedsim deploy check /etc/fedsim/server
+```
+
+Port @PORT@ must be open to the owners. The SuperLink's own port @SUPERLINK_PORT@ listens on
+127.0.0.1 only and must stay closed: Flower's Control API asks nobody who they are. Who can log in
+to the server can submit code to every owner: let no one else have an account there.
+
+## 3. Each owner
+
+Say in `node.toml` where the data lie and what you consent to, then:
+
+```sh
+sh /etc/fedsim/owner-0/start.sh             # or the systemd unit fedsim-supernode
+fedsim deploy check /etc/fedsim/owner-0     # what is wrong, and how to mend it
+```
+
+## 4. Run, on the server
+
+```sh
+fedsim deploy run /etc/fedsim/server CONFIG.toml --set federation.owners=@OWNERS@ --out RUN
+```
+
+The report is `RUN/report.html`. The data of a run stay where they are; `data.root` is the server's
+own copy of what it holds out for evaluation, and is told to nobody.
+
+## 5. Stop
+
+```sh
+sh /etc/fedsim/owner-0/stop.sh
+sh /etc/fedsim/server/stop.sh
+```
+
+On one machine, to try it: all of the above with the folders where they are. `compose.yaml` starts
+the same scripts in containers, one profile for each machine.
+"""

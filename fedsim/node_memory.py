@@ -1,0 +1,69 @@
+"""What a node remembers between the messages of a run: arrays by name.
+
+In Flower's `Context.state`, unless the node's config has a `state-path`. Flower sends that state to
+and fro with every message, drops it without a word where it is large (from about 100 MB on), and
+forgets it when the SuperNode restarts; a file of the node's own has none of these limits.
+"""
+
+import contextlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Context
+
+from fedsim import messages
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Keep named arrays, in place of those that had the name before. Raises OSError."""
+    path = _path(context, name)
+    if path is None:
+        context.state[name] = messages.array_record(**arrays)
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # 0600 from the start, and whole or not at all.
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
+        Path(partial).replace(path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def recall(context: Context, name: str) -> Arrays:
+    """Return the arrays that were kept; none if there are none, or they cannot be read."""
+    path = _path(context, name)
+    if path is None:
+        record = context.state.array_records.get(name)
+        return {} if record is None else messages.arrays_of(record)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return {}
+
+
+def forget(context: Context, names: Iterable[str]) -> None:
+    """Remove the files of these names: they hold beliefs about a person."""
+    for name in names:
+        if (path := _path(context, name)) is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _path(context: Context, name: str) -> Path | None:
+    folder = context.node_config.get("state-path")
+    if not folder:
+        return None
+    # Two nodes of one machine may share the folder.
+    return Path(str(folder)) / f"{context.run_id}-{context.node_id}-{name}.npz"

@@ -1,0 +1,140 @@
+"""Flower's `flwr` command as a library: its environment, its true answers, fedsim as its app.
+
+`flwr` exits with 0 when what it did failed; its JSON tells, and only the list of runs tells how a
+run ended.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+import adversaries
+import fedsim
+from fedsim.config import Config
+
+PACKAGES = (fedsim, adversaries)
+POLL_INTERVAL = 2.0
+"""Seconds between two questions for a run's status: each starts a process."""
+
+
+class FlowerError(RuntimeError):
+    """What was asked of Flower did not go well; the message is Flower's last word on it."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A run that was submitted to a SuperLink, known to the Flower home by a name."""
+
+    home: Path
+    connection: str
+    run_id: str
+
+    def status(self) -> tuple[str, str]:
+        """Return Flower's status of the run and its details."""
+        run = flwr(self.home, "list", self.connection, "--run-id", self.run_id)["runs"][0]
+        return run["status"], run.get("status-details", "")
+
+    def wait(self) -> None:
+        """Wait for the end of the run. Raises FlowerError if it is any but completion."""
+        while not (status := self.status())[0].startswith("finished"):
+            time.sleep(POLL_INTERVAL)
+        if status[0] != "finished:completed":
+            reason = re.sub(r"^\w+ failed with exception: ", "", status[1])
+            raise FlowerError(reason or f"the run ended as {status[0]}")
+
+    def stop(self) -> None:
+        """End the run where it is."""
+        flwr(self.home, "stop", self.run_id, self.connection)
+
+
+def submit(home: Path, connection: str, app: Path, run_config: Path, *options: str) -> Submission:
+    """Submit an app with a run config (TOML). Raises FlowerError if the SuperLink refuses it."""
+    answer = flwr(home, "run", str(app), connection, "--run-config", str(run_config), *options)
+    return Submission(home, connection, str(answer["run-id"]))
+
+
+def flwr(home: Path, *arguments: str) -> dict[str, Any]:
+    """Run one `flwr` command and return its JSON. Raises FlowerError."""
+    result = subprocess.run(
+        [executable("flwr"), *arguments, "--format", "json"],
+        cwd=home,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        answer = json.loads(result.stdout)
+    except json.JSONDecodeError:
+        raise FlowerError(
+            f"flwr {arguments[0]} answered {result.stdout.strip() or result.stderr.strip()!r}"
+        ) from None
+    if not answer.get("success"):
+        raise FlowerError(f"flwr {arguments[0]}: {answer.get('error-message')}")
+    return dict(answer)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of Flower's processes: quiet, offline, with a home of their own."""
+    return {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_DEDUP_LOGS": "0",
+        # Flower starts its helpers by name.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+
+
+def executable(name: str) -> str:
+    """Return the path of a command that was installed beside this Python."""
+    return str(Path(sys.executable).parent / name)
+
+
+def write_app(directory: Path) -> None:
+    """Write fedsim as a Flower App: both packages, and a pyproject with the default configuration.
+
+    An installed fedsim has no pyproject.toml of its own to hand to `flwr run`.
+    """
+    for package in PACKAGES:
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(
+            source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    defaults = Config().model_dump(mode="json", by_alias=True)
+    project = {
+        "project": {
+            "name": "fedsim",
+            "version": fedsim.__version__,
+            "description": "fedsim as a Flower App",
+            "license": "Apache-2.0",
+            "dependencies": [],
+        },
+        "tool": {
+            "flwr": {
+                "app": {
+                    "publisher": "fedsim",
+                    "fab-include": [f"{package.__name__}/**/*.py" for package in PACKAGES],
+                    "components": {
+                        "serverapp": "fedsim.server_app:app",
+                        "clientapp": "fedsim.client_app:app",
+                    },
+                    "config": defaults,
+                }
+            }
+        },
+    }
+    (directory / "pyproject.toml").write_text(tomli_w.dumps(project), encoding="utf-8")

@@ -1,0 +1,33 @@
+"""The server and every owner in a network namespace of its own: see namespaces.sh."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("namespaces.sh")
+
+
+def _can_make_namespaces() -> bool:
+    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
+        return False
+    name = f"fedsim-probe-{os.getpid()}"
+    added = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
+    if added.returncode == 0:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+    return added.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["run", "refusals"])
+def test_a_federation_across_network_namespaces(tmp_path: Path, part: str) -> None:
+    if not _can_make_namespaces():
+        pytest.skip("needs root, ip netns and unshare")
+    command = ["bash", str(SCRIPT), str(tmp_path / "session"), str(Path(sys.executable).parent)]
+    result = subprocess.run([*command, part], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    if part == "run":
+        assert result.stdout.count("the same bits") == 4

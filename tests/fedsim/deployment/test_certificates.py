@@ -1,0 +1,90 @@
+"""What the kit's certificates are worth to a client that verifies strictly."""
+
+import socket
+import ssl
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from fedsim.deployment import certificates
+from fedsim.deployment.certificates import Pair
+
+
+def _handshake(folder: Path, server: Pair, authority: Pair, name: str) -> None:
+    """Connect over TLS on a socket pair. Raises ssl.SSLError as a client would."""
+    for file, content in {
+        "key": server.private,
+        "crt": server.public,
+        "ca": authority.public,
+    }.items():
+        (folder / file).write_bytes(content)
+    ours, theirs = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "crt", folder / "key")
+
+    def serve() -> None:
+        try:
+            with context.wrap_socket(theirs, server_side=True):
+                pass
+        except (ssl.SSLError, OSError):
+            theirs.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    client = ssl.create_default_context(cafile=str(folder / "ca"))
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    try:
+        with client.wrap_socket(ours, server_hostname=name):
+            pass
+    finally:
+        ours.close()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ["federation.example", "10.1.2.3", "localhost", "127.0.0.1"])
+def test_a_strict_client_trusts_the_server_by_each_of_its_names(tmp_path: Path, name: str) -> None:
+    authority = certificates.authority(1)
+    server = certificates.server_certificate(authority, ["federation.example", "10.1.2.3"], 1)
+    _handshake(tmp_path, server, authority, name)
+
+
+def test_another_name_is_refused(tmp_path: Path) -> None:
+    authority = certificates.authority(1)
+    server = certificates.server_certificate(authority, ["federation.example"], 1)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        _handshake(tmp_path, server, authority, "elsewhere.example")
+
+
+def test_another_authority_is_refused(tmp_path: Path) -> None:
+    server = certificates.server_certificate(certificates.authority(1), ["a.example"], 1)
+    with pytest.raises(ssl.SSLCertVerificationError, match="issuer"):
+        _handshake(tmp_path, server, certificates.authority(1), "a.example")
+
+
+def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
+    then = datetime.now(UTC) - timedelta(days=3)
+    authority = certificates.authority(30, then)
+    server = certificates.server_certificate(authority, ["a.example"], 1, then)
+    with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+        _handshake(tmp_path, server, authority, "a.example")
+
+
+def test_a_certificate_covers_its_names_and_no_others() -> None:
+    authority = certificates.authority(1)
+    server = certificates.server_certificate(authority, ["a.example"], 1)
+    certificate = x509.load_pem_x509_certificate(server.public)
+    assert certificates.covers(certificate, "a.example")
+    assert certificates.covers(certificate, "127.0.0.1")
+    assert not certificates.covers(certificate, "b.example")
+    assert not certificates.covers(certificate, "10.0.0.1")
+
+
+def test_nodes_have_keys_that_fit_and_differ() -> None:
+    first, second = certificates.node_key(), certificates.node_key()
+    private = load_ssh_private_key(first.private, password=None)
+    assert private.public_key() == load_ssh_public_key(first.public)
+    assert first.public != second.public

@@ -1,0 +1,118 @@
+"""A kit holds what each machine needs and nothing that a machine must not have."""
+
+import stat
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedsim.deployment import kit
+from fedsim.errors import InputError
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    kit.write(tmp_path / "kit", "federation.example", 8443, 2, auditor=True)
+    return tmp_path / "kit"
+
+
+def test_every_machine_has_a_folder(written: Path) -> None:
+    assert kit.read(written).machines == ["server", "owner-0", "owner-1", "auditor"]
+    for machine in kit.read(written).machines:
+        place = kit.folder(written, machine)
+        assert kit.read(place).machine == machine
+        assert kit.folder(place, machine) == place
+
+
+def test_secrets_are_their_owners_alone(written: Path) -> None:
+    assert len(list(written.rglob("*.key"))) == 5
+    for path in [written, *written.rglob("*")]:
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+def test_no_secret_of_one_machine_is_in_anothers_folder(written: Path) -> None:
+    keys = {path: path.read_bytes() for path in written.rglob("*.key")}
+    for path in written.rglob("*"):
+        if path.is_file():
+            held = [key for key, content in keys.items() if content in path.read_bytes()]
+            assert held in ([], [path])
+
+
+def test_the_server_has_the_public_key_of_every_node(written: Path) -> None:
+    for machine in kit.read(written).nodes:
+        own = (kit.folder(written, machine) / "node.key.pub").read_bytes()
+        assert (written / "server" / "keys" / f"{machine}.pub").read_bytes() == own
+
+
+def test_a_kit_is_never_written_over(written: Path) -> None:
+    before = (written / "ca" / "ca.key").read_bytes()
+    with pytest.raises(InputError, match="name a new directory"):
+        kit.write(written, "federation.example", 8443, 2)
+    assert (written / "ca" / "ca.key").read_bytes() == before
+
+
+def test_nothing_is_left_to_fill_in(written: Path) -> None:
+    for path in written.rglob("*"):
+        if path.is_file() and path.suffix != ".pub":
+            assert not [word for word in path.read_text().split() if word.startswith("@")], path
+
+
+def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:
+    scripts = sorted(written.rglob("*.sh"))
+    assert len(scripts) == 8
+    for script in scripts:
+        subprocess.run(["sh", "-n", str(script)], check=True)
+    assert kit.port(written / "server", "SUPERLINK_PORT") == 8000
+    assert kit.settings(written / "owners" / "owner-1")["SUPERLINK"] == "federation.example:8443"
+
+
+def test_nodes_of_one_machine_have_ports_of_their_own(written: Path) -> None:
+    places = [kit.folder(written, machine) for machine in kit.read(written).nodes]
+    assert len({kit.port(place, "NODE_PORT") for place in places}) == 3
+
+
+def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
+    values = tomllib.loads((written / "owners" / "owner-1" / "node.toml").read_text())
+    assert values == {
+        "partition-id": 1,
+        "num-partitions": 2,
+        "data-path": "../data",
+        "state-path": "../state",
+        "consent": "",
+    }
+
+
+def test_compose_starts_each_machines_scripts_from_its_own_folder(written: Path) -> None:
+    services = yaml.safe_load((written / "compose.yaml").read_text())["services"]
+    assert set(services) == {"superlink", "proxy", "owner-0", "owner-1", "auditor"}
+    for service in services.values():
+        (volume,) = service["volumes"]
+        source, _, target = volume.partition(":")
+        assert (written / source / "start.sh").is_file()
+        assert service["command"][1] == f"{target}/start.sh"
+
+
+def test_a_port_that_is_none_is_refused(written: Path) -> None:
+    path = written / "server" / "settings.env"
+    path.write_text(path.read_text().replace("PORT=8443", "PORT=many"))
+    with pytest.raises(InputError, match="PORT is 'many'"):
+        kit.port(written / "server", "PORT")
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"), [("{", "cannot read"), ("{}", "cannot read"), (None, "is no deploy")]
+)
+def test_what_is_no_kit_is_refused(tmp_path: Path, content: str | None, complaint: str) -> None:
+    if content is not None:
+        (tmp_path / "deploy.json").write_text(content)
+    with pytest.raises(InputError, match=complaint):
+        kit.read(tmp_path)
+
+
+def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
+    with pytest.raises(InputError, match="no machine 'owner-2'"):
+        kit.folder(written, "owner-2")
+    with pytest.raises(InputError, match="is the folder of 'server'"):
+        kit.folder(written / "server", "owner-0")

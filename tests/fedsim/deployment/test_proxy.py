@@ -1,0 +1,124 @@
+"""The proxy passes the Fleet API unchanged, and nothing by any spelling of another path."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fedsim.deployment import proxy
+
+Answer = tuple[int, dict[str, str], bytes]
+Ask = Callable[..., Answer]
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    """The paths that reached the SuperLink."""
+    return []
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str]) -> Ask:
+    """Return a function that sends bytes to the proxy as they would come off the wire.
+
+    Behind the proxy is a SuperLink that answers every path with the body backwards.
+    """
+
+    async def superlink(request: Request) -> Response:
+        seen.append(request.url.path)
+        if "x-unplugged" in request.headers:
+            raise httpx.ConnectError("refused")
+        body = await request.body()
+        return Response(body[::-1], 418, {"x-answer": request.headers.get("x-question", "")})
+
+    behind = Starlette(routes=[Route("/{path:path}", superlink, methods=["GET", "POST", "PUT"])])
+    real = httpx.AsyncClient
+
+    def connected(**options: Any) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(app=behind)
+        return real(base_url=options["base_url"], transport=transport)
+
+    monkeypatch.setattr(proxy.httpx, "AsyncClient", connected)
+    app = proxy.application("https://superlink", ssl.create_default_context())
+
+    async def send(target: str, method: str, body: bytes, headers: dict[str, str]) -> Answer:
+        path, _, query = target.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "server": ("proxy", 443),
+            "scheme": "https",
+            "app": app,
+        }
+        sent: list[dict[str, Any]] = []
+        received = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
+
+        async def receive() -> dict[str, Any]:
+            return next(received)
+
+        async def reply(message: Any) -> None:
+            sent.append(message)
+
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, reply)
+        found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return sent[0]["status"], found, b"".join(part.get("body", b"") for part in sent[1:])
+
+    def ask(target: str, method: str = "POST", body: bytes = b"", **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return asyncio.run(send(target, method, body, named))
+
+    return ask
+
+
+def test_a_request_and_its_answer_pass_unchanged(ask: Ask, seen: list[str]) -> None:
+    body = bytes(range(256)) * 1000
+    status, headers, answer = ask("/v1/fleet/pull-messages", body=body, x_question="why")
+    assert (status, headers["x-answer"], answer) == (418, "why", body[::-1])
+    assert seen == ["/v1/fleet/pull-messages"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/control/list-runs",
+        "/v1/runtime/push-messages",
+        "/",
+        "/v1/fleet/",
+        "/v1/fleet/../control/list-runs",
+        "/v1/fleet/%2e%2e/control/list-runs",
+        "/v1/fleet/..%2fcontrol%2flist-runs",
+        "/v1//fleet/pull-messages",
+        "//v1/control/list-runs",
+        "/v1/fleet/pull-messages/../../control/list-runs",
+        "/v1/fleet/pull-messages?next=/v1/control/list-runs",
+        "/V1/FLEET/pull-messages",
+        "/v1/fleet/pull-messages%0a",
+    ],
+)
+def test_no_other_path_passes(ask: Ask, seen: list[str], target: str) -> None:
+    assert ask(target)[0] == 403
+    assert seen == []
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
+def test_no_other_method_passes(ask: Ask, seen: list[str], method: str) -> None:
+    assert ask("/v1/fleet/pull-messages", method)[0] == 403
+    assert seen == []
+
+
+def test_a_superlink_that_is_away_is_said_so(ask: Ask) -> None:
+    status, _, answer = ask("/v1/fleet/pull-messages", x_unplugged="yes")
+    assert (status, answer) == (502, b"the SuperLink does not answer\n")

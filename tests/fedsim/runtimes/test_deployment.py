@@ -1,0 +1,120 @@
+"""A deployment over TLS, with authenticated nodes, gives the bits of a run in process."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim.config import Config, dump
+from fedsim.deployment import kit
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes import deployment
+from fedsim.runtimes.flower_command import FlowerError
+
+BIN = Path(sys.executable).parent
+OWNERS = 2
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _script(place: Path, name: str) -> None:
+    subprocess.run(["sh", str(place / name)], check=True, capture_output=True, timeout=60)
+
+
+def _deploy(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "fedsim"), "deploy", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+
+
+@pytest.fixture
+def server_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A kit whose server runs and has registered its keys."""
+    monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    directory = tmp_path / "kit"
+    kit.write(
+        directory,
+        "127.0.0.1",
+        _free_port(),
+        OWNERS,
+        superlink_port=_free_port(),
+        listen="127.0.0.1",
+    )
+    for owner in range(OWNERS):
+        settings = directory / "owners" / f"owner-{owner}" / "settings.env"
+        own = f"NODE_PORT={9094 + owner}"
+        settings.write_text(settings.read_text().replace(own, f"NODE_PORT={_free_port()}"))
+    _script(directory / "server", "start.sh")
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                deployment.register(directory / "server")
+                break
+            except FlowerError:
+                assert time.monotonic() < deadline, (
+                    directory / "server" / "logs" / "superlink.log"
+                ).read_text()
+                time.sleep(1)
+        yield directory
+    finally:
+        for machine in [*kit.read(directory).nodes, "server"]:
+            _script(kit.folder(directory, machine), "stop.sh")
+
+
+@pytest.mark.slow
+def test_a_deployment_gives_the_bits_of_a_run_in_process(
+    server_up: Path, small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
+) -> None:
+    config = small({"federation.owners": OWNERS, "training.rounds": 2})
+    (tmp_path / "small.toml").write_text(dump(config))
+    for owner in range(OWNERS):
+        place = kit.folder(server_up, f"owner-{owner}")
+        node = place / "node.toml"
+        node.write_text(node.read_text().replace('consent = ""', 'consent = "challenge"'))
+        _script(place, "start.sh")
+    out = tmp_path / "deployed"
+    arguments = ["run", server_up, tmp_path / "small.toml", "--experiment", "--out", out]
+    result = _deploy(*arguments)
+    assert result.returncode == 0, result.stderr
+    deployed, expected = RunDirectory.open(out).read_arrays("transcript.npz"), run(config)
+    for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
+        np.testing.assert_array_equal(deployed[name], expected[name], err_msg=name)
+    assert RunDirectory.open(out).read_json("report.json")["runtime"] == "Flower deployment"
+    checked = _deploy("check", server_up)
+    assert checked.returncode == 0, checked.stdout
+
+    # An owner takes its consent back: the next run says so, and does not go on without it.
+    for owner in range(OWNERS):
+        place = kit.folder(server_up, f"owner-{owner}")
+        node = place / "node.toml"
+        node.write_text(node.read_text().replace('consent = "challenge"', 'consent = ""'))
+        _script(place, "stop.sh")
+        _script(place, "start.sh")
+    refused = _deploy(*arguments[:-1], tmp_path / "refused")
+    assert refused.returncode == 1
+    assert "did not consent to 'challenge'" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "refused" / "report.json").exists()
+
+
+@pytest.mark.slow
+def test_a_key_that_nobody_registered_is_refused(server_up: Path) -> None:
+    from fedsim.deployment import certificates  # noqa: PLC0415
+
+    place = kit.folder(server_up, "owner-1")
+    (place / "node.key").write_bytes(certificates.node_key().private)
+    command = ["sh", str(place / "start.sh"), "supernode"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert result.returncode != 0
+    assert "Failed to activate SuperNode" in result.stdout + result.stderr
+    assert "online" not in deployment.statuses(server_up / "server").values()
