@@ -302,15 +302,6 @@ def read(path: Path) -> Transcript:
         return Transcript(reader.facts, rounds, reader.ended, reader.incomplete, reader.torn)
 
 
-def is_transcript(path: Path) -> bool:
-    """Whether a file begins as a transcript does."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
-
-
 def follow(
     path: Path,
     *,
