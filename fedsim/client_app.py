@@ -5,6 +5,7 @@ adversary, of what it remembers. Nothing is kept in module globals but caches of
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from flwr.clientapp import ClientApp
 from fedsim import (
     adversary,
     auditor,
+    canary,
     consent,
     device,
     federation,
@@ -27,6 +29,7 @@ from fedsim import (
     vantages,
 )
 from fedsim.config import Config, from_run_config
+from fedsim.errors import InputError
 from fedsim.federation import Federation
 from fedsim.fixed_point import FixedPoint
 from fedsim.mechanism import Neighbouring, Trust, Vantage, sensitivity
@@ -99,24 +102,6 @@ def train(message: Message, context: Context) -> Message:
     noises: list[torch.Tensor] = []
     masks = _candidate_masks(config, known, partition, request)
 
-    def clean(model: torch.Tensor) -> torch.Tensor:
-        if masks is not None:
-            replacement = _replacement(request) if challenged else None
-            return candidate_sums(known, partition, model, masks, replacement)
-        total = contribution(
-            config,
-            known,
-            partition,
-            model,
-            request.trial_numbers,
-            request.round,
-            request.record if challenged else None,
-            _replacement(request),
-            _array(message, messages.WORLDS, known) if challenged else None,
-            taking_part,
-        )
-        return total if grid is None else grid.nearest(total)
-
     def own_noise(step: int) -> torch.Tensor:
         drawn = noise(
             config.noise_seed,
@@ -133,7 +118,7 @@ def train(message: Message, context: Context) -> Message:
         return drawn
 
     total = local_steps(
-        clean,
+        _contribution(message, context, config, known, request, taking_part, masks, grid),
         parameters,
         config.training.local_steps,
         local_step_size(config, request.round),
@@ -257,6 +242,68 @@ def _may_drop_out(config: Config, request: Request, partition: int) -> None:
         raise RuntimeError(
             f"dropped out of round {request.round} by chance (federation.dropout-rate {rate:g})"
         )
+
+
+def _contribution(
+    message: Message,
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+    taking_part: torch.Tensor | None,
+    masks: Bools | None,
+    grid: FixedPoint | None,
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what maps a model [T, P] to what this owner adds to the sum, without its noise.
+
+    With masks it is a sum for each candidate; with a grid it is rounded to it.
+    """
+    partition, challenged = _partition(context), request.role == Role.CHALLENGED
+    replacement = _replacement(request) if challenged else None
+    worlds = _array(message, messages.WORLDS, known) if messages.WORLDS in message.content else None
+    canary_seed = _canary_seed(config, context)
+
+    def contributed(model: torch.Tensor) -> torch.Tensor:
+        if masks is not None:
+            return candidate_sums(known, partition, model, masks, replacement)
+        total = contribution(
+            config,
+            known,
+            partition,
+            model,
+            request.trial_numbers,
+            request.round,
+            request.record if challenged else None,
+            replacement,
+            worlds if challenged else None,
+            taking_part,
+        )
+        if canary_seed is not None:
+            trials, norm = request.trial_numbers, config.training.clipping_norm
+            added = canary.contribution(canary_seed, trials, request.round, model.shape[1], norm)
+            total = total + torch.from_numpy(added).to(total)
+        return total if grid is None else grid.nearest(total)
+
+    return contributed
+
+
+def _canary_seed(config: Config, context: Context) -> int | None:
+    """Return the seed of this owner's canaries, None for none. Raises InputError.
+
+    Only where one record's gradient is what clipping bounds: an owner's clipped update with a
+    canary on top would be longer than its bound.
+    """
+    seed = context.node_config.get(canary.SEED)
+    if seed is None:
+        return None
+    consent.check(context.node_config, {consent.CANARIES})
+    simple = config.training.local_steps == 1 and config.training.clipping
+    if config.privacy.unit != "record" or config.privacy.noise == "pac" or not simple:
+        raise InputError(
+            "this node's config has a canary-seed, but canaries stand for single clipped records: "
+            "they need privacy.unit 'record', clipping, isotropic noise and no local steps; drop it"
+        )
+    return int(seed)
 
 
 def _candidate_masks(

@@ -34,7 +34,7 @@ class Auditors:
             log_event(auditor=node, joined=True)
 
     def look_around(self, grid: Grid) -> None:
-        """Read what auditors answered, and ask nodes that are new who they are; waits for nobody."""
+        """Read what auditors answered, and ask new nodes who they are; waits for nobody."""
         for reply in grid.pull_messages(list(self._awaited)):
             self._hear(reply)
         if new := sorted(set(grid.get_node_ids()) - self._known):
@@ -61,7 +61,8 @@ class Auditors:
         if sent:
             nodes = [message.metadata.dst_node_id for message in sent]
             # None for a message that Flower could not take: the node is gone.
-            for id, node in zip(grid.push_messages(sent), nodes, strict=True):
+            ids: list[str | None] = list(grid.push_messages(sent))
+            for id, node in zip(ids, nodes, strict=True):
                 if id is None:
                     self._leave(node, "its node is gone")
                 else:

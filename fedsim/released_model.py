@@ -6,7 +6,6 @@ models are taken from a replay without noise, bent to end at the model that was 
 not an exact posterior, unless there was one round only, in which nothing had to be guessed.
 """
 
-
 import numpy as np
 import numpy.typing as npt
 import torch

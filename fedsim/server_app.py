@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
@@ -34,11 +34,10 @@ from fedsim import (
 )
 from fedsim.challenge import Challenge
 from fedsim.config import Config, from_run_config
-from fedsim.errors import InputError
 from fedsim.federation import Federation
 from fedsim.ledger import Ledger
-from fedsim.nodes import Auditors, connect
 from fedsim.mechanism import Trust
+from fedsim.nodes import Auditors, connect
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.flower_private import DEPLOYMENT, RUNTIMES

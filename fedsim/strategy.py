@@ -52,8 +52,8 @@ class DPSGD(Strategy):
 
     nodes: the Flower node of each partition; worlds bool [T]: which trials train on D; rounds: how
     many are run, None for all that the configuration plans; attempt: where they are charged;
-    log_event: where owners that are missing from a round are noted; auditors: who is sent what every
-    owner is sent.
+    log_event: where owners that are missing from a round are noted; auditors: who else is sent what
+    every owner is sent.
     """
 
     config: Config

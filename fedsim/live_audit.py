@@ -1,0 +1,271 @@
+"""The audit of a federation while it runs, by somebody who is sent what every owner is sent.
+
+A fold over the transcript of an auditor's node (`fedsim.auditor`). For every message the transcript
+has a round: in its model, "parameters" is theta [T, P] before the round and "sum" the released sum
+[T, P] of the round before; its participants are those of that sum; its mechanism is the run's
+configuration and what the request said. The auditor knows D and D', as the embedded adversary does,
+adds nothing to the sums, and so knows none of the noise: it faces the noise of all owners together.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import expit
+
+from adversaries import canaries
+from adversaries.posterior import log_odds
+from fedsim import adversary, canary, device, federation, identifiability
+from fedsim.accounting import PLD
+from fedsim.config import KNOWN_KEYS, Config, from_run_config
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
+from fedsim.sampling import participation
+from fedsim.transcript import ObservedRound
+
+RECORDER = "fedsim auditor"
+"""Who recorded, in the header of an auditor's transcript."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What an auditor believes of one cohort of trials after a round.
+
+    first_trial, round: which; log_odds [T]: for D; sensitivities, noise_stds [T]: of the round;
+    epsilon, rho_beta: what the noise of all rounds so far allows this vantage point at the
+    configured delta; missed: how many rounds of this training the auditor did not see.
+    """
+
+    first_trial: int
+    round: int
+    log_odds: Floats
+    sensitivities: Floats
+    noise_stds: Floats
+    epsilon: float
+    rho_beta: float
+    missed: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return one line of beliefs.jsonl; infinity is null."""
+        beliefs = expit(self.log_odds)
+        return {
+            "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
+            "round": self.round,
+            "log_odds": self.log_odds.tolist(),
+            "belief": {"mean": float(beliefs.mean()), "highest": float(beliefs.max())},
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "rho_beta": self.rho_beta,
+            "missed": self.missed,
+        }
+
+
+@dataclass
+class _Training:
+    """One cohort of trials, as far as it was seen."""
+
+    trials: range
+    memory: adversary.Memory
+    groups: list[Steps]
+    previous: ObservedRound | None = None
+    missed: int = 0
+
+
+class LiveAudit:
+    """Reads an auditor's transcript, round by round.
+
+    data_root: where this machine has the dataset, "" for one that comes with a package; device as
+    `run.device`; canary_seed: of the canaries that an owner adds with the auditor's consent, None
+    for none; challenge: whether beliefs about the challenge are worked out, which needs D and D'.
+    """
+
+    def __init__(
+        self,
+        data_root: str = "",
+        device_name: str = "auto",
+        canary_seed: int | None = None,
+        challenge: bool = True,
+    ) -> None:
+        self._data_root, self._device_name = data_root, device_name
+        self._canary_seed, self._challenge = canary_seed, challenge
+        self._trainings: dict[int, _Training] = {}
+        self._given: Mapping[str, Any] = {}
+        self.config: Config | None = None
+        self.beliefs: dict[int, list[Belief]] = {}
+        self._coins: list[npt.NDArray[np.bool_]] = []
+        self._scores: list[Floats] = []
+
+    def observe(self, observed: ObservedRound) -> Belief | None:
+        """Take in a message; return the belief after the round that it brings the sum of, if any.
+
+        Raises InputError for a transcript of something else, or of a run that cannot be audited.
+        """
+        told = _request(observed)
+        config = self._configuration(observed)
+        first, parameters = told["first-trial"], observed.model["parameters"]
+        trials = range(first, first + len(parameters))
+        training = self._trainings.get(first)
+        if observed.round == 1 or training is None:
+            # A cohort that begins anew, also one that a restarted server runs again.
+            training = _Training(trials, adversary.Memory.empty(len(trials)), [])
+            training.missed = observed.round - 1
+            self._trainings[first] = training
+            self.beliefs[first] = []
+        previous, belief = training.previous, None
+        if previous is not None and previous.round != observed.round - 1:
+            training.missed += observed.round - 1 - previous.round
+            previous = None
+        if previous is not None and "sum" in observed.model:
+            belief = self._conclude(config, training, previous, observed)
+        training.previous = observed
+        return belief
+
+    def canary_effect(self, confidence: float) -> canaries.Effect | None:
+        """Return mu of one release as the canaries measured it; None without canaries."""
+        if not self._scores:
+            return None
+        return canaries.effect(
+            np.concatenate(self._coins), np.concatenate(self._scores), confidence
+        )
+
+    def canary_prediction(self) -> float | None:
+        """Return the mu of one canary by the noise that is claimed, an upper bound; or None."""
+        groups = [group for each in self._trainings.values() for group in each.groups]
+        if self.config is None or not groups:
+            return None
+        smallest = min(group.noise_multiplier for group in groups)
+        training = self.config.training
+        scale = sensitivity(self.config.privacy.neighbouring, training.clipping_norm)
+        return training.clipping_norm / (smallest * scale) if smallest else math.inf
+
+    def _configuration(self, observed: ObservedRound) -> Config:
+        given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+        if self.config is None or given != self._given:
+            config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
+            if self._data_root:
+                config = config.reading_data_from(self._data_root)
+            if self._challenge:
+                check(config)
+            self.config, self._given = config, given
+        return self.config
+
+    def _conclude(
+        self, config: Config, training: _Training, before: ObservedRound, now: ObservedRound
+    ) -> Belief | None:
+        """Learn from the sum of the round before, whose participants are known now."""
+        told, trials = _request(before), training.trials
+        everybody = range(config.federation.owners)
+        present = everybody if now.participants is None else now.participants
+        nominal = told["noise-multiplier"]
+        multiplier = aggregate_noise_multiplier(
+            nominal, config.federation.trust, config.federation.owners, len(present)
+        )
+        # Within a round of local steps others' noise does not hide the models in between.
+        steps = config.training.local_steps
+        clipped = config.training.clipping
+        training.groups.append(
+            Steps(
+                (nominal if steps > 1 else multiplier) if clipped else 0.0,
+                steps,
+                config.training.sampling_rate,
+            )
+        )
+        released = torch.tensor(now.model["sum"])
+        if self._canary_seed is not None:
+            coins, directions = canary.draw(
+                self._canary_seed, trials, before.round, released.shape[1]
+            )
+            self._coins.append(coins)
+            self._scores.append(np.einsum("tp,tp->t", now.model["sum"].astype(float), directions))
+        if not self._challenge:
+            return None
+        known = federation.load(config)
+        if known.device.type == "cpu":
+            device.single_threaded_kernels()
+        parameters = torch.tensor(before.model["parameters"]).to(known.device)
+        coins_of_records = participation(
+            config.noise_seed,
+            trials,
+            before.round,
+            config.data.records,
+            config.training.sampling_rate,
+        )
+        replacement = told["replacement"]
+        memory = adversary.expect(
+            training.memory,
+            config,
+            known,
+            NOBODY,
+            told["record"],
+            None if replacement < 0 else replacement,
+            nominal,
+            parameters,
+            torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
+            None
+            if coins_of_records is None
+            else torch.from_numpy(coins_of_records).to(known.device),
+            before.round,
+            trials,
+            told["challenged"],
+            set(everybody) - set(present),
+            len(present),
+        )
+        training.memory = adversary.observe(memory, released.to(known.device))
+        mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
+        epsilon = PLD.epsilon(mechanism, config.privacy.delta)
+        belief = Belief(
+            trials.start,
+            before.round,
+            log_odds(config.audit.prior, training.memory.ratios.numpy())[:, -1],
+            training.memory.sensitivities[:, -1].numpy(),
+            training.memory.noise_stds[:, -1].numpy(),
+            epsilon,
+            identifiability.rho_beta_of_epsilon(epsilon),
+            training.missed,
+        )
+        self.beliefs[trials.start].append(belief)
+        return belief
+
+
+NOBODY = -1
+"""The partition of an adversary that is no owner."""
+
+
+def check(config: Config) -> None:
+    """Raise InputError for a run in which the auditor's background knowledge is not enough."""
+    if config.privacy.noise == "pac":
+        raise InputError(
+            "privacy.noise is 'pac', which the server shapes by what all candidates would send; "
+            "no auditor is sent that, so that this run can be audited by itself only"
+        )
+    if config.training.sampling_rate < 1 and config.noise_seed is None:
+        raise InputError(
+            "training.sampling-rate is below 1 with noise from the operating system: which of the "
+            "records took part is known to their owners alone, and the challenge cannot be "
+            "audited; canaries can (--canary-seed-file)"
+        )
+
+
+def replay(audit: LiveAudit, rounds: Iterable[ObservedRound]) -> list[Belief]:
+    """Take in all rounds; return the beliefs. Raises InputError as `LiveAudit.observe` does."""
+    found = (audit.observe(each) for each in rounds)
+    return [belief for belief in found if belief is not None]
+
+
+def _request(observed: ObservedRound) -> dict[str, Any]:
+    """Return what the request of a message said. Raises InputError if it is of something else."""
+    told = {
+        name: observed.mechanism.get(f"request.{name}")
+        for name in ("first-trial", "record", "replacement", "challenged", "noise-multiplier")
+    }
+    if None in told.values() or "parameters" not in observed.model:
+        raise InputError(
+            f"round {observed.round} of this transcript was not recorded by an auditor's node of "
+            "fedsim; give the transcript that the node wrote"
+        )
+    return told
