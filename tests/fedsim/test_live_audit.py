@@ -1,0 +1,161 @@
+"""An auditor's node records what every owner is sent, and beliefs follow from the recording."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from adversaries.posterior import log_odds
+from fedsim import client_app, live_audit, server_app, transcript
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.errors import InputError
+from fedsim.live_audit import LiveAudit
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
+
+AUDITOR = 7777
+Make = Callable[..., Config]
+
+
+def _audited(
+    config: Config, folder: Path, node_config: dict[str, Scalar] | None = None
+) -> tuple[Arrays, transcript.Transcript, RunDirectory]:
+    """Run with an auditor beside the owners, whose first node has `node_config` besides."""
+    directory = RunDirectory.create(folder / "run", config)
+    run_config = to_run_config(config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
+    grid.contexts[1000].node_config.update(node_config or {})
+    recordings = folder / "transcripts"
+    told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(recordings)}
+    grid.contexts[AUDITOR] = Context(
+        run_id=RUN_ID, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
+    )
+    server_app.run(grid, config, directory)
+    recorded = transcript.read(recordings / f"{RUN_ID}.fedt")
+    return directory.read_arrays("transcript.npz"), recorded, directory
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_under_central_trust_an_auditor_believes_what_a_participant_does(
+    unit: str, neighbouring: str, small: Make, tmp_path: Path
+) -> None:
+    config = small({"privacy.unit": unit, "privacy.neighbouring": neighbouring, "trials.cohort": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    audit = LiveAudit()
+    live_audit.replay(audit, recorded.rounds)
+    heard = np.concatenate(
+        [np.stack([each.log_odds for each in audit.beliefs[first]], axis=1) for first in (0, 4)]
+    )
+    np.testing.assert_allclose(heard, found["log_odds"], rtol=0, atol=1e-6)
+    assert recorded.ended
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_owners(
+    rate: float, small: Make, tmp_path: Path
+) -> None:
+    config = small(
+        {
+            "federation.trust": "distributed",
+            "audit.mode": "instrumented",
+            "audit.vantages": "all",
+            "training.sampling-rate": rate,
+        }
+    )
+    found, recorded, _ = _audited(config, tmp_path)
+    audit = LiveAudit()
+    beliefs = live_audit.replay(audit, recorded.rounds)
+    # The server under secure aggregation sees the sum alone, and knows no noise either.
+    np.testing.assert_allclose(
+        beliefs[-1].log_odds, found["log_odds_server"][:, -1], rtol=0, atol=1e-5
+    )
+
+
+def test_rounds_without_an_owner_are_told_apart(small: Make, tmp_path: Path) -> None:
+    config = small(
+        {
+            "federation.owners": 5,
+            "federation.tolerated-dropouts": 2,
+            "federation.dropout-rate": 0.2,
+        }
+    )
+    found, recorded, _ = _audited(config, tmp_path)
+    beliefs = live_audit.replay(LiveAudit(), recorded.rounds)
+    np.testing.assert_allclose(beliefs[-1].log_odds, found["log_odds"][:, -1], rtol=0, atol=1e-6)
+    assert any(
+        each.participants is not None and len(each.participants) < 5 for each in recorded.rounds
+    )
+
+
+def test_an_auditor_changes_nothing_for_anybody_else(
+    small: Make, run: Callable[[Config], Arrays], tmp_path: Path
+) -> None:
+    config = small()
+    found, _, directory = _audited(config, tmp_path)
+    np.testing.assert_array_equal(found["final_models"], run(config)["final_models"])
+    joined = [event for event, _ in directory.events() if "auditor" in event]
+    assert joined == [joined[0]]
+    assert joined[0]["joined"] is True
+
+
+def test_an_auditor_that_cannot_write_is_noted_and_the_run_goes_on(
+    small: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "transcripts").write_text("not a folder")
+    with pytest.raises(InputError, match="cannot read the transcript"):
+        _audited(small(), tmp_path)
+    events = [event for event, _ in RunDirectory.open(tmp_path / "run").events()]
+    assert [event["joined"] for event in events if "auditor" in event] == [True, False]
+    assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    beliefs = live_audit.replay(LiveAudit(), recorded.rounds[2:])
+    assert [belief.round for belief in beliefs] == [3, 4]
+    assert beliefs[-1].missed == 2
+    steps = np.diff(found["log_odds"], axis=1)[:, 1:]
+    expected = log_odds(config.audit.prior, steps)
+    np.testing.assert_allclose(beliefs[-1].log_odds, expected[:, -1], rtol=0, atol=1e-6)
+
+
+def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path: Path) -> None:
+    config = small({"trials.count": 100, "trials.cohort": 100, "training.rounds": 10})
+    _, recorded, _ = _audited(
+        config, tmp_path, {"canary-seed": 11, "consent": "canaries,challenge"}
+    )
+    audit = LiveAudit(canary_seed=11, challenge=False)
+    live_audit.replay(audit, recorded.rounds)
+    effect, claimed = audit.canary_effect(0.999), audit.canary_prediction()
+    assert effect is not None
+    assert claimed is not None
+    # Other records add spread, so that mu is at most that of the noise, and here nearly it.
+    assert effect.interval.low < claimed
+    assert effect.interval.high > 0.8 * claimed
+    stranger = LiveAudit(canary_seed=12, challenge=False)
+    live_audit.replay(stranger, recorded.rounds)
+    nothing = stranger.canary_effect(0.999)
+    assert nothing is not None
+    assert nothing.interval.low <= 0
+
+
+def test_an_owner_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
+        _audited(small(), tmp_path, {"canary-seed": 11, "consent": "challenge"})
+
+
+def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) -> None:
+    config = small(
+        {
+            "privacy.noise-source": "system",
+            "training.sampling-rate": 0.5,
+            "audit.mode": "instrumented",
+        }
+    )
+    _, recorded, _ = _audited(config, tmp_path)
+    with pytest.raises(InputError, match="known to their owners alone"):
+        live_audit.replay(LiveAudit(), recorded.rounds)
