@@ -37,6 +37,7 @@ WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
 WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules", "fedsim.ledger"]
 WITHOUT_FLOWER += ["fedsim.transcript", "fedsim.transcript_audit"]
 WITHOUT_FLOWER += ["fedsim.transcript_report"]
+WITHOUT_FLOWER += ["fedsim.client_level"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

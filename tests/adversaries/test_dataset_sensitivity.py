@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from skimage.metrics import structural_similarity
 
 from adversaries import dataset_sensitivity
-from adversaries.dataset_sensitivity import Pair, rank_records, select
+from adversaries.dataset_sensitivity import Pair, rank_owners, rank_records, select, select_one
 from fedsim.data import load
 from fedsim.errors import InputError
 
@@ -194,3 +194,29 @@ def test_unknown_options_are_refused() -> None:
 def test_more_pairs_than_there_are_or_none_are_refused(top: int) -> None:
     with pytest.raises(InputError, match=f"top is {top}, but there are 15"):
         select(D, None, "manhattan", "add-remove", top=top)
+
+
+@pytest.mark.parametrize("measure", sorted(SINGLE))
+def test_an_owner_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
+    measure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", 4 * len(D))  # several blocks
+    owner_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
+    expected = [
+        np.mean(
+            [
+                SINGLE[measure](D[i], D[j])
+                for i in np.flatnonzero(owner_of == owner)
+                for j in np.flatnonzero(owner_of != owner)
+            ]
+        )
+        for owner in range(3)
+    ]
+    np.testing.assert_allclose(rank_owners(D, owner_of, measure), expected, rtol=1e-12)
+
+
+def test_the_farthest_nearest_or_most_ordinary_one_is_chosen() -> None:
+    values = np.array([2.0, 5.0, 1.0, 5.0, 3.0])
+    assert [select_one(values, choice) for choice in ("max", "min", "median")] == [1, 2, 4]
+    with pytest.raises(InputError, match="choice is 'mean'"):
+        select_one(values, "mean")

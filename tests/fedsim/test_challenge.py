@@ -91,3 +91,40 @@ def test_the_worlds_are_shuffled() -> None:
 
 def test_the_papers_own_code_trains_on_d_only() -> None:
     assert worlds(0, 5, "d-only").all()
+
+
+CLIENT: dict[str, Scalar] = {"privacy.unit": "client", "federation.partition": "dirichlet"}
+
+
+@pytest.mark.parametrize("choice", ["max", "min"])
+def test_at_client_level_the_owner_farthest_from_the_others_is_chosen(
+    choice: str, small: Callable[..., Config]
+) -> None:
+    config = small(CLIENT | {"challenge.choice": choice})
+    known = federation.load(config)
+    features = known.split.members_records.features
+    apart = euclidean(features, features)
+    inside = known.owner_of == np.arange(3)[:, None]
+    means = [apart[own][:, ~own].mean() for own in inside]
+    chosen = choose(config)
+    assert chosen.owner == (np.argmax if choice == "max" else np.argmin)(means)
+    assert chosen.distance == pytest.approx(means[chosen.owner])
+    assert (chosen.record, chosen.replacement) == (None, None)
+
+
+@pytest.mark.parametrize("owner", range(3))
+def test_a_given_owner_is_taken_and_is_not_the_adversary(
+    owner: int, small: Callable[..., Config]
+) -> None:
+    chosen = choose(small(CLIENT | {"challenge.owner": owner}))
+    assert (chosen.owner, chosen.measure, chosen.distance) == (owner, "given", None)
+    assert chosen.adversary != owner
+    with pytest.raises(InputError, match="owner of the challenge data"):
+        choose(small(CLIENT | {"challenge.owner": owner, "federation.adversary": owner}))
+
+
+def test_a_pool_too_small_to_replace_an_owner_is_refused(small: Callable[..., Config]) -> None:
+    replaced = CLIENT | {"privacy.neighbouring": "replace", "federation.partition": "iid"}
+    assert choose(small(replaced | {"data.pool": 8})).replacement is None
+    with pytest.raises(InputError, match="has 8 records, but the pool has 7"):
+        choose(small(replaced | {"data.pool": 7}))

@@ -263,8 +263,9 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     np.testing.assert_array_equal(model, (theta.double() - step * aggregate).float().numpy())
 
 
-@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize(
+    ("trust", "neighbouring"), [("central", "add-remove"), ("local", "replace")]
+)
 def test_with_noise_scaled_to_what_an_owner_changes_the_game_is_the_one_that_theory_predicts(
     trust: str, neighbouring: str, small: Make, run: Run
 ) -> None:
@@ -287,13 +288,13 @@ def test_with_noise_scaled_to_what_an_owner_changes_the_game_is_the_one_that_the
 def test_under_global_noise_the_realised_norms_predict_the_advantage(small: Make, run: Run) -> None:
     config = small(
         CLIENT
-        | {"training.local-learning-rate": 0.05, "privacy.noise-multiplier": 1.0, "run.seed": 5}
+        | {"training.local-learning-rate": 0.2, "privacy.noise-multiplier": 1.0, "run.seed": 5}
         | {"training.rounds": 4, "trials.count": 600, "trials.cohort": 300}
         | {"audit.mode": "instrumented", "training.batch-size": 0}
     )
     transcript = run(config)
     norms = transcript["sensitivities"]
-    assert 0.1 < norms.min() < norms.max() <= 1.0
+    assert 0.1 < norms.min() < norms.max() <= 1 + 1e-12
     np.testing.assert_array_equal(transcript["noise_stds"], np.ones_like(norms))
     wins = ((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum()
     chances = stats.norm.cdf(np.sqrt((norms**2).sum(1)) / 2)

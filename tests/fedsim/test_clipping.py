@@ -307,10 +307,11 @@ def test_no_records_sum_to_zero() -> None:
     assert not Clipper(model, 0.7).clipped_sum(parameters, features[:0], labels[:0]).any()
 
 
-def test_a_model_that_diverged_is_an_error_and_not_clipped_away() -> None:
+@pytest.mark.parametrize("bound", [0.7, float("inf")])
+def test_a_model_that_diverged_is_an_error_and_not_clipped_away(bound: float) -> None:
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     with pytest.raises(FloatingPointError, match="diverged"):
-        Clipper(model, 0.7).clipped_sum(parameters * float("inf"), features, labels)
+        Clipper(model, bound).clipped_sum(parameters * float("inf"), features, labels)
 
 
 @opacus.grad_sample.register_grad_sampler(ChannelAffine)

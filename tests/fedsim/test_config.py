@@ -13,6 +13,11 @@ from fedsim.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
+CLIENT: dict[str, configuration.Scalar] = {
+    "privacy.unit": "client",
+    "privacy.rho-beta": 0.0,
+    "privacy.noise-multiplier": 1.0,
+}
 PAC: dict[str, configuration.Scalar] = {
     "privacy.noise": "pac",
     "privacy.mutual-information": 0.1,
@@ -182,6 +187,19 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             },
             r"stop-at is 1\.5, but training.clipping is false, .* epsilon is infinite",
         ),
+        ({"training.local-epochs": 2}, r"local-epochs = 1, or privacy.unit = \"client\"$"),
+        ({"training.batch-size": 8}, r"training.batch-size is 8, but privacy.unit is 'record'"),
+        ({"challenge.owner": 1}, r"challenge.owner is 1, but privacy.unit is 'record'"),
+        (CLIENT | {"challenge.owner": 2}, r"owners are numbered 0 to 1; name one of them"),
+        (CLIENT | {"challenge.record": 1}, r"record = -1, or privacy.unit = \"record\"$"),
+        (CLIENT | {"training.sampling-rate": 0.5}, r"set training.sampling-rate = 1.0, or"),
+        (CLIENT | {"training.clipping": False}, r"set training.clipping = true, or"),
+        (CLIENT | {"audit.bayesian-pairs": 3}, r"set audit.bayesian-pairs = 0, or"),
+        (
+            CLIENT | {"training.local-steps": 2, "federation.trust": "local"},
+            r"training.local-steps is 2, but privacy.unit is 'client'",
+        ),
+        (PAC | {"privacy.unit": "client"}, r"set privacy.noise = 'isotropic', or"),
         ({"run.precision": "bf16"}, r"compares sums .* in full precision .*instrumented"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),
     ],

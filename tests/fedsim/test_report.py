@@ -625,6 +625,44 @@ def test_local_steps_are_explained_and_their_score_is_not_taken_for_a_belief(rep
     assert "linearised" not in visible(render_html(with_steps(report, local_steps=1), transcript))
 
 
+@pytest.fixture
+def of_owners(report):
+    """A report in which all data of owner 1 are in question."""
+    challenge = {"record": None, "replacement": None, "owner": 1, "records": 12}
+    training = {"local_epochs": 1, "batch_size": 0}
+    owners = {"unit": "client", "challenge": report["challenge"] | challenge}
+    return report | owners | {"training": report.get("training", {}) | training}
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_an_owner_in_question_is_named_wherever_a_record_would_be(of_owners, transcript):
+    text = visible(render_html(of_owners, transcript))
+    assert "except whether this one owner's data were used" in text
+    assert "with all 12 records of owner 1 or on the neighbouring D′, where it has none" in text
+    assert "for 1 epoch in one batch, and sent how far it came, clipped as a whole" in text
+    assert "Unit of privacy all data of one owner" in text
+    assert "It asks about single records, which the bounds are not about." in text
+    assert "challenge record" not in text
+    assert "person's record" not in text
+    replaced = changed(of_owners, "neighbouring", "replace")
+    text = visible(render_html(replaced, transcript))
+    assert "except which of two sets of data this one owner used" in text
+    assert "the neighbouring D′, where as many others take their place" in text
+
+
+@pytest.mark.usefixtures("wording_only")
+@pytest.mark.parametrize(("neighbouring", "share"), [("add-remove", 0.5), ("replace", 1.0)])
+def test_what_protects_an_owner_protects_each_record_by_its_part(
+    neighbouring, share, of_owners, transcript
+):
+    changed_report = changed(of_owners, "neighbouring", neighbouring)
+    text = visible(render_html(changed_report, transcript))
+    multiplier = share * of_owners["mechanism"]["effective_noise_multiplier"]
+    assert f"replace neighbours at noise multiplier {multiplier:.3f}:" in text
+    measured = changed(changed_report, "mechanism.sensitivity", "local")
+    assert "What follows for one record" not in visible(render_html(measured, transcript))
+
+
 @pytest.mark.usefixtures("wording_only")
 def test_the_optimiser_and_its_schedule_are_named(report, transcript):
     text = visible(render_html(with_steps(report), transcript))

@@ -291,6 +291,25 @@ def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path: Path) -> Non
         document(f"account {path} --delta 0.001")["epsilon"]
         == (document(f"{by_hand} 0.001")["epsilon"])
     )
+    assert answer["unit"] == "record"
+    assert "sure that a given person's record was used" in text(f"account {path}")
+
+
+def test_what_protects_a_whole_owner_is_said_of_the_owner(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        '[privacy]\nunit = "client"\nrho-beta = 0.0\nnoise-multiplier = 3.0\n'
+        "[training]\nlocal-epochs = 4\nrounds = 7\n"
+    )
+    answer = document(f"account {path}")
+    assert answer["unit"] == "client"
+    assert (
+        answer["epsilon"]
+        == (document("account --noise-multiplier 3 --steps 7 --delta 0.005")["epsilon"])
+    )
+    said = text(f"account {path}")
+    assert "sure that a given owner's whole data was used" in said
+    assert "the most that one owner's whole data can change" in said
 
 
 def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
