@@ -23,6 +23,7 @@ class Role(IntEnum):
     PAIRS = 4
     CANDIDATES = 5
     SECRET = 6
+    CANARY = 7
 
 
 SERVER = -1
