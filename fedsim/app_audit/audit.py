@@ -183,8 +183,10 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
     seen = configuration.observation
     if guarantee is None:
         return "it is not known what noise the strategy adds"
+    if 0 in guarantee.on_models:
+        return "there is no noise"
     if configuration.central is not None and configuration.central.adaptive:
         return "the noise of adaptive clipping follows the updates"
-    if seen is not None and (seen.seeded or theory.realised_share(seen) != 1):
+    if seen is not None and theory.realised_share(seen) != 1:
         return "the noise is not the one that was configured"
     return None

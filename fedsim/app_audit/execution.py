@@ -10,6 +10,7 @@ import contextlib
 import copy
 import io
 import logging
+import math
 import random
 import sys
 from collections.abc import Iterable, Iterator
@@ -215,7 +216,8 @@ class _Recorder:
         """Note what a client sent in answer to a model."""
         if reply.has_error():
             raise AppFailedError(f"client {partition} failed: {reply.error.reason}")
-        self._model = _flat(message.content)
+        if not self._replies:  # all clients of a round get the same model
+            self._model = _flat(message.content)
         self._replies[partition] = copy.copy(reply.content)
 
     def attach(self, strategy: Strategy) -> None:
@@ -356,10 +358,9 @@ def _scripted(
 ) -> RecordDict:
     """Return the honest reply with the script's arrays and weight in it."""
     model = next(iter(message.content.array_records.values()))
-    update = np.zeros(_flat_record(model).size)
-    if partition == script.target:
-        update += script.update
-    else:
+    update = script.update
+    if partition != script.target:
+        update = np.zeros_like(update)
         update[0] = script.idle
     for name in template.array_records:
         template[name] = _moved(model, update)
@@ -372,14 +373,16 @@ def _scripted(
 
 
 def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
+    """Return a model that is moved by the update [P]."""
     moved, start = {}, 0
     for name, array in model.items():
-        values = array.numpy()
-        if np.issubdtype(values.dtype, np.floating):
-            change = update[start : start + values.size].reshape(values.shape)
-            start += values.size
-            values = (values + change).astype(values.dtype)
-        moved[name] = Array(values)
+        moved[name] = array
+        if np.issubdtype(np.dtype(array.dtype), np.floating):
+            change = update[start : start + math.prod(array.shape)]
+            start += change.size
+            if change.any():
+                values = array.numpy()
+                moved[name] = Array((values + change.reshape(array.shape)).astype(values.dtype))
     return ArrayRecord(moved)
 
 
