@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
@@ -34,6 +33,10 @@ from fedsim.config import Scalar
 from fedsim.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 
 Vector = npt.NDArray[np.float64]
+
+
+MOST_QUESTIONS = 8
+"""How often a strategy may ask for the clients before it sends the next message."""
 
 
 class AppFailedError(RuntimeError):
@@ -177,10 +180,21 @@ class _AuditGrid(InProcessGrid):
     def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
         super().__init__(app.client_app, audited.nodes, app.run_config)
         self._audited, self._recorder = audited, recorder
+        self._asked = 0
         self.in_client = False
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all nodes; a strategy that asks on and on waits for more of them."""
+        self._asked += 1
+        if self._asked > MOST_QUESTIONS:
+            raise AppFailedError(
+                f"the app waits for more than {self._audited.nodes} clients; audit it with --nodes"
+            )
+        return super().get_node_ids()
 
     def _execute(self, message: Message) -> Message:
         context = self.contexts[message.metadata.dst_node_id]
+        self._asked = 0
         training = message.metadata.message_type.startswith("train")
         if self._recorder.script is not None and not training:
             reply = self._audited.remembered(message, context)
@@ -273,7 +287,7 @@ class _Recorder:
 
     def _weights(self, seen: dict[int, RecordDict]) -> dict[int, float]:
         innermost = introspection.chain(self._strategy)[-1] if self._strategy else None
-        key = getattr(innermost, "weighted_by_key", None)
+        key = str(getattr(innermost, "weighted_by_key", ""))
         found = {}
         for partition, content in seen.items():
             for metrics in content.metric_records.values():
@@ -325,7 +339,7 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
         set_seed(*arguments, **names)
 
     with ExitStack() as stack:
-        for owner in _starters(Strategy):
+        for owner in _starters(Strategy):  # type: ignore[type-abstract]
             stack.enter_context(patched(owner, "start", _observed_start(owner, recorder)))
         stack.enter_context(patched(LocalDpMod, "__call__", local))
         stack.enter_context(patched(RdpAccountant, "get_privacy_spent", spent))
@@ -353,9 +367,7 @@ def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
         yield from _starters(derived)
 
 
-def _scripted(
-    template: RecordDict, message: Message, script: Script, partition: int
-) -> RecordDict:
+def _scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
     """Return the honest reply with the script's arrays and weight in it."""
     model = next(iter(message.content.array_records.values()))
     update = script.update
@@ -367,8 +379,8 @@ def _scripted(
     if partition == script.target and script.weight is not None:
         for metrics in template.metric_records.values():
             if script.weighted_by in metrics:
-                kind = type(metrics[script.weighted_by])
-                metrics[script.weighted_by] = kind(script.weight)  # type: ignore[call-arg,assignment]
+                whole = isinstance(metrics[script.weighted_by], int)
+                metrics[script.weighted_by] = int(script.weight) if whole else script.weight
     return template
 
 
@@ -423,5 +435,3 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
-
-

@@ -88,9 +88,7 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
         return None
     adaptive = isinstance(wrapper, ADAPTIVE)
     inner = wrapper.strategy
-    averages = isinstance(inner, FedAvg) and (
-        type(inner).aggregate_train is FedAvg.aggregate_train
-    )
+    averages = isinstance(inner, FedAvg) and (type(inner).aggregate_train is FedAvg.aggregate_train)
     return CentralNoise(
         strategy=type(wrapper).__name__,
         noise_multiplier=float(wrapper.noise_multiplier),

@@ -74,9 +74,7 @@ def _read(root: Path) -> dict[str, Any]:
     return described
 
 
-def _run_config(
-    described: Mapping[str, Any], overrides: Mapping[str, Scalar]
-) -> dict[str, Scalar]:
+def _run_config(described: Mapping[str, Any], overrides: Mapping[str, Scalar]) -> dict[str, Scalar]:
     run_config = dict(_flat(described["tool"]["flwr"]["app"].get("config", {})))
     for key in overrides:
         if key not in run_config:

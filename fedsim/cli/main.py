@@ -9,6 +9,7 @@ import typer
 
 import fedsim
 from fedsim.cli.account import account
+from fedsim.cli.audit import audit
 from fedsim.cli.calibrate import calibrate
 from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, report, calibrate, account):
+for command in (run, report, audit, calibrate, account):
     app.command()(command)
 
 

@@ -37,8 +37,10 @@ def train(message: Message, context: Context) -> Message:
     )
     images, labels = _digits()
     # Shares of unequal size: client j has about (j + 1) times as many digits as client 0.
-    bounds = np.cumsum([0, *range(1, partitions + 1)]) * len(images) // (
-        partitions * (partitions + 1) // 2
+    bounds = (
+        np.cumsum([0, *range(1, partitions + 1)])
+        * len(images)
+        // (partitions * (partitions + 1) // 2)
     )
     mine = slice(bounds[partition], bounds[partition + 1])
     images, labels = images[mine], labels[mine]
@@ -47,7 +49,10 @@ def train(message: Message, context: Context) -> Message:
     errors = scores / scores.sum(axis=1, keepdims=True)
     errors[np.arange(len(labels)), labels] -= 1
     rate = float(context.run_config["learning-rate"]) / len(images)
-    moved = {"weights": weights - rate * images.T @ errors, "bias": bias - rate * errors.sum(axis=0)}
+    moved = {
+        "weights": weights - rate * images.T @ errors,
+        "bias": bias - rate * errors.sum(axis=0),
+    }
     record = ArrayRecord({name: Array(value.astype(np.float32)) for name, value in moved.items()})
     metrics = MetricRecord({"num-examples": len(images), "one": 1})
     return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
@@ -55,7 +60,7 @@ def train(message: Message, context: Context) -> Message:
 
 @cache
 def _digits() -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # noqa: PLC0415  (slow; a scripted run needs no data)
 
     digits = load_digits()
     return (digits.data / 16).astype(np.float32), digits.target

@@ -47,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
     model = {"weights": np.zeros((64, 10), np.float32), "bias": np.zeros(10, np.float32)}
     arrays = ArrayRecord({name: Array(value) for name, value in model.items()})
     if variant == "seeded":
-        np.random.seed(42)
+        np.random.seed(42)  # noqa: NPY002  (the mistake itself)
     if variant == "accountant-rebuilt":
         for _ in range(rounds):
             strategy = _strategy(config, variant)
@@ -88,7 +88,9 @@ def _strategy(config: Any, variant: str) -> Strategy:
             )
         )
     divisor = 10 * clients if variant == "too-many-clients" else clients
-    wrap = TenthOfTheNoise if variant == "noise-too-small" else (
-        DifferentialPrivacyServerSideFixedClipping
+    wrap = (
+        TenthOfTheNoise
+        if variant == "noise-too-small"
+        else (DifferentialPrivacyServerSideFixedClipping)
     )
     return wrap(average, z, norm, divisor, accountant=accountant)
