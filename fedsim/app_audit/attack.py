@@ -77,7 +77,7 @@ def observe(audited: AuditedApp, seed: int, confidence: float) -> tuple[Configur
     for each in honest.rounds:
         weights |= each.weights
     seen = Observation(
-        participants=tuple(len(each.weights) for each in honest.rounds),
+        participants=tuple(each.replies for each in honest.rounds),
         weights=weights,
         noise_ratio=noise_ratio(honest, configuration, confidence),
         client_norm_kept=False,

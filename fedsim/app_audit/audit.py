@@ -77,6 +77,11 @@ class AppAudit:
         return max(self.lower_bounds.values(), key=lambda bound: bound.epsilon)
 
     @property
+    def epsilon_of_run(self) -> float | None:
+        """Theory's epsilon of the whole run at the same delta, None where it cannot tell."""
+        return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
+
+    @property
     def verdict(self) -> Verdict:
         """What the audit concludes about the claim."""
         if self.claim is None:
@@ -99,6 +104,7 @@ class AppAudit:
                 "known": self.epsilon is not None,
                 "epsilon": self.epsilon,
                 "infinite": self.epsilon is not None and math.isinf(self.epsilon),
+                "epsilon_of_run": self.epsilon_of_run,
                 "noise_multipliers": self.guarantee and self.guarantee.multipliers,
                 "advantage": self.predicted_advantage,
             },

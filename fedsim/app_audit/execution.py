@@ -67,7 +67,7 @@ class Script:
 class Round:
     """What was seen of one round.
 
-    weights: of the clients that replied, by partition; clipped_to, noise_norm: the clipping norm
+    replies: how many clients replied; weights: of those that stated one, by partition; clipped_to, noise_norm: the clipping norm
         before and after the aggregation, nan without central noise
     noise: the released model less what was there before noise, [P]; None in scripted runs and
         without central noise
@@ -76,6 +76,7 @@ class Round:
         there is nothing to measure.
     """
 
+    replies: int
     weights: dict[int, float]
     clipped_to: float
     noise_norm: float
@@ -128,6 +129,8 @@ class AuditedApp:
             raise
         except Exception as error:
             raise AppFailedError(f"the app failed: {type(error).__name__}: {error}") from error
+        finally:
+            recorder.detach()
         return recorder.finish(self._app.mods)
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
@@ -225,6 +228,7 @@ class _Recorder:
         self._replies: dict[int, RecordDict] = {}
         self._without_noise: Vector | None = None
         self._strategy: Strategy | None = None
+        self._replaced: list[tuple[Strategy, Any]] = []
 
     def replied(self, message: Message, partition: int, reply: Message) -> None:
         """Note what a client sent in answer to a model."""
@@ -238,9 +242,8 @@ class _Recorder:
         """Watch the aggregation of a strategy, and of the one inside its noise."""
         self._strategy = strategy
         wrapper = introspection.central_wrapper(strategy)
-        if getattr(strategy, "_fedsim_recorder", None) is self:
+        if any(strategy is each for each, _ in self._replaced):
             return
-        strategy._fedsim_recorder = self  # type: ignore[attr-defined]
         aggregate = strategy.aggregate_train
 
         def observed(server_round: int, replies: Iterable[Message]) -> Any:
@@ -251,12 +254,21 @@ class _Recorder:
             result = aggregate(server_round, list(replies))
             if result[0] is None:
                 raise AppFailedError(f"round {server_round} was skipped: nothing was aggregated")
-            self._released(_flat_record(result[0]), weights, before, wrapper, shifts)
+            model = _flat_record(result[0])
+            self._released(model, len(seen), weights, before, wrapper, shifts)
             return result
 
-        strategy.aggregate_train = observed  # type: ignore[method-assign]
+        self._replace(strategy, observed)
         if wrapper is not None and self.script is None:
             self._watch_inside(wrapper.strategy)
+
+    def detach(self) -> None:
+        """Leave the strategies as they were: an app may keep one for its next run."""
+        for strategy, own in reversed(self._replaced):
+            if own is None:
+                del strategy.aggregate_train
+            else:
+                strategy.aggregate_train = own  # type: ignore[method-assign]
 
     def finish(self, mods: tuple[object, ...]) -> Execution:
         """Return what was seen. Raises AppFailedError if no round was."""
@@ -283,7 +295,11 @@ class _Recorder:
             self._without_noise = None if result[0] is None else _flat_record(result[0])
             return result
 
-        inner.aggregate_train = observed  # type: ignore[method-assign]
+        self._replace(inner, observed)
+
+    def _replace(self, strategy: Strategy, aggregate_train: Any) -> None:
+        self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
+        strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
 
     def _weights(self, seen: dict[int, RecordDict]) -> dict[int, float]:
         innermost = introspection.chain(self._strategy)[-1] if self._strategy else None
@@ -305,6 +321,7 @@ class _Recorder:
     def _released(
         self,
         model: Vector,
+        replies: int,
         weights: dict[int, float],
         before: float,
         wrapper: Any | None,
@@ -315,7 +332,7 @@ class _Recorder:
         if self.script is not None:
             shift = float((model - self._model) @ self.script.direction)
         after = float(getattr(wrapper, "clipping_norm", np.nan))
-        self._rounds.append(Round(weights, before, after, noise, shift, *shifts))
+        self._rounds.append(Round(replies, weights, before, after, noise, shift, *shifts))
         self._without_noise = None
 
 

@@ -11,6 +11,7 @@ sampled is no secret from the server.
 
 import math
 from dataclasses import dataclass
+from heapq import nlargest
 
 from fedsim import gaussian
 from fedsim.accounting import PLD
@@ -70,8 +71,7 @@ def vantage_of(configuration: Configuration) -> Vantage:
 def guarantee(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
     """Return what the configuration guarantees, None where theory cannot tell.
 
-    Before the app ran, what the strategy states of itself is believed, and weights are taken to be
-    unbounded unless it enforces equal ones.
+    Before the app ran, what the strategy states of itself is believed, equal weights included.
     """
     vantage, rounds = vantage_of(configuration), configuration.rounds
     seen = configuration.observation
@@ -113,12 +113,12 @@ def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
     1/n under equal weights. Where a client states its own weight, that of a client that states a
     huge one among the others: almost 1.
     """
-    replies = central.sampled_clients
-    if seen is not None and seen.participants:
-        replies = seen.participants[min(round, len(seen.participants) - 1)]
-    if central.equal_weights_enforced or (seen is not None and seen.constant_weights):
+    if seen is None or not seen.participants:
+        return 1 / central.sampled_clients
+    replies = seen.participants[min(round, len(seen.participants) - 1)]
+    if central.equal_weights_enforced or seen.constant_weights:
         return 1 / replies
-    others = 0.0 if seen is None else sum(sorted(seen.weights.values())[-(replies - 1) :])
+    others = sum(nlargest(replies - 1, seen.weights.values()))
     return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
 
 

@@ -84,18 +84,17 @@ def weighted_average(subject: Subject) -> Finding | None:
         return None
     if seen is not None and seen.constant_weights:
         return None
-    largest = theory.share(central, seen, 0)
-    today = ""
-    if seen is not None and len(set(seen.weights.values())) > 1:
+    effect = "one client can count for any part of it"
+    if seen is not None:
+        effect = f"one client can count {theory.share(central, seen, 0):.3f}"
         total = sum(seen.weights.values())
-        today = f" (with the weights of this run, up to {max(seen.weights.values()) / total:.3f})"
+        effect += f" (with the weights of this run, up to {max(seen.weights.values()) / total:.3f})"
     return Finding(
         "weighted-average",
-        True,
+        seen is not None,  # before the run, clients may yet send a constant
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
         f"update counted 1/{central.sampled_clients}, but the average is weighted by "
-        f"'{central.weighted_by}', which each client states itself and nothing bounds: one client "
-        f"can count {largest:.3f}{today}",
+        f"'{central.weighted_by}', which each client states itself and nothing bounds: {effect}",
         "weight all clients alike: send a constant 1 under the key of weighted_by_key, or pass "
         "accountant=RdpAccountant(...), which refuses unequal weights",
     )

@@ -126,7 +126,12 @@ def _theory(outcome: "AppAudit") -> str:
     multipliers = outcome.guarantee.multipliers if outcome.guarantee else ()
     if math.isinf(outcome.epsilon):
         return "epsilon infinite: no guarantee"
-    return f"epsilon {outcome.epsilon:.4g}, true noise multiplier {min(multipliers):.4g}"
+    rounds = outcome.configuration.rounds
+    run = f"; all {rounds} messages: epsilon {outcome.epsilon_of_run:.4g}"
+    return (
+        f"epsilon {outcome.epsilon:.4g}, true noise multiplier {min(multipliers):.4g}"
+        f"{run if outcome.scope is Scope.ROUND else ''}"
+    )
 
 
 def _worlds(outcome: "AppAudit") -> str:
