@@ -67,8 +67,9 @@ class Script:
 class Round:
     """What was seen of one round.
 
-    replies: how many clients replied; weights: of those that stated one, by partition; clipped_to, noise_norm: the clipping norm
-        before and after the aggregation, nan without central noise
+    replies: how many clients replied; weights: of those that stated one, by partition
+    clipped_to, noise_norm: the clipping norm before and after the aggregation, nan without central
+        noise
     noise: the released model less what was there before noise, [P]; None in scripted runs and
         without central noise
     model_shift, message_shift: the released model, and the target's reply, less the model before,

@@ -118,9 +118,10 @@ def test_adaptive_clipping_is_weaker_than_configured(variant: str) -> None:
 def test_the_measured_advantage_is_the_predicted_one(
     variant: str, neighbouring: Neighbouring
 ) -> None:
-    outcome = audited(variant, ONE_SIGMA, CLAIM, trials=200, clients=2, neighbouring=neighbouring)
+    config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
+    outcome = audited(variant, config, CLAIM, trials=100, clients=2, neighbouring=neighbouring)
     assert outcome.predicted_advantage is not None
-    assert 0.1 < outcome.predicted_advantage < 0.999
+    assert 0.05 < outcome.predicted_advantage < 0.96
     interval = outcome.advantage.interval
     # Four standard errors: no test among eight is to fail by chance.
     slack = (interval.high - interval.low) / 2

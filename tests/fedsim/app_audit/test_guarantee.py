@@ -110,7 +110,10 @@ def test_theory_is_silent_where_it_does_not_know(configuration: Configuration) -
 def test_adaptive_clipping_pays_for_the_next_norm_and_for_the_count() -> None:
     found = guarantee(
         central(
-            clipping_norms=(1.0, 0.9, 0.8), noise_norms=(0.9, 0.8, 0.8), adaptive=True, count_std=3.0
+            clipping_norms=(1.0, 0.9, 0.8),
+            noise_norms=(0.9, 0.8, 0.8),
+            adaptive=True,
+            count_std=3.0,
         ),
         Neighbouring.ADD_REMOVE,
     )
