@@ -337,6 +337,46 @@ def epsilons(
     return figure
 
 
+def owner_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
+    """Draw the belief that an owner took part, after every round, for each owner by its name."""
+    with _style():
+        figure, axes = _axes()
+        worst = max(beliefs, key=lambda name: beliefs[name][-1])
+        marker = "o" if len(rounds) == 1 else None
+        for name, belief in beliefs.items():
+            if name != worst:
+                axes.plot(rounds, belief, color=BLUE, alpha=0.5, linewidth=1.2, marker=marker)
+        label = f"{worst}, the highest at the end"
+        axes.plot(rounds, beliefs[worst], color=VERMILION, linewidth=2, marker=marker, label=label)
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+        axes.set_ylabel("belief after the round")
+        _rounds_axis(axes, rounds)
+        _legend(axes)
+    return figure
+
+
+def realised_noise(
+    rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
+) -> Figure:
+    """Draw the standard deviation of the noise that was left over, [k], beside the claim.
+
+    interval [2, k]: its ends; claimed [k], None where nobody claimed any.
+    """
+    with _style():
+        figure, axes = _axes()
+        spread = np.abs(interval - measured)
+        axes.errorbar(rounds, measured, spread, fmt="o", color=BLUE, markersize=4, label="measured")
+        if claimed is not None:
+            marker = "_" if len(rounds) == 1 else None
+            axes.plot(rounds, claimed, color=VERMILION, marker=marker, label="configured")
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("standard deviation of the noise")
+        _rounds_axis(axes, rounds)
+        _legend(axes)
+    return figure
+
+
 def to_svg(figure: Figure) -> str:
     """Return the figure as a standalone SVG document without dates or addresses of makers."""
     buffer = io.StringIO()

@@ -291,3 +291,6 @@ in its directory.</footer>
 </body>
 </html>
 """
+
+STYLE = TEMPLATE[TEMPLATE.index("<style>") : TEMPLATE.index("</style>") + len("</style>")]
+"""The look of the page, for the pages of other reports."""

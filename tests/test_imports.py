@@ -6,10 +6,12 @@ import sys
 import pytest
 
 CORE = [
+    "adversaries.canaries",
     "adversaries.dataset_sensitivity",
     "adversaries.dissimilarity",
     "adversaries.estimators",
     "adversaries.membership",
+    "adversaries.noisy_means",
     "adversaries.posterior",
     "fedsim.bayesian",
     "fedsim.blocks",
@@ -33,6 +35,8 @@ WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "feds
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
 WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules", "fedsim.ledger"]
+WITHOUT_FLOWER += ["fedsim.transcript", "fedsim.transcript_audit"]
+WITHOUT_FLOWER += ["fedsim.transcript_report"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

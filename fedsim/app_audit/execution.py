@@ -269,7 +269,7 @@ class _Recorder:
             if own is None:
                 del strategy.aggregate_train
             else:
-                strategy.aggregate_train = own  # type: ignore[method-assign]
+                strategy.aggregate_train = own
 
     def finish(self, mods: tuple[object, ...]) -> Execution:
         """Return what was seen. Raises AppFailedError if no round was."""

@@ -1,62 +1,167 @@
-"""`fedsim audit`: what a federation that is not ours guarantees."""
+"""`fedsim audit`: what a transcript, a run directory or a Flower app says of an owner's privacy."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring
+from fedsim.run_directory import RunDirectory
 
 
 def audit(
-    app: Annotated[
-        Path,
-        typer.Option(metavar="PATH", help="A Flower app's directory. Its code is run."),
-    ],
-    trials: Annotated[int, typer.Option(help="Runs of the app under attack.")] = 300,
-    rounds: Annotated[
-        int | None, typer.Option(help="Rounds of the app [its num-server-rounds].")
+    recorded: Annotated[
+        Path | None,
+        typer.Argument(metavar="[TRANSCRIPT]", help="A transcript, or a run directory."),
     ] = None,
-    nodes: Annotated[int, typer.Option(help="Clients of the federation.")] = 5,
-    run_config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Override the app's run config; may be repeated."),
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the report as one JSON document.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the report; default NAME-audit beside a transcript."),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Delta at which every epsilon is stated.", show_default="1e-5"),
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Confidence of every interval.", show_default="0.95")
     ] = None,
     claimed_epsilon: Annotated[
-        float | None, typer.Option(help="What the run is said to guarantee, at --claimed-delta.")
+        float | None, typer.Option(help="An epsilon that somebody claims of all rounds.")
     ] = None,
-    claimed_delta: Annotated[float | None, typer.Option(help="Delta of the claim.")] = None,
+    app: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Instead of a transcript: a Flower app's directory, whose code is run.",
+        ),
+    ] = None,
+    claimed_delta: Annotated[
+        float | None, typer.Option(help="With --app: delta of --claimed-epsilon.")
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="With --app: how often it is run under attack.", show_default="300"),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="With --app: its num-server-rounds.", show_default="its own")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="With --app: clients.", show_default="5")
+    ] = None,
+    run_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="With --app: its run config; may be repeated."),
+    ] = None,
     neighbouring: Annotated[
-        Neighbouring, typer.Option(help="A client sends its update or none, or another update.")
-    ] = Neighbouring.ADD_REMOVE,
-    confidence: Annotated[float, typer.Option(help="Of every bound and interval.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of every random number.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Directory for report.json.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on a conviction.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document, nothing else.")
+        Neighbouring | None,
+        typer.Option(
+            help="With --app: a client sends its update or none, or another update.",
+            show_default="add-remove",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="With --app: of every random number.", show_default="0"),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --app: exit with 1 on a conviction.")
     ] = False,
 ) -> int:
-    """Find out what the differential privacy of a Flower app really guarantees, and why.
+    """Audit a federation that was recorded with fedsim.recording, or a Flower app before it runs.
 
-    Runs the app in this process, again and again: only name code that you would run yourself.
+    Of a transcript, measures the noise that was really added, what it makes of each owner's
+    privacy, and what canaries found. A run directory of `fedsim run` gets its report anew. An app
+    is run in this process, again and again, under attack: only name code that you would run
+    yourself.
 
-    Example: fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
+    Examples: fedsim audit server.fedt --claimed-epsilon 8;
+    fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
-    from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
+    if app is not None:
+        from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
 
-    return audit_app(
-        app,
-        trials=trials,
-        rounds=rounds,
-        nodes=nodes,
-        run_config=run_config or [],
-        claimed_epsilon=claimed_epsilon,
-        claimed_delta=claimed_delta,
-        neighbouring=neighbouring,
-        confidence=confidence,
-        seed=seed,
-        out=out,
-        as_json=as_json,
-        strict=strict,
+        if recorded is not None or delta is not None:
+            raise InputError("--app takes neither a transcript nor --delta, but --claimed-delta")
+        return audit_app(
+            app,
+            trials=300 if trials is None else trials,
+            rounds=rounds,
+            nodes=5 if nodes is None else nodes,
+            run_config=run_config or [],
+            claimed_epsilon=claimed_epsilon,
+            claimed_delta=claimed_delta,
+            neighbouring=neighbouring or Neighbouring.ADD_REMOVE,
+            confidence=0.95 if confidence is None else confidence,
+            seed=seed or 0,
+            out=out,
+            as_json=json_,
+            strict=strict,
+        )
+    of_apps = (claimed_delta, trials, rounds, nodes, run_config, neighbouring, seed, strict or None)
+    if any(option is not None for option in of_apps):
+        raise InputError("some of these options are for a Flower app; name it with --app PATH")
+    if recorded is None:
+        raise InputError("audit what? Give a transcript, a run directory, or --app PATH")
+    if recorded.is_dir():
+        if out is not None or claimed_epsilon is not None:
+            raise InputError("--out and --claimed-epsilon are for transcripts; leave them out")
+        _audit_run(recorded, json_, delta, confidence)
+    else:
+        _audit_transcript(recorded, json_, out, delta, confidence, claimed_epsilon)
+    return 0
+
+
+def _audit_transcript(
+    path: Path,
+    json_: bool,
+    out: Path | None,
+    delta: float | None,
+    confidence: float | None,
+    claimed_epsilon: float | None,
+) -> None:
+    from fedsim import transcript_audit, transcript_report  # noqa: PLC0415
+
+    report = transcript_audit.audit_file(
+        path,
+        1e-5 if delta is None else delta,
+        0.95 if confidence is None else confidence,
+        claimed_epsilon,
     )
+    directory = path.with_name(f"{path.stem}-audit") if out is None else out
+    try:
+        page = transcript_report.write(report, directory)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
+        ) from None
+    if json_:
+        _print_json(report)
+        return
+    console = Console(stderr=True)
+    console.print(transcript_report.summary(report))
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def _audit_run(path: Path, json_: bool, delta: float | None, confidence: float | None) -> None:
+    from fedsim import audit as run_audit  # noqa: PLC0415
+    from fedsim.report import summary  # noqa: PLC0415
+
+    directory = RunDirectory.open(path)
+    report = run_audit.write_report(directory, confidence=confidence, delta=delta)
+    if json_:
+        _print_json(report)
+        return
+    console = Console(stderr=True)
+    console.print(summary(report))
+    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def _print_json(report: dict[str, object]) -> None:
+    from fedsim.cli.guarantees import print_json  # noqa: PLC0415
+
+    print_json(report)

@@ -1,8 +1,11 @@
 """Every rule objects to its mistake and to nothing else, on Flower's own objects."""
 
+import logging
 from dataclasses import replace
 
 import pytest
+from flwr.app import ArrayRecord
+from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp import NeighboringRelation, PrivacyConfig, RdpAccountant, SamplingMethod
 from flwr.serverapp.strategy import (
@@ -25,6 +28,9 @@ from fedsim.app_audit.configuration import (
 from fedsim.app_audit.introspection import configuration_findings, configuration_of
 from fedsim.app_audit.rules import RULES, Finding, findings
 from fedsim.mechanism import Neighbouring
+from fedsim.recording import record
+from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.transcript import ObservedRound
 
 HONEST = Observation(
     participants=(5, 5),
@@ -147,3 +153,13 @@ def test_wrappers_are_read_through() -> None:
     assert configuration.strategies == ("DifferentialPrivacyServerSideFixedClipping", "FedAdam")
     assert configuration.mods == ("fixedclipping_mod",)
     assert configuration.rounds == 7
+
+
+def test_a_recorded_strategy_says_at_its_start_what_is_wrong(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    rounds: list[ObservedRound] = []
+    strategy = record(fixed(inner=FedAdam()), rounds.append)
+    strategy.start(InProcessGrid(ClientApp(), 2, {}), ArrayRecord(), num_rounds=0)
+    assert "fedsim: inner-strategy: DifferentialPrivacyServerSideFixedClipping" in caplog.text

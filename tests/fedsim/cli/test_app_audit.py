@@ -53,10 +53,10 @@ def test_infinity_is_said_and_is_strict_json() -> None:
 
 
 def test_strict_fails_on_a_conviction_only() -> None:
-    # Two rounds at noise multiplier 4 do not keep 0.001, but 60 trials do not show it.
-    suspect = run(f"{SMALL} 0.001 --strict")
+    # Two rounds at noise multiplier 4 do not keep 1.3 (1.356), but 60 trials do not show it.
+    suspect = run(f"{SMALL} 1.3 --strict")
     assert (suspect.exit_code, "SUSPECT" in suspect.stdout) == (0, True)
-    assert run(f"{SMALL} 0.001 --strict --run-config noise-multiplier=0.1").exit_code == 1
+    assert run(f"{SMALL} 1.3 --strict --run-config noise-multiplier=0.1").exit_code == 1
 
 
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
@@ -65,3 +65,9 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "pyproject" in refusal(f"audit --app {tmp_path}")
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
     assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
+
+
+def test_what_is_audited_must_be_clear() -> None:
+    assert "audit what?" in refusal("audit")
+    assert "--app PATH" in refusal("audit server.fedt --trials 10")
+    assert "neither" in refusal(f"audit server.fedt --app {APP}")

@@ -1,0 +1,173 @@
+"""Canaries: updates in random directions, whose trace in the aggregate measures the noise.
+
+In each of k rounds a fair coin decides whether a consenting client sends a loud canary (u, as long
+as clipping allows) or a quiet one (almost nothing). Its score is the length of the aggregate's
+change along u. A direction drawn at random is nearly orthogonal to everything else in the
+aggregate, and independent of it: what other clients send adds spread to the scores, and no bias.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from scipy.stats import chi2, mannwhitneyu
+
+from adversaries.estimators import LARGEST_EFFECT, Interval, clopper_pearson, significance
+from fedsim.errors import InputError
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def direction(seed: int, size: int) -> Floats:
+    """Return the unit vector [P] of a seed, uniform on the sphere. Raises InputError if P < 1."""
+    if size < 1:
+        raise InputError("the model has no floating-point parameters to hide a canary in")
+    drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal(size)
+    return drawn / np.linalg.norm(drawn)
+
+
+def displaced(arrays: Arrays, seed: int, length: float) -> dict[str, npt.NDArray[Any]]:
+    """Return a model moved by `length` along the direction of a seed.
+
+    Arrays that are not floating-point stay as they are. Raises InputError as `direction` does.
+    """
+    unit = direction(seed, vector(arrays).size)
+    moved, position = dict(arrays), 0
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            step = length * unit[position : position + array.size].reshape(array.shape)
+            moved[name] = (array + step).astype(array.dtype)
+            position += array.size
+    return moved
+
+
+def score(before: Arrays, after: Arrays, seed: int) -> float:
+    """Return how far a model moved along the direction of a seed."""
+    change = vector(after) - vector(before)
+    return float(change @ direction(seed, change.size))
+
+
+def vector(arrays: Arrays) -> Floats:
+    """Return the floating-point arrays of a model as one float64 vector [P], in their order."""
+    parts = [array.ravel() for array in arrays.values() if array.dtype.kind == "f"]
+    return np.concatenate([np.zeros(0), *parts], dtype=np.float64)
+
+
+QUANTILES = 4000
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The signal-to-noise ratio mu of one release, from scores on either side of the coin.
+
+    interval: two-sided; p_value: of the exact rank test that loud rounds score no higher than quiet
+    ones; reason: why there is no estimate, None if there is one.
+    """
+
+    mu: float
+    interval: Interval
+    p_value: float
+    reason: str | None = None
+
+
+def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
+    """Estimate mu = (difference of the mean scores) / (their common standard deviation).
+
+    The two-sample t statistic is noncentral t with noncentrality mu / sqrt(1/n1 + 1/n0) where the
+    scores are normal of one variance; the interval inverts it at alpha/2 on either side (Hedges,
+    1981). It measures all the spread that hides a canary: noise, and other clients. The rank test
+    (Mann and Whitney, 1947) needs nothing but the fairness of the coin. coins bool [k], scores
+    float64 [k]. Raises InputError for an impossible confidence.
+    """
+    tail = significance(confidence) / 2
+    loud, quiet = scores[coins], scores[~coins]
+    nothing = Interval(0.0, math.inf, confidence)
+    if min(loud.size, quiet.size) < 2:
+        return Effect(math.nan, nothing, 1.0, "fewer than two rounds on one side of the coin")
+    p_value = float(mannwhitneyu(loud, quiet, alternative="greater").pvalue)
+    freedom = scores.size - 2
+    spread = math.sqrt((loud.size * loud.var() + quiet.size * quiet.var()) / freedom)
+    difference = float(loud.mean() - quiet.mean())
+    if spread == difference == 0:
+        return Effect(0.0, nothing, 1.0, "scores that do not vary")
+    if spread <= 1e-9 * abs(difference):
+        return Effect(math.inf, Interval(LARGEST_EFFECT, math.inf, confidence), p_value)
+    scale = math.sqrt(1 / loud.size + 1 / quiet.size)
+    statistic = difference / spread / scale
+    limited = min(statistic, LARGEST_EFFECT / scale)
+    low = _noncentrality(limited, freedom, 1 - tail)
+    high = math.inf if limited < statistic else _noncentrality(limited, freedom, tail)
+    interval = Interval(low * scale, high * scale, confidence)
+    return Effect(difference / spread, interval, p_value)
+
+
+def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
+    """Return for each round the log-odds [k] that the coin was loud, judged by earlier rounds.
+
+    (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of the rounds before, which keeps a
+    round from testifying on itself; 0 until there are two rounds on either side. Plug-in values:
+    an attacker's guess, with no guarantee.
+    """
+    odds = np.zeros(scores.size)
+    for t in range(4, scores.size):
+        loud, quiet = scores[:t][coins[:t]], scores[:t][~coins[:t]]
+        if min(loud.size, quiet.size) < 2:
+            continue
+        variance = (loud.size * loud.var() + quiet.size * quiet.var()) / (t - 2)
+        high, low = loud.mean(), quiet.mean()
+        if variance > 0:
+            odds[t] = (scores[t] - (high + low) / 2) * (high - low) / variance
+    return odds
+
+
+def success_bound(
+    coins: Bools, log_odds: Floats, delta: float, confidence: float
+) -> tuple[int, int, float]:
+    """Return right guesses, guesses, and the epsilon >= 0 that they prove of one release.
+
+    Whatever was learnt before, a guess of a fair coin through an (epsilon, delta)-private release
+    is right with probability at most (e^epsilon + delta)/(1 + e^epsilon), so the count of right
+    guesses is dominated by a binomial one; its one-sided Clopper-Pearson limit p gives epsilon >=
+    ln((p - delta)/(1 - p)). Rounds with log-odds 0 are no guesses.
+    """
+    guesses = log_odds != 0
+    right = int(((log_odds > 0) == coins)[guesses].sum())
+    made = int(guesses.sum())
+    # The lower end of a two-sided interval at 1 - 2 alpha misses with probability alpha.
+    low = clopper_pearson(right, made, 1 - 2 * significance(confidence)).low if made else 0.0
+    if low - delta <= 1 - low:
+        return right, made, 0.0
+    return right, made, math.log((low - delta) / (1 - low))
+
+
+def _noncentrality(statistic: float, freedom: int, probability: float) -> float:
+    """Return the noncentrality >= 0 at which the statistic is the quantile of this probability.
+
+    0 if there is none. P(T <= t) = E Phi(t sqrt(V/f) - noncentrality), V chi-square of f degrees of
+    freedom, by the midpoints of its quantiles: scipy's nct.cdf is NaN in places.
+    """
+    chi = _chi(freedom)
+
+    def excess(noncentrality: float) -> float:
+        return float(ndtr(statistic * chi - noncentrality).mean()) - probability
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = max(1.0, 2 * statistic)
+    while excess(high) > 0:
+        high *= 2
+    return brentq(excess, 0.0, high, xtol=1e-9)
+
+
+@lru_cache(maxsize=64)
+def _chi(freedom: int) -> Floats:
+    quantiles = chi2.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES, freedom)
+    return np.sqrt(quantiles / freedom)

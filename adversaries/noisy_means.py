@@ -1,0 +1,143 @@
+"""Whose update is in a noisy mean: noise measured by what is left over, and beliefs about owners.
+
+A round releases r = sum_j w_j u_j + N(0, s^2 I), where u_j is the clipped update of owner j.
+Whoever knows every u_j finds the noise e as what is left over, and with it s. Whoever knows all but
+one asks whether that one took part or sent no change: two Gaussians that lie |w_j u_j| apart, as in
+Bernau et al., Lemma 1, for an owner instead of a record.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+from scipy.stats import chi2, kstest
+
+from adversaries.estimators import Interval, significance
+
+Floats = npt.NDArray[np.float64]
+
+FINGERPRINT = 4096
+"""Coordinates of the noise that are kept from every round, to find noise that was used again."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One owner's part in a mean: weight w, |w u|, and <e, w u> with e the noise of the release."""
+
+    weight: float
+    norm: float
+    projection: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noisy mean, reduced to what an audit needs of it.
+
+    size: P, the number of parameters; claimed_std: s as configured, None where nobody said
+    energy: |e|^2 of what is left over; rounding: its root mean square were it rounding alone
+    clipping_norm: C, the longest that |u_j| can be, None where nothing limits it
+    by_array: P and |e|^2 of each array of the model, by name
+    fingerprint: the first coordinates of e, float32
+    """
+
+    round: int
+    size: int
+    claimed_std: float | None
+    energy: float
+    rounding: float
+    clipping_norm: float | None
+    contributions: dict[int, Contribution]
+    by_array: dict[str, tuple[int, float]]
+    fingerprint: npt.NDArray[np.float32]
+
+    @property
+    def left_over(self) -> float:
+        """The root mean square of what is left over."""
+        return math.sqrt(self.energy / self.size) if self.size else 0.0
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether nothing is left over but rounding."""
+        return self.left_over <= self.rounding
+
+
+def clipped(update: Floats, norm: float | None) -> Floats:
+    """Return the update, shortened to `norm` if it is longer; None leaves it as it is."""
+    length = float(np.linalg.norm(update))
+    return update * (norm / length) if norm is not None and length > norm else update
+
+
+def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
+    """Return an exact interval of s from |e|^2 = energy of `freedom` normals N(0, s^2).
+
+    energy / s^2 is chi-square; each end misses with probability alpha/2. Without freedom it is
+    [0, inf).
+    """
+    tail = significance(confidence) / 2
+    if freedom < 1:
+        return Interval(0.0, math.inf, confidence)
+    low = math.sqrt(energy / chi2.isf(tail, freedom))
+    return Interval(low, math.sqrt(energy / chi2.ppf(tail, freedom)), confidence)
+
+
+def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
+    """Return ln of how much likelier the release is with this owner's update than with no change.
+
+    <w u + e - w u / 2, w u> / s^2. Infinite without noise, 0 for an owner that changed nothing.
+    """
+    if contribution.norm == 0:
+        return 0.0
+    if std == 0:
+        return math.inf
+    return (contribution.norm**2 / 2 + contribution.projection) / std**2
+
+
+def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:
+    """Return <e, v> [count] for fresh directions v, uniform on the unit sphere.
+
+    By symmetry |e| times one coordinate of such a direction, g / sqrt(g^2 + chi^2_{P-1}): no
+    direction needs to be drawn.
+    """
+    first = generator.standard_normal(count)
+    others = generator.chisquare(release.size - 1, count) if release.size > 1 else np.zeros(count)
+    return math.sqrt(release.energy) * first / np.sqrt(first**2 + others)
+
+
+def normality(releases: Sequence[Release]) -> float | None:
+    """Return the p-value of the noise being Gaussian, by Kolmogorov and Smirnov; None without any.
+
+    Each round is brought to unit variance by its own left-over root mean square, over all P.
+    """
+    noisy = [release for release in releases if not release.noiseless]
+    if not noisy:
+        return None
+    sample = np.concatenate([release.fingerprint / release.left_over for release in noisy])
+    if sample.size < 100 or min(release.size for release in noisy) < 100:
+        return None
+    return float(kstest(sample.astype(np.float64), ndtr).pvalue)
+
+
+def repeated_noise(releases: Sequence[Release], confidence: float) -> list[tuple[int, int]]:
+    """Return pairs of rounds whose noise is the same, or nearly: correlated beyond chance.
+
+    The correlation of two independent normals of n coordinates is about N(0, 1/n); the limit is
+    Bonferroni's over all pairs, so that independent noise is accused with probability at most
+    1 - confidence. Never fewer than 64 coordinates.
+    """
+    noisy = [release for release in releases if not release.noiseless]
+    if len(noisy) < 2 or len({release.fingerprint.size for release in noisy}) > 1:
+        return []
+    coordinates = noisy[0].fingerprint.size
+    if coordinates < 64:
+        return []
+    stacked = np.stack([release.fingerprint for release in noisy]).astype(np.float64)
+    stacked /= np.linalg.norm(stacked, axis=1, keepdims=True)
+    correlation = np.abs(stacked @ stacked.T)
+    pairs = len(noisy) * (len(noisy) - 1) / 2
+    # P(|r| > x) <= 2 exp(-(n - 1) x^2 / 2) for directions on the sphere (concentration of measure).
+    limit = math.sqrt(2 * math.log(2 * pairs / significance(confidence)) / (coordinates - 1))
+    first, second = np.nonzero(np.triu(correlation > max(limit, 0.0), 1))
+    return [(noisy[i].round, noisy[j].round) for i, j in zip(first, second, strict=True)]

@@ -1,0 +1,306 @@
+"""The report of a transcript: a page, a table on the terminal, and report.json beside them.
+
+It words what `fedsim.transcript_audit` found; it computes nothing. Infinity, which JSON lacks, is
+null there and ∞ here.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedsim import figures
+from fedsim.report_figures import inline
+from fedsim.report_template import STYLE
+from fedsim.report_values import DASH, INFINITE, number, percent, plain
+
+Report = Mapping[str, Any]
+
+COLOURS = {"alarm": "bold red", "caution": "yellow", "note": "dim"}
+
+
+def write(report: Report, directory: Path) -> Path:
+    """Write report.html and report.json into a directory, made if needed; return the page.
+
+    Raises OSError if it cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
+    (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
+    page = directory / "report.html"
+    page.write_text(render_html(report), encoding="utf-8")
+    return page
+
+
+def verdict(report: Report) -> str:
+    """Return the answer in one sentence or two."""
+    release, canary, delta = report["release"], report["canary"], report["delta"]
+    said = []
+    if release is not None and release["noise"] == "none":
+        said.append(
+            f"No noise: epsilon is infinite, and certain of every owner is {release['towards']}."
+        )
+    elif release is not None:
+        owner = worst(release)
+        said.append(
+            f"Of node {owner['node']}, the least protected owner, {release['towards']}, learnt "
+            f"epsilon {epsilon(owner, 'point')} at delta {delta:g} in {owner['rounds']} rounds, "
+            f"and believes with {percent(owner['belief'][-1])} that it took part."
+        )
+    if canary is not None:
+        low, high = (_end(canary["mu"][end]) for end in ("low", "high"))
+        said.append(
+            f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
+        )
+    return " ".join(said) or "Nothing could be measured from this vantage point."
+
+
+def worst(release: Report) -> Report:
+    """Return the owner with the largest epsilon."""
+    owners: Sequence[Report] = release["owners"]
+    return max(owners, key=lambda owner: (owner["unbounded"], owner["epsilon"]["point"] or 0.0))
+
+
+def epsilon(owner: Report, end: str) -> str:
+    """Word an owner's epsilon."""
+    value = owner["epsilon"][end]
+    return INFINITE if value is None else number(value)
+
+
+def owner_rows(report: Report) -> list[list[str]]:
+    """Return the table of owners: node, rounds, weight, epsilon, its ends, belief, rho_beta."""
+    if report["release"] is None:
+        return []
+    return [
+        [
+            str(owner["node"]),
+            str(owner["rounds"]),
+            number(owner["largest_weight"]),
+            epsilon(owner, "point"),
+            f"{epsilon(owner, 'low')} to {epsilon(owner, 'high')}",
+            percent(owner["belief"][-1]),
+            percent(owner["rho_beta"]),
+        ]
+        for owner in report["release"]["owners"]
+    ]
+
+
+OWNER_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ"]
+
+
+def noise_rows(report: Report) -> list[tuple[str, str]]:
+    """Return what was measured of the noise, name by name."""
+    release = report["release"]
+    if release is None:
+        return []
+    rows = [("noise", release["noise"]), ("parameters", plain(release["parameters"]))]
+    if ends := release["noise_multiplier"]:
+        rows.append(("noise multiplier, configured", number(release["claimed_noise_multiplier"])))
+        rows.append(("noise multiplier, measured", number(ends["point"])))
+        rows.append(("its interval", f"{ends['low']:.4g} to {ends['high']:.4g}"))
+    if "weighting" in release:
+        rows.append(
+            ("weights of the mean", f"{release['weighting']} ({release['weighting_basis']})")
+        )
+    if release["empirical"]:
+        scores = release["empirical"]
+        rows.append(
+            (
+                "one release, owners found",
+                f"{scores['true_positives']} of {scores['members']}; false alarms "
+                f"{scores['false_positives']} of {scores['bystanders']}",
+            )
+        )
+        for name, bound in scores["lower_bounds"].items():
+            title = f"one release, ε at least ({name.replace('_', '-')})"
+            rows.append((title, number(bound["epsilon"])))
+    return rows
+
+
+def _end(value: float | None) -> str:
+    """Word a number that is infinite where JSON could not hold it."""
+    return INFINITE if value is None else number(value)
+
+
+def canary_rows(report: Report) -> list[tuple[str, str]]:
+    """Return what canaries measured, name by name."""
+    canary = report["canary"]
+    if canary is None:
+        return []
+    rows = [("rounds scored", f"{canary['rounds']}, {canary['loud']} of them loud")]
+    if canary["reason"]:
+        rows.append(("no estimate", canary["reason"]))
+    for title, name in (
+        ("μ of one round", "mu"),
+        ("ε of one round", "epsilon_one_round"),
+        ("ε of all rounds", "epsilon_all_rounds"),
+    ):
+        point, low, high = (canary[name][end] for end in ("point", "low", "high"))
+        shown = DASH if canary["reason"] else _end(point)
+        rows.append((title, f"{shown} ({_end(low)} to {_end(high)})"))
+    rows.append(("rank test, p", number(canary["p_value"])))
+    proven = number(canary["epsilon_proven_one_round"])
+    guessed = f"{canary['right_guesses']} of {canary['guesses']} coins guessed"
+    rows.append(("ε of one round, proven", f"at least {proven}: {guessed}"))
+    return rows
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    parts: list[RenderableType] = [Text(verdict(report))]
+    level = percent(report["confidence"])
+    if rows := owner_rows(report):
+        table = Table(title=f"epsilon at delta {report['delta']:g}", title_justify="left")
+        for heading in OWNER_HEADINGS:
+            table.add_column(heading, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        parts.append(table)
+    if measured := [*noise_rows(report), *canary_rows(report)]:
+        table = Table(show_header=False, caption=f"intervals and bounds at {level}")
+        for name, value in measured:
+            table.add_row(name, value)
+        parts.append(table)
+    for finding in report["findings"]:
+        parts.append(Text(sentence(finding), COLOURS[finding["severity"]]))
+    return Group(*parts)
+
+
+def sentence(finding: Report) -> str:
+    """Return a finding as a line."""
+    rounds = finding["rounds"]
+    shown = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
+    where = f" (round {shown})" if rounds else ""
+    return f"{finding['severity'].capitalize()}: {finding['text']}{where}."
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    release, canary = report["release"] or {}, report["canary"] or {}
+    return ENVIRONMENT.from_string(PAGE).render(
+        report=report,
+        style=STYLE,
+        verdict=verdict(report),
+        findings=[(one["severity"], sentence(one)) for one in report["findings"]],
+        alarming=any(one["severity"] == "alarm" for one in report["findings"]),
+        headings=OWNER_HEADINGS,
+        owners=owner_rows(report),
+        noise=noise_rows(report),
+        canary=canary_rows(report),
+        figures=_figures(report),
+        assumptions=[*release.get("assumptions", []), *canary.get("assumptions", [])],
+        mechanism=[(name, plain(value)) for name, value in report["mechanism"].items()],
+        facts=[(name, plain(value)) for name, value in report["facts"].items()],
+        confidence=percent(report["confidence"]),
+    )
+
+
+def _figures(report: Report) -> list[tuple[str, Any]]:
+    drawn = []
+    release, canary = report["release"], report["canary"]
+    if release is not None:
+        rounds = np.array(release["round_numbers"])
+        beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["owners"]}
+        caption = "How sure the adversary is that an owner took part, who knows all other updates."
+        drawn.append((caption, figures.owner_beliefs(rounds, beliefs)))
+        ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
+        claims = release["claimed_std"]
+        claimed = None if None in claims else np.array(claims, float)
+        measured = np.array(release["left_over_std"])
+        spread = np.array([[np.nan if end is None else end for end in row] for row in ends], float)
+        caption = "What is left over of the aggregate when all known updates are subtracted."
+        drawn.append((caption, figures.realised_noise(rounds, measured, spread, claimed)))
+    if canary is not None:
+        rounds, belief = np.array(canary["round_numbers"]), np.array(canary["belief"])
+        right = np.where(canary["coins"], belief, 1 - belief)
+        caption = "Belief in the side that the coin really showed, judged by earlier rounds alone."
+        drawn.append((caption, figures.owner_beliefs(rounds, {"the canary": right})))
+    return [
+        (caption, inline(figure, f"figure-{place}", caption))
+        for place, (caption, figure) in enumerate(drawn)
+    ]
+
+
+ENVIRONMENT = Environment(
+    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+PAGE = """\
+{% macro settings(rows) %}
+<dl class="settings">
+{% for name, value in rows %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% endmacro %}
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ report.facts.app or "Flower app" }} – audit of a transcript</title>
+{{ style | safe }}
+</head>
+<body>
+<main>
+<header>
+<p class="kind">Audit of a transcript</p>
+<h1>{{ report.facts.app or "A Flower app" }}</h1>
+<p class="meta">Vantage: {{ report.facts.vantage }}; {{ report.rounds }} rounds. The unit of privacy
+is an owner's update.</p>
+</header>
+<section class="verdict{{ ' alarm' if alarming else '' }}"><p>{{ verdict }}</p></section>
+{% for severity, text in findings %}
+<div class="label{{ ' alarm' if severity == 'alarm' else '' }}">{{ text }}</div>
+{% endfor %}
+{% if owners %}
+<h2>How identifiable is each owner?</h2>
+<p>Epsilon at delta {{ report.delta }} of all recorded rounds, under the noise that was measured.
+The belief is what the adversary came to in this run; ρβ is what epsilon allows it, but for the tail
+that delta stands for.</p>
+<div class="table"><table><thead><tr>
+{% for heading in headings %}
+<th scope="col">{{ heading }}</th>
+{% endfor %}
+</tr></thead><tbody>
+{% for row in owners %}
+<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+{% endif %}
+{% if noise %}
+<h2>The noise that was there</h2>
+<p>Intervals and lower bounds hold with {{ confidence }} confidence.</p>
+{{ settings(noise) }}
+{% endif %}
+{% if canary %}
+<h2>What canaries measured</h2>
+{{ settings(canary) }}
+{% endif %}
+{% for caption, markup in figures %}
+<figure>
+{{ markup }}
+<figcaption>{{ caption }}</figcaption>
+</figure>
+{% endfor %}
+{% if assumptions %}
+<h2>What this presumes</h2>
+<ul>
+{% for text in assumptions %}
+<li>{{ text }}</li>
+{% endfor %}
+</ul>
+{% endif %}
+<h2>What was recorded</h2>
+{{ settings(facts) }}
+{{ settings(mechanism) }}
+</main>
+</body>
+</html>
+"""

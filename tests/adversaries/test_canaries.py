@@ -1,0 +1,114 @@
+"""Canaries measure the signal-to-noise ratio of one release, and cry wolf as rarely as they say."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import nct
+
+from adversaries import canaries
+from fedsim.errors import InputError
+
+MODEL = {
+    "weight": np.zeros((4, 3), np.float32),
+    "steps": np.array([7]),
+    "bias": np.ones(5, np.float64),
+}
+
+
+def test_a_direction_is_a_unit_vector_and_a_function_of_its_seed() -> None:
+    one, same, other = (canaries.direction(seed, 1000) for seed in (1, 1, 2))
+    assert np.linalg.norm(one) == pytest.approx(1)
+    np.testing.assert_array_equal(one, same)
+    assert abs(one @ other) < 6 / math.sqrt(1000)
+    with pytest.raises(InputError, match="no floating-point parameters"):
+        canaries.direction(1, 0)
+
+
+def test_a_displaced_model_moved_by_that_length_in_floating_point_arrays_alone() -> None:
+    moved = canaries.displaced(MODEL, 5, 0.25)
+    assert {name: array.dtype for name, array in moved.items()} == {
+        name: array.dtype for name, array in MODEL.items()
+    }
+    np.testing.assert_array_equal(moved["steps"], MODEL["steps"])
+    assert canaries.score(MODEL, moved, 5) == pytest.approx(0.25, rel=1e-6)
+    change = canaries.vector(moved) - canaries.vector(MODEL)
+    assert np.linalg.norm(change) == pytest.approx(0.25, rel=1e-6)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.8, 3.0])
+def test_the_interval_of_mu_covers_the_truth_as_often_as_it_says(mu: float) -> None:
+    generator, covered, games = np.random.default_rng(3), 0, 400
+    for _ in range(games):
+        coins = generator.random(24) < 0.5
+        scores = 7 + 0.3 * (generator.standard_normal(24) + mu * coins)
+        interval = canaries.effect(coins, scores, 0.9).interval
+        covered += interval.low <= mu <= interval.high
+    # Binomial(400, .9): six standard deviations below and above the mean; mu = 0 is covered more
+    # often, because no interval goes below 0.
+    assert 0.81 * games <= covered
+    assert mu == 0 or covered <= 0.99 * games
+
+
+@pytest.mark.parametrize("statistic", [0.4, 2.0, 9.0])
+@pytest.mark.parametrize("freedom", [2, 22])
+def test_the_noncentrality_is_that_of_the_noncentral_t(statistic: float, freedom: int) -> None:
+    for probability in (0.05, 0.5):
+        found = canaries._noncentrality(statistic, freedom, probability)
+        cdf = nct.cdf(statistic, freedom, found)
+        assert found == 0 or cdf == pytest.approx(probability, abs=2e-4)
+        assert found > 0 or nct.cdf(statistic, freedom, 0) <= probability
+
+
+def test_no_signal_is_rarely_found_significant() -> None:
+    generator = np.random.default_rng(4)
+    values = []
+    for _ in range(400):
+        coins = generator.random(20) < 0.5
+        values.append(canaries.effect(coins, generator.standard_cauchy(20), 0.9).p_value)
+    assert np.mean(np.array(values) <= 0.05) < 0.09
+
+
+def test_an_effect_without_spread_or_rounds_is_said_to_be_so() -> None:
+    coins = np.array([True, True, False, False])
+    assert math.isinf(canaries.effect(coins, coins * 1.0, 0.9).mu)
+    assert canaries.effect(coins, np.ones(4), 0.9).reason == "scores that do not vary"
+    one_sided = canaries.effect(coins[:3], np.arange(3.0), 0.9)
+    assert "fewer than two rounds" in (one_sided.reason or "")
+    assert (one_sided.interval.low, one_sided.interval.high) == (0, math.inf)
+
+
+def test_log_odds_use_earlier_rounds_alone() -> None:
+    generator = np.random.default_rng(5)
+    coins = generator.random(30) < 0.5
+    scores = generator.standard_normal(30) + 2 * coins
+    odds = canaries.prequential_log_odds(coins, scores)
+    for t in (10, 20):
+        np.testing.assert_array_equal(
+            odds[:t], canaries.prequential_log_odds(coins[:t], scores[:t])
+        )
+        changed = coins.copy()
+        changed[t] = ~changed[t]
+        assert canaries.prequential_log_odds(changed, scores)[t] == odds[t]
+    assert odds[:4].tolist() == [0] * 4
+    assert np.mean((odds > 0)[10:] == coins[10:]) > 0.6
+
+
+def test_guessing_proves_an_epsilon_no_larger_than_the_truth() -> None:
+    # Randomised response at epsilon: the best guess is right with probability e^eps/(1 + e^eps).
+    generator, epsilon, too_high, games = np.random.default_rng(6), 1.0, 0, 1000
+    for _ in range(games):
+        coins = generator.random(40) < 0.5
+        truthful = generator.random(40) < 1 / (1 + math.exp(-epsilon))
+        odds = np.where(coins == truthful, 1.0, -1.0)
+        too_high += canaries.success_bound(coins, odds, 1e-6, 0.9)[2] > epsilon
+    assert too_high <= 0.13 * games
+
+
+def test_a_perfect_guesser_proves_the_closed_form() -> None:
+    coins = np.tile([True, False], 20)
+    right, made, epsilon = canaries.success_bound(coins, np.where(coins, 1.0, -1.0), 0.0, 0.95)
+    low = 0.05 ** (1 / 40)
+    assert (right, made) == (40, 40)
+    assert epsilon == pytest.approx(math.log(low / (1 - low)))
+    assert canaries.success_bound(coins, np.zeros(40), 0.0, 0.95) == (0, 0, 0.0)

@@ -1,0 +1,85 @@
+"""What is left over of a mean is its noise: measured with confidence, and looked at for faults."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, multivariate_normal
+
+from adversaries import noisy_means
+from adversaries.noisy_means import Contribution, Release
+
+
+def release(noise: np.ndarray, round: int = 1) -> Release:
+    energy = float(noise @ noise)
+    head = noise[: noisy_means.FINGERPRINT].astype(np.float32)
+    return Release(round, noise.size, None, energy, 1e-9, None, {}, {}, head)
+
+
+def test_clipping_shortens_what_is_longer_and_nothing_else() -> None:
+    update = np.array([3.0, 4.0])
+    np.testing.assert_allclose(noisy_means.clipped(update, 1.0), [0.6, 0.8])
+    for norm in (5.0, 9.0, None):
+        np.testing.assert_array_equal(noisy_means.clipped(update, norm), update)
+    np.testing.assert_array_equal(noisy_means.clipped(np.zeros(2), 1.0), np.zeros(2))
+
+
+@pytest.mark.parametrize("size", [1, 10, 3000])
+def test_the_interval_of_the_noise_covers_it_as_often_as_it_says(size: int) -> None:
+    generator, covered, games = np.random.default_rng(size), 0, 1000
+    for energy in (np.square(2.5 * generator.standard_normal((games, size))).sum(1)).tolist():
+        interval = noisy_means.std_interval(energy, size, 0.9)
+        covered += interval.low <= 2.5 <= interval.high
+    assert 0.86 * games <= covered <= 0.94 * games
+
+
+def test_the_ratio_is_that_of_two_gaussian_densities() -> None:
+    generator = np.random.default_rng(1)
+    update, noise, std, weight = (
+        generator.standard_normal(6),
+        0.4 * generator.standard_normal(6),
+        0.4,
+        0.3,
+    )
+    part = Contribution(
+        weight, weight * float(np.linalg.norm(update)), weight * float(noise @ update)
+    )
+    seen = weight * update + noise
+    cov = std**2 * np.eye(6)
+    expected = multivariate_normal.logpdf(seen, weight * update, cov)
+    expected -= multivariate_normal.logpdf(seen, np.zeros(6), cov)
+    assert noisy_means.log_likelihood_ratio(part, std) == pytest.approx(expected)
+    assert noisy_means.log_likelihood_ratio(part, 0.0) == math.inf
+    assert noisy_means.log_likelihood_ratio(Contribution(0.3, 0.0, 0.0), 0.0) == 0
+
+
+def test_bystanders_are_projections_on_random_directions() -> None:
+    generator = np.random.default_rng(2)
+    noise = generator.standard_normal(3)
+    directions = generator.standard_normal((4000, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    drawn = noisy_means.bystander_projections(release(noise), 4000, generator)
+    assert kstest(drawn, directions @ noise).pvalue > 1e-3
+    only = noisy_means.bystander_projections(release(np.array([2.0])), 50, generator)
+    np.testing.assert_allclose(np.abs(only), 2.0)
+
+
+def test_gaussian_noise_is_rarely_called_anything_else() -> None:
+    generator = np.random.default_rng(3)
+    values = [
+        noisy_means.normality([release(generator.standard_normal(500)) for _ in range(3)])
+        for _ in range(300)
+    ]
+    assert np.mean(np.array(values) < 0.05) < 0.10
+    laplace = [release(generator.laplace(size=2000)) for _ in range(3)]
+    found = noisy_means.normality(laplace)
+    assert found is not None and found < 1e-6
+    assert noisy_means.normality([release(np.zeros(500))]) is None
+
+
+def test_repeated_noise_is_found_and_independent_noise_never_accused() -> None:
+    generator = np.random.default_rng(4)
+    rounds = [release(generator.standard_normal(1000), t) for t in range(30)]
+    assert noisy_means.repeated_noise(rounds, 0.999) == []
+    rounds.append(release(3 * rounds[7].fingerprint.astype(np.float64), 30))
+    assert noisy_means.repeated_noise(rounds, 0.999) == [(7, 30)]

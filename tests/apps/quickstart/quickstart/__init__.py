@@ -1,0 +1,1 @@
+"""A Flower app in the manner of Flower's PyTorch quickstart."""

@@ -1,0 +1,88 @@
+"""Flower's own DP, in a quickstart app that fedsim records with one line, audited offline."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fedsim import gaussian
+from fedsim.transcript import Transcript
+from fedsim.transcript_audit import audit
+
+DELTA, CONFIDENCE, NODES, ROUNDS, NORM, Z = 1e-5, 0.999, 3, 3, 0.5, 1.0
+Quickstart = Callable[..., dict[str, Transcript]]
+Report = dict[str, Any]
+
+
+def report_of(transcript: Transcript) -> Report:
+    return audit(transcript, DELTA, CONFIDENCE)
+
+
+def alarms(report: Report) -> list[str]:
+    return [one["text"] for one in report["findings"] if one["severity"] == "alarm"]
+
+
+@pytest.mark.parametrize("privacy", ["server", "client"])
+def test_central_dp_has_the_noise_it_claims_for_an_average_owner(
+    quickstart: Quickstart, privacy: str
+) -> None:
+    release = report_of(quickstart(privacy=privacy)["server"])["release"]
+    ends = release["noise_multiplier"]
+    assert release["claimed_noise_multiplier"] == pytest.approx(Z)
+    assert ends["low"] <= Z <= ends["high"]
+    assert ends["high"] / ends["low"] < 1.1
+    assert release["weighting"] == "examples"
+    # Owners have 1/6, 2/6 and 3/6 of the examples: the last weighs half, and noise presumes 1/3.
+    for owner, share in zip(release["owners"], (1 / 6, 2 / 6, 3 / 6), strict=True):
+        assert owner["largest_weight"] == pytest.approx(share, rel=0.01)
+        mu = share * NODES * math.sqrt(ROUNDS) / Z
+        assert owner["mu"]["low"] <= mu * 1.01
+        assert owner["mu"]["high"] >= mu * 0.99
+        assert 0 < owner["realised_mu"] <= owner["mu"]["high"] * 1.01
+
+
+def test_owners_that_weigh_more_than_the_noise_presumes_are_noticed(quickstart: Quickstart) -> None:
+    report = report_of(quickstart(privacy="server")["server"])
+    said = " ".join(one["text"] for one in report["findings"])
+    assert "an owner weighs up to 0.5, while the noise presumes 0.333 of each" in said
+
+
+def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(
+    quickstart: Quickstart,
+) -> None:
+    found = quickstart(privacy="local", local_epsilon=1.0)
+    multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
+    for node in range(NODES):
+        report = report_of(found[f"client-{node}"])
+        release = report["release"]
+        assert release["noise_multiplier"]["low"] <= multiplier
+        assert release["noise_multiplier"]["high"] >= multiplier
+        assert not alarms(report)
+        bound = gaussian.epsilon(math.sqrt(ROUNDS) / multiplier, DELTA)
+        (owner,) = release["owners"]
+        assert owner["epsilon"]["low"] <= bound <= owner["epsilon"]["high"]
+    assert report_of(found["server"])["release"]["noise"] == "none"
+
+
+def test_without_dp_epsilon_is_infinite_and_every_owner_is_certain(quickstart: Quickstart) -> None:
+    release = report_of(quickstart()["server"])["release"]
+    assert release["noise"] == "none"
+    assert all(owner["unbounded"] and owner["belief"][-1] == 1 for owner in release["owners"])
+
+
+@pytest.mark.slow
+def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(
+    quickstart: Quickstart,
+) -> None:
+    rounds, z = 60, 0.2
+    found = quickstart(privacy="server", canary=True, num_server_rounds=rounds, noise_multiplier=z)
+    canary = report_of(found["client-0"])["canary"]
+    assert canary["rounds"] == rounds
+    weight = report_of(found["server"])["release"]["owners"][0]["largest_weight"]
+    mu = weight * NODES / z
+    assert canary["mu"]["low"] <= mu
+    assert canary["mu"]["low"] > 0.5
+    assert canary["p_value"] < 1e-3
+    # What an outsider faces is the noise and the other owners: at most the mu of the noise alone.
+    assert canary["mu"]["point"] < 1.5 * mu

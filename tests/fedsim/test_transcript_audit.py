@@ -1,0 +1,334 @@
+"""An audit says what a transcript proves: no more on clean data, no less on faulty data."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries import canaries
+from adversaries.canaries import vector
+from fedsim import gaussian
+from fedsim.errors import InputError
+from fedsim.transcript import Canary, Facts, ObservedRound, Reply, Transcript
+from fedsim.transcript_audit import Auditor, audit
+
+DELTA, CONFIDENCE = 1e-5, 0.99
+NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2
+SHAPES = {"weight": (20, 10), "bias": (30,)}
+SERVER = {
+    "strategy": "DifferentialPrivacyServerSideFixedClipping",
+    "inner_strategy": "FedAvg",
+    "aggregation": "mean",
+    "clipping": "server",
+    "noise_multiplier": Z,
+    "clipping_norm": NORM,
+    "noise_clipping_norm": NORM,
+    "num_sampled_clients": NODES,
+}
+
+
+def federation(
+    seed: int = 0,
+    *,
+    rounds: int = ROUNDS,
+    noise: float = 1.0,
+    examples: Iterable[int] = (1,) * NODES,
+    weighted: bool = True,
+    mechanism: dict[str, Any] | None = None,
+    same_noise: bool = False,
+    laplace: bool = False,
+    bare: str = "",
+) -> Transcript:
+    """Return a server's transcript of a federation whose noise is `noise` times the claim.
+
+    bare: name of an array that gets no noise.
+    """
+    generator = np.random.default_rng(seed)
+    config = SERVER if mechanism is None else mechanism
+    std = noise * Z * NORM / NODES
+    counts = np.array(list(examples), float)
+    weights = counts / counts.sum() if weighted else np.full(counts.size, 1 / counts.size)
+    model = {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
+    kept, seen = None, []
+    for round in range(1, rounds + 1):
+        updates = [
+            {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
+            for _ in counts
+        ]
+        replies = {
+            10 + node: Reply({name: model[name] + update[name] for name in model}, count)
+            for node, (update, count) in enumerate(zip(updates, counts.tolist(), strict=True))
+        }
+        after = {name: array.copy() for name, array in model.items()}
+        for update, weight in zip(updates, weights, strict=True):
+            length = np.linalg.norm(vector(update))
+            share = weight * min(1, NORM / length) if "clipping" in config else weight
+            for name, part in update.items():
+                after[name] += share * part
+        drawn = generator.laplace if laplace else generator.standard_normal
+        fresh = {name: std * drawn(size=shape) for name, shape in SHAPES.items()}
+        kept = kept or fresh
+        for name, part in (kept if same_noise else fresh).items():
+            after[name] += 0 if name == bare else part
+        seen.append(ObservedRound(round, model, replies, aggregate=after, mechanism=config))
+        model = after
+    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+
+
+def texts(report: dict[str, Any], *severities: str) -> str:
+    chosen = severities or ("alarm", "caution", "note")
+    return " | ".join(one["text"] for one in report["findings"] if one["severity"] in chosen)
+
+
+def report_of(transcript: Transcript, **options: Any) -> dict[str, Any]:
+    return audit(transcript, **{"delta": DELTA, "confidence": CONFIDENCE} | options)
+
+
+def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_alarms() -> None:
+    covered, alarms, games = 0, 0, 100
+    for seed in range(games):
+        report = report_of(federation(seed, rounds=3))
+        ends = report["release"]["noise_multiplier"]
+        covered += ends["low"] <= Z <= ends["high"]
+        alarms += bool(texts(report, "alarm", "caution"))
+    assert covered >= 95
+    # Each of at most four checks is wrong once in a thousand transcripts.
+    assert alarms <= 3
+
+
+def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
+    release = report_of(federation())["release"]
+    assert release["claimed_noise_multiplier"] == pytest.approx(Z)
+    ratio = release["realised_over_claimed"]
+    for owner in release["owners"]:
+        assert owner["rounds"] == ROUNDS
+        for end, other in (("point", "point"), ("low", "high"), ("high", "low")):
+            mu = math.sqrt(ROUNDS) / (Z * ratio[other])
+            assert owner["mu"][end] == pytest.approx(mu)
+            assert owner["epsilon"][end] == pytest.approx(gaussian.epsilon(mu, DELTA))
+        # Updates as long as this are clipped: nothing is left unused of what clipping allows.
+        assert owner["realised_mu"] == pytest.approx(math.sqrt(ROUNDS) / Z)
+
+
+def test_beliefs_are_the_log_likelihood_ratios_of_each_owner() -> None:
+    transcript = federation(rounds=3)
+    owner = report_of(transcript)["release"]["owners"][2]
+    total, std = 0.0, Z * NORM / NODES
+    for observed, found in zip(transcript.rounds, owner["log_odds"], strict=True):
+        assert observed.aggregate is not None
+        parts = []
+        for reply in observed.replies.values():
+            update = vector(reply.arrays) - vector(observed.model)
+            parts.append(update * min(1, NORM / np.linalg.norm(update)) / NODES)
+        released = vector(observed.aggregate) - vector(observed.model)
+        others = sum(parts) - parts[2]
+        absent, present = released - others, released - others - parts[2]
+        total += (absent @ absent - present @ present) / (2 * std**2)
+        assert found == pytest.approx(total)
+    assert owner["belief"][-1] == pytest.approx(1 / (1 + math.exp(-total)))
+
+
+def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real_noise() -> None:
+    report = report_of(federation(noise=0.5), claimed_epsilon=20.0)
+    assert report["release"]["noise"] == "less"
+    assert "the noise is less than configured" in texts(report, "alarm")
+    mu = math.sqrt(ROUNDS) / (Z * 0.5)
+    owner = report["release"]["owners"][0]
+    assert owner["mu"]["low"] <= mu <= owner["mu"]["high"]
+    assert "claim of epsilon 20 at delta 1e-05 is refuted" in texts(report, "alarm")
+    assert "refuted" not in texts(report_of(federation(), claimed_epsilon=20.0))
+    assert report_of(federation(noise=2.0))["release"]["noise"] == "more"
+
+
+def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
+    bare = {"aggregation": "mean", "inner_strategy": "FedAvg"}
+    for config, severity in ((bare, "note"), (SERVER, "alarm")):
+        report = report_of(federation(noise=0.0, mechanism=config))
+        assert report["release"]["noise"] == "none"
+        for owner in report["release"]["owners"]:
+            assert owner["unbounded"]
+            assert owner["epsilon"]["point"] is None  # infinity, in strict JSON
+            assert owner["belief"] == [1.0] * ROUNDS
+        assert "no noise" in texts(report, severity)
+
+
+def test_noise_without_clipping_bounds_nothing() -> None:
+    config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
+    report = report_of(federation(mechanism=config))
+    assert report["release"]["noise"] == "unclaimed"
+    assert all(owner["unbounded"] for owner in report["release"]["owners"])
+
+
+def test_weights_are_read_off_the_aggregate() -> None:
+    unknown = SERVER | {"aggregation": "unknown"}
+    counts = (1, 2, 3, 30)
+    found = report_of(federation(examples=counts, mechanism=unknown, rounds=30))
+    assert (found["release"]["weighting"], found["release"]["weighting_basis"]) == (
+        "examples",
+        "the aggregate",
+    )
+    assert "the aggregates prove it" in texts(found, "alarm")
+    heavy, light = found["release"]["owners"][3], found["release"]["owners"][0]
+    assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
+    uniform = report_of(federation(examples=counts, weighted=False, mechanism=unknown, rounds=30))
+    assert uniform["release"]["weighting"] == "uniform"
+    assert not texts(uniform, "alarm", "caution")
+
+
+def test_few_rounds_prove_no_weights() -> None:
+    report = report_of(federation(examples=(1, 1, 1, 2), rounds=1))
+    assert "too few rounds to see it" in texts(report, "caution")
+    assert "prove" not in texts(report)
+
+
+def test_missing_owners_leave_too_little_noise() -> None:
+    report = report_of(
+        federation(mechanism=SERVER | {"num_sampled_clients": NODES + 2}, noise=2 / 3)
+    )
+    assert "fewer owners replied than num_sampled_clients" in texts(report, "alarm")
+    assert report["release"]["noise"] == "as claimed"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"same_noise": True}, "repeats that of round 1 "),
+        ({"laplace": True, "rounds": 30}, "not Gaussian"),
+        ({"bare": "bias"}, "array 'bias' was left over with"),
+    ],
+)
+def test_faulty_noise_is_an_alarm(fault: dict[str, Any], said: str) -> None:
+    assert said in texts(report_of(federation(**fault)), "alarm")
+    assert said not in texts(report_of(federation()))
+
+
+def test_a_client_that_does_not_clip_is_named() -> None:
+    transcript = federation(mechanism=SERVER | {"clipping": "client"})
+    assert "node 10 sent an update longer than the clipping norm" in texts(report_of(transcript))
+
+
+@pytest.mark.parametrize("bad", [np.full(30, np.nan), np.zeros(31), None])
+def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -> None:
+    transcript = federation()
+    broken = transcript.rounds[3]
+    arrays = dict(broken.replies[11].arrays) | {"bias": bad}
+    if bad is None:
+        del arrays["bias"]
+    rounds = list(transcript.rounds)
+    rounds[3] = replace(broken, replies=broken.replies | {11: Reply(arrays, 1.0)})
+    report = report_of(replace(transcript, rounds=tuple(rounds)))
+    assert "node 11 sent numbers that are not finite, or other shapes" in texts(report, "alarm")
+    assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
+    assert report["release"]["noise"] == "as claimed"
+
+
+def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
+    truth, too_high = gaussian.epsilon(1 / Z, DELTA), 0
+    for seed in range(60):
+        empirical = report_of(federation(seed, rounds=20), confidence=0.9)["release"]["empirical"]
+        bounds = empirical["lower_bounds"]
+        too_high += max(bounds["clopper_pearson"]["epsilon"], bounds["gaussian"]["epsilon"]) > truth
+    # Two bounds, each wrong one time in ten: 12 expected at most, and three deviations above.
+    assert too_high <= 22
+    assert empirical["members"] == 20
+
+
+def test_rounds_may_be_taken_in_one_by_one() -> None:
+    transcript = federation()
+    auditor = Auditor(transcript.facts)
+    for observed in transcript.rounds[:4]:
+        auditor.observe(observed)
+    so_far = auditor.report(DELTA, CONFIDENCE)
+    shorter = report_of(replace(transcript, rounds=transcript.rounds[:4]))
+    assert so_far["release"] == shorter["release"]
+    for observed in transcript.rounds[4:]:
+        auditor.observe(observed)
+    assert auditor.report(DELTA, CONFIDENCE)["release"] == report_of(transcript)["release"]
+
+
+def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcript:
+    """Return the transcript of a participant with LocalDpMod, noisy as `noise` times the claim."""
+    generator = np.random.default_rng(seed)
+    config = {
+        "local_clipping_norm": NORM,
+        "local_sensitivity": NORM,
+        "local_epsilon": epsilon,
+        "local_delta": DELTA,
+    }
+    std = noise * NORM * math.sqrt(2 * math.log(1.25 / DELTA)) / epsilon
+    seen = []
+    for round in range(1, rounds + 1):
+        model = {"w": generator.standard_normal(400)}
+        update = generator.standard_normal(400)
+        clipped = update * NORM / np.linalg.norm(update)
+        own = {"w": model["w"] + clipped + std * generator.standard_normal(400)}
+        unprotected = {"w": model["w"] + update}
+        seen.append(ObservedRound(round, model, own=own, unprotected=unprotected, mechanism=config))
+    return Transcript(Facts("participant", "a test", node=2), tuple(seen), False, "", 0)
+
+
+def test_a_local_mechanism_is_measured_towards_the_server() -> None:
+    release = report_of(local(0, noise=1.0, epsilon=1.0))["release"]
+    multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
+    assert release["claimed_noise_multiplier"] == pytest.approx(multiplier)
+    ends = release["noise_multiplier"]
+    assert ends["low"] <= multiplier <= ends["high"]
+    (owner,) = release["owners"]
+    assert (owner["node"], owner["rounds"]) == (2, 5)
+    assert owner["realised_mu"] == pytest.approx(math.sqrt(5) / multiplier)
+
+
+def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm() -> None:
+    assert "LocalDpMod claims epsilon 1" in texts(report_of(local(0, 0.3, 1.0)), "alarm")
+    assert "LocalDpMod" not in texts(report_of(local(0, 1.0, 1.0)))
+
+
+def canary_transcript(seed: int, mu: float, rounds: int) -> Transcript:
+    """Return a participant's transcript of canaries of length 1 under noise of std 1/mu."""
+    generator = np.random.default_rng(seed)
+    model, seen = {"w": np.zeros(50)}, []
+    for round in range(1, rounds + 1):
+        canary = Canary(bool(generator.random() < 0.5), int(generator.integers(2**62)), 1.0, 1e-9)
+        seen.append(ObservedRound(round, model, canary=canary))
+        after = model["w"] + generator.standard_normal(50) / mu
+        after += canary.coin * canaries.direction(canary.seed, 50)
+        model = {"w": after}
+    seen.append(ObservedRound(rounds, aggregate=model))
+    return Transcript(Facts("participant", "a test", node=0), tuple(seen), False, "", 0)
+
+
+def test_canaries_measure_mu_through_the_models_alone() -> None:
+    covered = 0
+    for seed in range(50):
+        canary = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)["canary"]
+        covered += canary["mu"]["low"] <= 1.5 <= canary["mu"]["high"]
+    assert covered >= 38
+    assert canary["rounds"] == 30  # the last model came with an evaluation
+    assert canary["epsilon_all_rounds"]["low"] == pytest.approx(
+        gaussian.epsilon(canary["mu"]["low"] * math.sqrt(30), DELTA)
+    )
+
+
+def test_a_round_that_was_missed_has_no_score() -> None:
+    transcript = canary_transcript(1, 1.5, 6)
+    kept = tuple(one for one in transcript.rounds if one.round != 3)
+    canary = report_of(replace(transcript, rounds=kept))["canary"]
+    assert canary["round_numbers"] == [1, 4, 5, 6]
+
+
+def test_a_participant_without_canaries_is_told_what_to_do() -> None:
+    seen = ObservedRound(1, {"w": np.zeros(3)}, own={"w": np.ones(3)})
+    report = report_of(Transcript(Facts("participant", "a test"), (seen,), False, "", 7))
+    assert "attach canary_mod" in texts(report, "note")
+    assert "the last round was not finished" in texts(report, "note")
+
+
+@pytest.mark.parametrize(
+    "options", [{"delta": 0.0}, {"confidence": 1.0}, {"claimed_epsilon": -1.0}]
+)
+def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        report_of(federation(rounds=1), **options)
