@@ -71,7 +71,7 @@ def audit(
     strict: Annotated[
         bool, typer.Option("--strict", help="With --app: exit with 1 on a conviction.")
     ] = False,
-) -> int:
+) -> None:
     """Audit a federation that was recorded with fedsim.recording, or a Flower app before it runs.
 
     Of a transcript, measures the noise that was really added, what it makes of each owner's
@@ -87,7 +87,7 @@ def audit(
 
         if recorded is not None or delta is not None:
             raise InputError("--app takes neither a transcript nor --delta, but --claimed-delta")
-        return audit_app(
+        status = audit_app(
             app,
             trials=300 if trials is None else trials,
             rounds=rounds,
@@ -102,6 +102,7 @@ def audit(
             as_json=json_,
             strict=strict,
         )
+        raise typer.Exit(status)
     of_apps = (claimed_delta, trials, rounds, nodes, run_config, neighbouring, seed, strict or None)
     if any(option is not None for option in of_apps):
         raise InputError("some of these options are for a Flower app; name it with --app PATH")
@@ -113,7 +114,6 @@ def audit(
         _audit_run(recorded, json_, delta, confidence)
     else:
         _audit_transcript(recorded, json_, out, delta, confidence, claimed_epsilon)
-    return 0
 
 
 def _audit_transcript(
