@@ -31,6 +31,7 @@ from flwr.serverapp.strategy import (
 )
 
 from adversaries import canaries
+from fedsim.app_audit.introspection import configuration_findings
 from fedsim.errors import InputError
 from fedsim.randomness import Role, generator
 from fedsim.transcript import (
@@ -236,6 +237,7 @@ class _ServerRecorder:
             return aggregated, metrics
 
         def started(*arguments: Any, **named: Any) -> Any:
+            _log_findings(strategy)
             try:
                 result = start(*arguments, **named)
             except BaseException as error:
@@ -462,6 +464,15 @@ def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> 
 
 def _unchanged(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     return call_next(message, context)
+
+
+def _log_findings(strategy: Strategy) -> None:
+    """Say at the start what is wrong with the strategy's differential privacy, as far as it shows.
+
+    Nobody claims anything here, so that the rules speak which need no claim.
+    """
+    for finding in _safely(configuration_findings, strategy) or []:
+        log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)
 
 
 def _safely(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -38,6 +38,8 @@ WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules", "fedsim.ledger"]
 WITHOUT_FLOWER += ["fedsim.transcript", "fedsim.transcript_audit"]
 WITHOUT_FLOWER += ["fedsim.transcript_report"]
 WITHOUT_FLOWER += ["fedsim.client_level"]
+WITHOUT_FLOWER += ["fedsim.app_audit.configuration", "fedsim.app_audit.guarantee"]
+WITHOUT_FLOWER += ["fedsim.app_audit.rules"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

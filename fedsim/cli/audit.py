@@ -1,4 +1,4 @@
-"""`fedsim audit`: what a recorded transcript, or a run directory, says of an owner's privacy."""
+"""`fedsim audit`: what a transcript, a run directory or a Flower app says of an owner's privacy."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,18 +7,21 @@ import typer
 from rich.console import Console
 
 from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring
 from fedsim.run_directory import RunDirectory
 
 
 def audit(
     recorded: Annotated[
-        Path, typer.Argument(metavar="TRANSCRIPT", help="A transcript, or a run directory.")
-    ],
+        Path | None,
+        typer.Argument(metavar="[TRANSCRIPT]", help="A transcript, or a run directory."),
+    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="Print the report as one JSON document.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the report; default NAME-audit beside it.")
+        Path | None,
+        typer.Option(help="Directory of the report; default NAME-audit beside a transcript."),
     ] = None,
     delta: Annotated[
         float | None,
@@ -30,14 +33,81 @@ def audit(
     claimed_epsilon: Annotated[
         float | None, typer.Option(help="An epsilon that somebody claims of all rounds.")
     ] = None,
+    app: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Instead of a transcript: a Flower app's directory, whose code is run.",
+        ),
+    ] = None,
+    claimed_delta: Annotated[
+        float | None, typer.Option(help="With --app: delta of --claimed-epsilon.")
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="With --app: how often it is run under attack.", show_default="300"),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="With --app: its num-server-rounds.", show_default="its own")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="With --app: clients.", show_default="5")
+    ] = None,
+    run_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="With --app: its run config; may be repeated."),
+    ] = None,
+    neighbouring: Annotated[
+        Neighbouring | None,
+        typer.Option(
+            help="With --app: a client sends its update or none, or another update.",
+            show_default="add-remove",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="With --app: of every random number.", show_default="0"),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --app: exit with 1 on a conviction.")
+    ] = False,
 ) -> None:
-    """Audit a federation that was recorded with fedsim.recording, offline.
+    """Audit a federation that was recorded with fedsim.recording, or a Flower app before it runs.
 
-    Measures the noise that was really added, what it makes of each owner's privacy, and what
-    canaries found. A run directory of `fedsim run` gets its report anew.
+    Of a transcript, measures the noise that was really added, what it makes of each owner's
+    privacy, and what canaries found. A run directory of `fedsim run` gets its report anew. An app
+    is run in this process, again and again, under attack: only name code that you would run
+    yourself.
 
-    Example: fedsim audit server.fedt --claimed-epsilon 8
+    Examples: fedsim audit server.fedt --claimed-epsilon 8;
+    fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
+    if app is not None:
+        from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
+
+        if recorded is not None or delta is not None:
+            raise InputError("--app takes neither a transcript nor --delta, but --claimed-delta")
+        status = audit_app(
+            app,
+            trials=300 if trials is None else trials,
+            rounds=rounds,
+            nodes=5 if nodes is None else nodes,
+            run_config=run_config or [],
+            claimed_epsilon=claimed_epsilon,
+            claimed_delta=claimed_delta,
+            neighbouring=neighbouring or Neighbouring.ADD_REMOVE,
+            confidence=0.95 if confidence is None else confidence,
+            seed=seed or 0,
+            out=out,
+            as_json=json_,
+            strict=strict,
+        )
+        raise typer.Exit(status)
+    of_apps = (claimed_delta, trials, rounds, nodes, run_config, neighbouring, seed, strict or None)
+    if any(option is not None for option in of_apps):
+        raise InputError("some of these options are for a Flower app; name it with --app PATH")
+    if recorded is None:
+        raise InputError("audit what? Give a transcript, a run directory, or --app PATH")
     if recorded.is_dir():
         if out is not None or claimed_epsilon is not None:
             raise InputError("--out and --claimed-epsilon are for transcripts; leave them out")

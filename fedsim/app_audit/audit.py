@@ -1,0 +1,198 @@
+"""The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Any
+
+import fedsim
+from adversaries import estimators
+from adversaries.estimators import Advantage, LowerBound, significance
+from fedsim.app_audit import attack
+from fedsim.app_audit import guarantee as theory
+from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
+from fedsim.app_audit.execution import AuditedApp
+from fedsim.app_audit.guarantee import Guarantee
+from fedsim.app_audit.rules import Finding, findings
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring, Vantage
+from fedsim.strict_json import strict_json
+
+LEAST_TRIALS = 20
+DEFAULT_DELTA = 1e-5
+
+NOISE_CONFIDENCE = 0.999
+"""Of the interval for the realised noise: one false alarm in a thousand honest apps."""
+
+
+class Verdict(StrEnum):
+    """What the audit concludes about the claim.
+
+    CONVICTED: the attack proves, with the stated confidence, that the claim is false
+    SUSPECT: theory does not support the claim, and the attack has not disproved it
+    ACQUITTED: theory supports the claim, and the attack found nothing against it
+    UNDECIDED: theory cannot tell, and the attack has not disproved the claim
+    NO_CLAIM: nobody claims anything
+    """
+
+    CONVICTED = "convicted"
+    SUSPECT = "suspect"
+    ACQUITTED = "acquitted"
+    UNDECIDED = "undecided"
+    NO_CLAIM = "no claim"
+
+
+@dataclass(frozen=True)
+class AppAudit:
+    """The outcome.
+
+    delta, scope: what every epsilon speaks of; epsilon: that of theory, None where it cannot tell
+    predicted_advantage: by theory, for this attack; advantage: measured
+    lower_bounds: each at the confidence (1 + confidence)/2, so that both hold at once
+    """
+
+    app: str
+    configuration: Configuration
+    claim: Claim | None
+    guarantee: Guarantee | None
+    vantage: Vantage
+    neighbouring: Neighbouring
+    delta: float
+    scope: Scope
+    epsilon: float | None
+    predicted_advantage: float | None
+    advantage: Advantage
+    lower_bounds: dict[str, LowerBound]
+    confidence: float
+    findings: tuple[Finding, ...]
+    trials: int
+    nodes: int
+    seed: int
+
+    @property
+    def lower_bound(self) -> LowerBound:
+        """The largest lower bound; it holds with `confidence`, as both do."""
+        return max(self.lower_bounds.values(), key=lambda bound: bound.epsilon)
+
+    @property
+    def epsilon_of_run(self) -> float | None:
+        """Theory's epsilon of the whole run at the same delta, None where it cannot tell."""
+        return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit concludes about the claim."""
+        if self.claim is None:
+            return Verdict.NO_CLAIM
+        if self.lower_bound.epsilon > self.claim.epsilon:
+            return Verdict.CONVICTED
+        if self.epsilon is None:
+            return Verdict.UNDECIDED
+        kept = self.epsilon <= self.claim.epsilon * (1 + 1e-6)
+        return Verdict.ACQUITTED if kept else Verdict.SUSPECT
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
+        document = {
+            "app": self.app,
+            "verdict": self.verdict.value,
+            "claim": None if self.claim is None else asdict(self.claim),
+            "judged": {"delta": self.delta, "scope": self.scope.value},
+            "theory": {
+                "known": self.epsilon is not None,
+                "epsilon": self.epsilon,
+                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
+                "epsilon_of_run": self.epsilon_of_run,
+                "noise_multipliers": self.guarantee and self.guarantee.multipliers,
+                "advantage": self.predicted_advantage,
+            },
+            "measured": {
+                "advantage": asdict(self.advantage),
+                "epsilon_lower_bound": self.lower_bound.epsilon,
+                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
+            },
+            "findings": [asdict(finding) for finding in self.findings],
+            "configuration": asdict(self.configuration),
+            "vantage": self.vantage.value,
+            "neighbouring": self.neighbouring.value,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "nodes": self.nodes,
+            "seed": self.seed,
+            "versions": {"fedsim": fedsim.__version__, "flwr": version("flwr")},
+        }
+        return strict_json(document)
+
+
+def audit(
+    audited: AuditedApp,
+    *,
+    trials: int,
+    seed: int,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    confidence: float = 0.95,
+    progress: Callable[[int], None] = lambda done: None,
+) -> AppAudit:
+    """Run the app honestly, apply every rule, play the game `trials` times, and judge the claim.
+
+    claim: None for what the app claims itself. Raises InputError for fewer than `LEAST_TRIALS`
+    trials or an impossible confidence, `execution.AppFailedError` if the app fails.
+    """
+    alpha = significance(confidence)
+    if trials < LEAST_TRIALS:
+        raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
+    configuration, parameters = attack.observe(audited, seed, NOISE_CONFIDENCE)
+    claim = claim or claim_of(configuration)
+    guarantee = theory.guarantee(configuration, neighbouring)
+    vantage = theory.vantage_of(configuration)
+    game = attack.play(
+        audited,
+        configuration,
+        guarantee,
+        neighbouring,
+        vantage,
+        trials,
+        seed,
+        parameters,
+        progress,
+    )
+    scope = Scope.RUN if claim is None else claim.scope
+    delta = DEFAULT_DELTA if claim is None else claim.delta
+    worlds, scores = game.scores(scope)
+    reason = _not_normal(configuration, guarantee)
+    return AppAudit(
+        app=audited.name,
+        configuration=configuration,
+        claim=claim,
+        guarantee=guarantee,
+        vantage=vantage,
+        neighbouring=neighbouring,
+        delta=delta,
+        scope=scope,
+        epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
+        predicted_advantage=None if guarantee is None else guarantee.advantage(scope),
+        advantage=estimators.advantage(worlds, scores, confidence),
+        lower_bounds=estimators.lower_bounds(worlds, scores, delta, 1 - alpha / 2, reason),
+        confidence=confidence,
+        findings=tuple(findings(configuration, neighbouring, claim)),
+        trials=trials,
+        nodes=audited.nodes,
+        seed=seed,
+    )
+
+
+def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
+    """Return why the scores need not be normal of one variance, None if they are."""
+    seen = configuration.observation
+    if guarantee is None:
+        return "it is not known what noise the strategy adds"
+    if 0 in guarantee.on_models:
+        return "there is no noise"
+    if configuration.central is not None and configuration.central.adaptive:
+        return "the noise of adaptive clipping follows the updates"
+    if seen is not None and theory.realised_share(seen) != 1:
+        return "the noise is not the one that was configured"
+    return None

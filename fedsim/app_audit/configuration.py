@@ -1,0 +1,156 @@
+"""The differential-privacy configuration of a Flower app, as data.
+
+What can be read off the app's strategy and mods before anything runs is a `Configuration`; what one
+run of it showed is an `Observation`. A claim is what somebody says that the two amount to.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from adversaries.estimators import Interval
+from fedsim.errors import InputError
+
+UNBOUNDED_WEIGHT = 1e9
+"""The number of examples that a client claims in order to outweigh all others."""
+
+
+class Scope(StrEnum):
+    """What a claim speaks of: everything that the run releases, or one message or round of it."""
+
+    RUN = "run"
+    ROUND = "round"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Somebody's statement that a run, or a round of it, is (epsilon, delta)-private.
+
+    Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
+    """
+
+    epsilon: float
+    delta: float
+    scope: Scope
+    source: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < math.inf:
+            raise InputError(f"the claimed epsilon is {self.epsilon}; give a number of at least 0")
+        if not 0 < self.delta < 1:
+            raise InputError(
+                f"the claimed delta is {self.delta}; give a probability above 0 and below 1"
+            )
+
+
+@dataclass(frozen=True)
+class CentralNoise:
+    """Noise that the server adds to an average of clipped updates.
+
+    strategy: the class that adds it
+    noise_multiplier: z; the noise has the standard deviation z C / sampled_clients
+    clipping_norms, noise_norms: the C that updates were clipped to, and the C that scaled the
+        noise, of every round (of the first alone before the app ran)
+    sampled_clients: the number by which the strategy divides
+    client_clips: whether clipping is left to the clients
+    adaptive: whether C follows the updates, which releases a noisy count of clipped updates
+    count_std: standard deviation of the noise on that count
+    plain_mean: whether what is noised is Flower's plain average of the replies
+    weighted_by: the metric that weights the average, which clients send
+    equal_weights_enforced: whether the strategy refuses replies of unequal weight
+    """
+
+    strategy: str
+    noise_multiplier: float
+    clipping_norms: tuple[float, ...]
+    noise_norms: tuple[float, ...]
+    sampled_clients: int
+    client_clips: bool = False
+    adaptive: bool = False
+    count_std: float = 0.0
+    plain_mean: bool = True
+    weighted_by: str = "num-examples"
+    equal_weights_enforced: bool = False
+
+
+@dataclass(frozen=True)
+class LocalNoise:
+    """Noise that every client adds to its own clipped update: Flower's LocalDpMod.
+
+    Its standard deviation is sensitivity * sqrt(2 ln(1.25/delta)) / epsilon.
+    """
+
+    clipping_norm: float
+    sensitivity: float
+    epsilon: float
+    delta: float
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the noise on every coordinate."""
+        if self.epsilon == 0 or not 0 < self.delta < 1.25:
+            return math.inf if self.epsilon == 0 else 0.0
+        return self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What an accountant answered: (epsilon, delta) after that many releases."""
+
+    epsilon: float
+    delta: float
+    releases: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one honest run of the app, and one with a huge update, showed.
+
+    participants: replies that went into the aggregate, of every round
+    weights: of every client that was seen, by partition
+    noise_ratio: realised over configured standard deviation of the central noise; None without any
+    client_norm_kept: whether an update far above the clipping norm left its client unclipped
+    seeded: whether the server set NumPy's global seed, from which Flower draws its noise
+    statements: the accountants' answers in order; releases: noisy aggregates of the whole run
+    """
+
+    participants: tuple[int, ...]
+    weights: dict[int, float]
+    noise_ratio: Interval | None
+    client_norm_kept: bool
+    seeded: bool
+    statements: tuple[Statement, ...]
+
+    @property
+    def constant_weights(self) -> bool:
+        """Whether every client sent the weight 1, a constant, rather than a count of its data."""
+        return set(self.weights.values()) <= {1.0}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All that is known of the app's differential privacy.
+
+    strategies: class names from the outermost wrapper inwards; mods: of the clients, outermost
+        first; known: whether all strategies are Flower's own, so that no other noise can be there
+    """
+
+    rounds: int
+    strategies: tuple[str, ...]
+    mods: tuple[str, ...] = ()
+    known: bool = True
+    central: CentralNoise | None = None
+    local: LocalNoise | None = None
+    observation: Observation | None = None
+
+
+def claim_of(configuration: Configuration) -> Claim | None:
+    """Return what the app itself claims: its accountant's last word, else LocalDpMod's epsilon."""
+    seen = configuration.observation
+    if seen is not None and seen.statements:
+        last = seen.statements[-1]
+        return Claim(last.epsilon, last.delta, Scope.RUN, "the app's accountant, at its end")
+    local = configuration.local
+    if local is not None and 0 < local.delta < 1:
+        return Claim(local.epsilon, local.delta, Scope.ROUND, "LocalDpMod, of every message")
+    return None

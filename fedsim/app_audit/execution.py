@@ -1,0 +1,455 @@
+"""One run of a Flower app in this process, honest or scripted, and what was seen of it.
+
+In an honest run the app's clients train. In a scripted run they do not: the update of every client
+is written for it (a `Script`), next to the train function and inside all mods, so that clipping,
+noise and weighting are the app's own. Metrics are those of the honest run. A scripted run costs
+milliseconds whatever the app trains.
+"""
+
+import contextlib
+import copy
+import io
+import logging
+import math
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp import RdpAccountant
+from flwr.serverapp.strategy import Strategy
+
+from fedsim.app_audit import introspection
+from fedsim.app_audit.configuration import Configuration, Statement
+from fedsim.app_audit.loading import FlowerApp, Train, loaded, patched
+from fedsim.config import Scalar
+from fedsim.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
+
+Vector = npt.NDArray[np.float64]
+
+
+MOST_QUESTIONS = 8
+"""How often a strategy may ask for the clients before it sends the next message."""
+
+
+class AppFailedError(RuntimeError):
+    """The app that is audited failed, or did not do what a Flower app does."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """What every client sends in a scripted run.
+
+    target: the partition whose update differs between the worlds; update [P]: what it adds to the
+        model; weight: the weight that it states, None for that of the honest run, under the key
+        weighted_by
+    idle: what every other client adds to the first number of the model. It must not be 0: Flower's
+        clipping divides by the norm.
+    direction [P]: a unit vector, along which the run is measured
+    """
+
+    target: int
+    update: Vector
+    weight: float | None
+    weighted_by: str
+    idle: float
+    direction: Vector
+
+
+@dataclass(frozen=True)
+class Round:
+    """What was seen of one round.
+
+    replies: how many clients replied; weights: of those that stated one, by partition
+    clipped_to, noise_norm: the clipping norm before and after the aggregation, nan without central
+        noise
+    noise: the released model less what was there before noise, [P]; None in scripted runs and
+        without central noise
+    model_shift, message_shift: the released model, and the target's reply, less the model before,
+        along the script's direction; message_norm: the length of the latter difference. nan where
+        there is nothing to measure.
+    """
+
+    replies: int
+    weights: dict[int, float]
+    clipped_to: float
+    noise_norm: float
+    noise: Vector | None
+    model_shift: float
+    message_shift: float
+    message_norm: float
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What was seen of one run; `seeded`: whether the server set NumPy's global seed."""
+
+    rounds: tuple[Round, ...]
+    configuration: Configuration
+    statements: tuple[Statement, ...]
+    seeded: bool
+    parameters: int
+
+
+class AuditedApp:
+    """A loaded app that can be run again and again. Made by `opened`."""
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self._recorder: _Recorder | None = None
+        self._templates: dict[tuple[str, int], RecordDict] = {}
+        self._app: FlowerApp
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+        return self._app.name
+
+    def execute(self, seed: int, script: Script | None = None) -> Execution:
+        """Run the app once, with every global seed set; honest unless there is a script.
+
+        Raises AppFailedError if the app fails; an honest run must come before a scripted one.
+        """
+        recorder = _Recorder(self.nodes, script)
+        self._recorder = recorder
+        grid = _AuditGrid(self, recorder, self._app)
+        context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
+        _set_seeds(seed)
+        quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
+        try:
+            with _hooks(recorder, grid), quiet, _without_logs():
+                self._app.server_app(grid, context)
+        except AppFailedError:
+            raise
+        except Exception as error:
+            raise AppFailedError(f"the app failed: {type(error).__name__}: {error}") from error
+        finally:
+            recorder.detach()
+        return recorder.finish(self._app.mods)
+
+    def train(self, message: Message, context: Context, call_next: Train) -> Message:
+        """Answer a message next to the app's train function (a Flower mod)."""
+        assert self._recorder is not None
+        partition, script = _partition(context), self._recorder.script
+        kind = message.metadata.message_type
+        if not kind.startswith("train"):
+            return call_next(message, context)
+        if script is None:
+            reply = call_next(message, context)
+            if not reply.has_error():
+                self._templates[kind, partition] = copy.deepcopy(reply.content)
+            return reply
+        template = self._template(kind, partition)
+        return Message(_scripted(template, message, script, partition), reply_to=message)
+
+    def remembered(self, message: Message, context: Context) -> Message | None:
+        """Return the reply of the honest run to any message but training, None if there is none."""
+        content = self._templates.get((message.metadata.message_type, _partition(context)))
+        return None if content is None else Message(copy.deepcopy(content), reply_to=message)
+
+    def remember(self, message: Message, context: Context, reply: Message) -> None:
+        """Keep a reply of the honest run to anything but training."""
+        kind = message.metadata.message_type
+        if not kind.startswith("train") and not reply.has_error():
+            self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
+
+    def _template(self, kind: str, partition: int) -> RecordDict:
+        # A client that was not sampled in the honest run answers as another one did.
+        known = [of for of in self._templates if of[0] == kind]
+        if not known:
+            raise AppFailedError("no client replied in the honest run")
+        wanted = (kind, partition)
+        return copy.deepcopy(self._templates[wanted if wanted in self._templates else known[0]])
+
+
+@contextlib.contextmanager
+def opened(directory: Path, nodes: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
+    """Load the app in a directory for `nodes` clients. Raises InputError as `loading.loaded`."""
+    audited = AuditedApp(nodes)
+    with loaded(directory, overrides, audited.train) as app:
+        audited._app = app
+        yield audited
+
+
+class _AuditGrid(InProcessGrid):
+    """Shows the recorder what the clients sent, and answers for them where nothing is measured."""
+
+    def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
+        super().__init__(app.client_app, audited.nodes, app.run_config)
+        self._audited, self._recorder = audited, recorder
+        self._asked = 0
+        self.in_client = False
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all nodes; a strategy that asks on and on waits for more of them."""
+        self._asked += 1
+        if self._asked > MOST_QUESTIONS:
+            raise AppFailedError(
+                f"the app waits for more than {self._audited.nodes} clients; audit it with --nodes"
+            )
+        return super().get_node_ids()
+
+    def _execute(self, message: Message) -> Message:
+        context = self.contexts[message.metadata.dst_node_id]
+        self._asked = 0
+        training = message.metadata.message_type.startswith("train")
+        if self._recorder.script is not None and not training:
+            reply = self._audited.remembered(message, context)
+            if reply is not None:
+                return reply
+        self.in_client = True
+        try:
+            reply = super()._execute(message)
+        finally:
+            self.in_client = False
+        if training:
+            self._recorder.replied(message, _partition(context), reply)
+        elif self._recorder.script is None:
+            self._audited.remember(message, context, reply)
+        return reply
+
+
+class _Recorder:
+    """Gathers what one run shows, round by round."""
+
+    def __init__(self, nodes: int, script: Script | None) -> None:
+        self.nodes, self.script = nodes, script
+        self.statements: list[Statement] = []
+        self.seeded = False
+        self.local: LocalDpMod | None = None
+        self._rounds: list[Round] = []
+        self._model: Vector = np.empty(0)
+        self._replies: dict[int, RecordDict] = {}
+        self._without_noise: Vector | None = None
+        self._strategy: Strategy | None = None
+        self._replaced: list[tuple[Strategy, Any]] = []
+
+    def replied(self, message: Message, partition: int, reply: Message) -> None:
+        """Note what a client sent in answer to a model."""
+        if reply.has_error():
+            raise AppFailedError(f"client {partition} failed: {reply.error.reason}")
+        if not self._replies:  # all clients of a round get the same model
+            self._model = _flat(message.content)
+        self._replies[partition] = copy.copy(reply.content)
+
+    def attach(self, strategy: Strategy) -> None:
+        """Watch the aggregation of a strategy, and of the one inside its noise."""
+        self._strategy = strategy
+        wrapper = introspection.central_wrapper(strategy)
+        if any(strategy is each for each, _ in self._replaced):
+            return
+        aggregate = strategy.aggregate_train
+
+        def observed(server_round: int, replies: Iterable[Message]) -> Any:
+            seen, self._replies = self._replies, {}
+            weights = self._weights(seen)
+            shifts = self._message(seen)
+            before = float(getattr(wrapper, "clipping_norm", np.nan))
+            result = aggregate(server_round, list(replies))
+            if result[0] is None:
+                raise AppFailedError(f"round {server_round} was skipped: nothing was aggregated")
+            model = _flat_record(result[0])
+            self._released(model, len(seen), weights, before, wrapper, shifts)
+            return result
+
+        self._replace(strategy, observed)
+        if wrapper is not None and self.script is None:
+            self._watch_inside(wrapper.strategy)
+
+    def detach(self) -> None:
+        """Leave the strategies as they were: an app may keep one for its next run."""
+        for strategy, own in reversed(self._replaced):
+            if own is None:
+                del strategy.aggregate_train
+            else:
+                strategy.aggregate_train = own
+
+    def finish(self, mods: tuple[object, ...]) -> Execution:
+        """Return what was seen. Raises AppFailedError if no round was."""
+        if self._strategy is None or not self._rounds:
+            raise AppFailedError(
+                "the app trained no round through Strategy.start of flwr.serverapp.strategy; apps "
+                "of the older flwr.server stack cannot be audited"
+            )
+        every = (*mods, self.local) if self.local is not None else mods
+        configuration = introspection.configuration_of(self._strategy, every, len(self._rounds))
+        return Execution(
+            tuple(self._rounds),
+            configuration,
+            tuple(self.statements),
+            self.seeded,
+            self._model.size,
+        )
+
+    def _watch_inside(self, inner: Strategy) -> None:
+        aggregate = inner.aggregate_train
+
+        def observed(server_round: int, replies: Iterable[Message]) -> Any:
+            result = aggregate(server_round, replies)
+            self._without_noise = None if result[0] is None else _flat_record(result[0])
+            return result
+
+        self._replace(inner, observed)
+
+    def _replace(self, strategy: Strategy, aggregate_train: Any) -> None:
+        self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
+        strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
+
+    def _weights(self, seen: dict[int, RecordDict]) -> dict[int, float]:
+        innermost = introspection.chain(self._strategy)[-1] if self._strategy else None
+        key = str(getattr(innermost, "weighted_by_key", ""))
+        found = {}
+        for partition, content in seen.items():
+            for metrics in content.metric_records.values():
+                weight = metrics.get(key)
+                if isinstance(weight, int | float):
+                    found[partition] = float(weight)
+        return found
+
+    def _message(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
+        if self.script is None or self.script.target not in seen:
+            return np.nan, np.nan
+        change = _flat(seen[self.script.target]) - self._model
+        return float(change @ self.script.direction), float(np.linalg.norm(change))
+
+    def _released(
+        self,
+        model: Vector,
+        replies: int,
+        weights: dict[int, float],
+        before: float,
+        wrapper: Any | None,
+        shifts: tuple[float, float],
+    ) -> None:
+        noise = None if self._without_noise is None else model - self._without_noise
+        shift = np.nan
+        if self.script is not None:
+            shift = float((model - self._model) @ self.script.direction)
+        after = float(getattr(wrapper, "clipping_norm", np.nan))
+        self._rounds.append(Round(replies, weights, before, after, noise, shift, *shifts))
+        self._without_noise = None
+
+
+@contextlib.contextmanager
+def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
+    """Watch Flower's classes while the app runs: strategies, LocalDpMod, accountants, seeds."""
+    call, answer, set_seed = LocalDpMod.__call__, RdpAccountant.get_privacy_spent, np.random.seed
+
+    def local(self: LocalDpMod, *arguments: Any) -> Message:
+        recorder.local = self
+        return call(self, *arguments)
+
+    def spent(self: RdpAccountant, delta: float | None = None) -> Any:
+        result = answer(self, delta)
+        statement = Statement(result.epsilon, result.delta, result.num_releases)
+        recorder.statements.append(statement)
+        return result
+
+    def seed(*arguments: Any, **names: Any) -> None:
+        recorder.seeded = recorder.seeded or not grid.in_client
+        set_seed(*arguments, **names)
+
+    with ExitStack() as stack:
+        for owner in _starters(Strategy):  # type: ignore[type-abstract]
+            stack.enter_context(patched(owner, "start", _observed_start(owner, recorder)))
+        stack.enter_context(patched(LocalDpMod, "__call__", local))
+        stack.enter_context(patched(RdpAccountant, "get_privacy_spent", spent))
+        stack.enter_context(patched(np.random, "seed", seed))
+        yield
+
+
+def _observed_start(owner: type[Strategy], recorder: _Recorder) -> Any:
+    start = owner.start
+
+    def observed(self: Strategy, *arguments: Any, **names: Any) -> Any:
+        recorder.attach(self)
+        if recorder.script is not None:  # evaluating the model shows nothing here
+            arguments, names = arguments[:6], names | {"evaluate_fn": None}
+        return start(self, *arguments, **names)
+
+    return observed
+
+
+def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
+    """Yield every class that has a `start` of its own."""
+    if "start" in strategy.__dict__:
+        yield strategy
+    for derived in strategy.__subclasses__():
+        yield from _starters(derived)
+
+
+def _scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
+    """Return the honest reply with the script's arrays and weight in it."""
+    model = next(iter(message.content.array_records.values()))
+    update = script.update
+    if partition != script.target:
+        update = np.zeros_like(update)
+        update[0] = script.idle
+    for name in template.array_records:
+        template[name] = _moved(model, update)
+    if partition == script.target and script.weight is not None:
+        for metrics in template.metric_records.values():
+            if script.weighted_by in metrics:
+                whole = isinstance(metrics[script.weighted_by], int)
+                metrics[script.weighted_by] = int(script.weight) if whole else script.weight
+    return template
+
+
+def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
+    """Return a model that is moved by the update [P]."""
+    moved, start = {}, 0
+    for name, array in model.items():
+        moved[name] = array
+        if np.issubdtype(np.dtype(array.dtype), np.floating):
+            change = update[start : start + math.prod(array.shape)]
+            start += change.size
+            if change.any():
+                values = array.numpy()
+                moved[name] = Array((values + change.reshape(array.shape)).astype(values.dtype))
+    return ArrayRecord(moved)
+
+
+def _flat(content: RecordDict) -> Vector:
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise AppFailedError(f"a message holds {len(records)} models; one can be audited")
+    return _flat_record(records[0])
+
+
+def _flat_record(record: ArrayRecord) -> Vector:
+    """Return all floating-point numbers of a model, float64 [P]."""
+    arrays = [array.numpy() for array in record.values()]
+    floating = [a.ravel() for a in arrays if np.issubdtype(a.dtype, np.floating)]
+    return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
+
+
+def _partition(context: Context) -> int:
+    return int(context.node_config["partition-id"])
+
+
+def _set_seeds(seed: int) -> None:
+    """Set the global seeds that an app's noise may come from: Python's, NumPy's, PyTorch's."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  (Flower draws its noise from it)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    """Silence Flower's log, which would print dozens of lines for every run."""
+    log = logging.getLogger("flwr")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

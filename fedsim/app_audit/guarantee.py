@@ -1,0 +1,159 @@
+"""What a configuration really guarantees one client, by theory.
+
+The two worlds differ in one client's update. add-remove: in the other world that client sends no
+change at all but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical
+and private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by
+the number of replies, so a client that really stays away changes the divisor as well; zero-out is
+the relation under which Flower's own calibration, C / n, is right. replace: it sends any other
+update. No amplification by client sampling is counted: Flower samples a fixed number, and who was
+sampled is no secret from the server.
+"""
+
+import math
+from dataclasses import dataclass
+from heapq import nlargest
+
+from fedsim import gaussian
+from fedsim.accounting import PLD
+from fedsim.app_audit.configuration import (
+    UNBOUNDED_WEIGHT,
+    CentralNoise,
+    Claim,
+    Configuration,
+    Observation,
+    Scope,
+)
+from fedsim.mechanism import Mechanism, Neighbouring, Steps, Vantage, sensitivity
+
+LEAST, MOST = 1e-6, 1e100
+"""Noise multipliers outside are no noise, or no signal, to the accountants either."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The true noise multipliers, of every round.
+
+    multipliers: noise over the most that one client can change, all that is released counted
+    on_models: of the released models (or messages) alone, which is what the attack looks at
+    influences: how far one client can move the released model, or message; noise_stds: the standard
+        deviation of the noise on every coordinate
+    """
+
+    vantage: Vantage
+    neighbouring: Neighbouring
+    multipliers: tuple[float, ...]
+    on_models: tuple[float, ...]
+    influences: tuple[float, ...]
+    noise_stds: tuple[float, ...]
+
+    def mechanism(self, scope: Scope = Scope.RUN) -> Mechanism:
+        """Return the mechanism of the whole run, or that of its least private round."""
+        multipliers = self.multipliers if scope is Scope.RUN else (min(self.multipliers),)
+        return Mechanism(tuple(Steps(z) for z in multipliers), self.neighbouring)
+
+    def epsilon(self, delta: float, scope: Scope = Scope.RUN) -> float:
+        """Return epsilon at delta by the privacy loss distribution; inf without noise."""
+        return PLD.epsilon(self.mechanism(scope), delta)
+
+    def advantage(self, scope: Scope = Scope.RUN) -> float:
+        """Return the advantage that theory predicts for the attack: 2 Phi(mu/2) - 1."""
+        multipliers = self.on_models if scope is Scope.RUN else (min(self.on_models),)
+        if 0 in multipliers:
+            return 1.0
+        return gaussian.advantage(math.sqrt(sum(z**-2 for z in multipliers)))
+
+
+def vantage_of(configuration: Configuration) -> Vantage:
+    """Return who is protected against: the server where clients add noise, else a participant."""
+    return Vantage.PARTICIPANT if configuration.local is None else Vantage.SERVER
+
+
+def guarantee(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
+    """Return what the configuration guarantees, None where theory cannot tell.
+
+    Before the app ran, what the strategy states of itself is believed, equal weights included.
+    """
+    vantage, rounds = vantage_of(configuration), configuration.rounds
+    seen = configuration.observation
+    if configuration.local is not None:
+        moved = sensitivity(neighbouring, configuration.local.clipping_norm)
+        std = configuration.local.std
+        return _of(vantage, neighbouring, (moved,) * rounds, (std,) * rounds, 0.0)
+    if configuration.central is None:
+        if not configuration.known:
+            return None
+        return _of(vantage, neighbouring, (math.inf,) * rounds, (0.0,) * rounds, 0.0)
+    central = configuration.central
+    if not central.plain_mean:
+        return None
+    norms = _every_round(central.clipping_norms, rounds)
+    shares = [share(central, seen, each) for each in range(rounds)]
+    moved_by = tuple(
+        sensitivity(neighbouring, norm) * part for norm, part in zip(norms, shares, strict=True)
+    )
+    if seen is not None and central.client_clips and seen.client_norm_kept:
+        moved_by = (math.inf,) * rounds
+    stds = tuple(
+        std * realised_share(seen)
+        for std in configured_stds(central, _every_round(central.noise_norms, rounds))
+    )
+    if seen is not None and seen.seeded:
+        stds = (0.0,) * rounds
+    return _of(vantage, neighbouring, moved_by, stds, central.count_std if central.adaptive else 0)
+
+
+def configured_stds(central: CentralNoise, norms: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the standard deviation that the strategy means to add, of every round."""
+    return tuple(central.noise_multiplier * norm / central.sampled_clients for norm in norms)
+
+
+def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
+    """Return the largest part of a round's average that one client's update can make up.
+
+    1/n under equal weights. Where a client states its own weight, that of a client that states a
+    huge one among the others: almost 1.
+    """
+    if seen is None or not seen.participants:
+        return 1 / central.sampled_clients
+    replies = seen.participants[min(round, len(seen.participants) - 1)]
+    if central.equal_weights_enforced or seen.constant_weights:
+        return 1 / replies
+    others = sum(nlargest(replies - 1, seen.weights.values()))
+    return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
+
+
+def realised_share(seen: Observation | None) -> float:
+    """Return realised over configured noise where the two contradict each other, else 1."""
+    if seen is None or seen.noise_ratio is None:
+        return 1.0
+    low, high = seen.noise_ratio.low, seen.noise_ratio.high
+    return 1.0 if low <= 1 <= high else math.sqrt(low * high)
+
+
+def enough_noise(claim: Claim, steps: int) -> float:
+    """Return the noise multiplier at which that many steps just keep the claim."""
+    return math.sqrt(steps) / gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
+
+
+def _every_round(values: tuple[float, ...], rounds: int) -> tuple[float, ...]:
+    """Return one value for every round: the last stands for those that are not known."""
+    return (*values[:rounds], *values[-1:] * (rounds - len(values)))
+
+
+def _of(
+    vantage: Vantage,
+    neighbouring: Neighbouring,
+    influences: tuple[float, ...],
+    stds: tuple[float, ...],
+    count_std: float,
+) -> Guarantee:
+    on_models = tuple(
+        min(std / moved, MOST) if math.isfinite(moved) and std >= LEAST * moved else 0.0
+        for std, moved in zip(stds, influences, strict=True)
+    )
+    # Of the count of clipped updates one client changes 1. (Andrew et al., 2021, count +-1/2, so
+    # that a client is worth 1/2; Flower counts 0 or 1 but sets its noise as they do.)
+    both = tuple(
+        (z**-2 + count_std**-2) ** -0.5 if z > 0 and count_std > 0 else z for z in on_models
+    )
+    return Guarantee(vantage, neighbouring, both, on_models, influences, stds)

@@ -1,0 +1,104 @@
+"""Reading the differential-privacy configuration off a Flower strategy and a client's mods."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Strategy,
+)
+
+from fedsim.app_audit.configuration import CentralNoise, Claim, Configuration, LocalNoise
+from fedsim.app_audit.rules import Finding, findings
+from fedsim.mechanism import Neighbouring
+
+CLIENT_SIDE = (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+)
+ADAPTIVE = (
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+)
+CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
+
+
+def chain(strategy: Strategy) -> list[Strategy]:
+    """Return the strategy, the one that it wraps, and so on inwards."""
+    found = [strategy]
+    while isinstance(inner := getattr(found[-1], "strategy", None), Strategy):
+        if any(inner is each for each in found):
+            break
+        found.append(inner)
+    return found
+
+
+def central_wrapper(strategy: Strategy) -> Any | None:
+    """Return the strategy's wrapper that adds central noise, None if there is none."""
+    return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
+
+
+def configuration_of(
+    strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
+) -> Configuration:
+    """Return what a strategy and the mods of its clients say of themselves, before anything runs.
+
+    mods: functions or objects as given to `app.train(mods=...)`; rounds: that will be released.
+    """
+    strategies, mods = chain(strategy), list(mods)
+    return Configuration(
+        rounds=rounds,
+        strategies=tuple(type(each).__name__ for each in strategies),
+        mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
+        known=all(type(each).__module__.startswith("flwr.") for each in strategies),
+        central=_central_noise(strategy),
+        local=next((local_noise(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
+    )
+
+
+def configuration_findings(
+    strategy: Strategy,
+    mods: Iterable[object] = (),
+    rounds: int = 1,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> list[Finding]:
+    """Return what the rules object to in a strategy and its clients' mods, before anything runs.
+
+    claim: what the run is said to guarantee; None for what LocalDpMod says of itself. Only what can
+    be read is judged: what clients really send is not known yet.
+    """
+    return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
+
+
+def local_noise(mod: LocalDpMod) -> LocalNoise:
+    """Return the parameters of a LocalDpMod."""
+    values = (mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)
+    return LocalNoise(*(float(value) for value in values))
+
+
+def _central_noise(strategy: Strategy) -> CentralNoise | None:
+    wrapper = central_wrapper(strategy)
+    if wrapper is None:
+        return None
+    adaptive = isinstance(wrapper, ADAPTIVE)
+    inner = wrapper.strategy
+    averages = isinstance(inner, FedAvg) and (type(inner).aggregate_train is FedAvg.aggregate_train)
+    return CentralNoise(
+        strategy=type(wrapper).__name__,
+        noise_multiplier=float(wrapper.noise_multiplier),
+        clipping_norms=(float(wrapper.clipping_norm),),
+        noise_norms=(float(wrapper.clipping_norm),),
+        sampled_clients=int(wrapper.num_sampled_clients),
+        client_clips=isinstance(wrapper, CLIENT_SIDE),
+        adaptive=adaptive,
+        count_std=float(wrapper.clipped_count_stddev) if adaptive else 0.0,
+        plain_mean=averages,
+        weighted_by=str(getattr(inner, "weighted_by_key", "")),
+        equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
+    )

@@ -1,0 +1,164 @@
+"""Somebody else's Flower app, loaded from its directory. Loading executes the app's code."""
+
+import difflib
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from fedsim.config import Scalar
+from fedsim.errors import InputError
+
+Train = Callable[[Message, Context], Message]
+Innermost = Callable[[Message, Context, Train], Message]
+
+
+@dataclass(frozen=True)
+class FlowerApp:
+    """An app that is loaded: its two components, its run configuration and its clients' mods."""
+
+    name: str
+    server_app: ServerApp
+    client_app: ClientApp
+    run_config: dict[str, Scalar]
+    mods: tuple[object, ...]
+
+
+@contextmanager
+def loaded(
+    directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
+) -> Iterator[FlowerApp]:
+    """Import the app in `directory`, and forget its modules in the end.
+
+    innermost: a mod that is put next to every train function, inside all mods of the app
+    overrides: of the run configuration, by dotted key
+
+    Raises InputError if there is no Flower app, if a key is not declared or if a module of another
+    place has the name of the app's.
+    """
+    root = directory.expanduser().resolve()
+    described = _read(root)
+    run_config = _run_config(described, overrides)
+    components = described["tool"]["flwr"]["app"]["components"]
+    with _importable(root), _observed_clients(innermost) as mods:
+        server_app = _component(root, components, "serverapp", ServerApp)
+        client_app = _component(root, components, "clientapp", ClientApp)
+        name = str(described.get("project", {}).get("name", root.name))
+        yield FlowerApp(name, server_app, client_app, run_config, tuple(mods))
+
+
+def _read(root: Path) -> dict[str, Any]:
+    path = root / "pyproject.toml"
+    try:
+        described = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"'{root}' has no pyproject.toml; name a Flower app's directory") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"'{path}' cannot be read: {error}") from None
+    table: Any = described
+    for key in ("tool", "flwr", "app", "components"):
+        table = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or not {"serverapp", "clientapp"} <= table.keys():
+        raise InputError(
+            f"'{path}' describes no Flower app: [tool.flwr.app.components] must name serverapp and "
+            "clientapp"
+        )
+    return described
+
+
+def _run_config(described: Mapping[str, Any], overrides: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    run_config = dict(_flat(described["tool"]["flwr"]["app"].get("config", {})))
+    for key in overrides:
+        if key not in run_config:
+            near = difflib.get_close_matches(key, run_config, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(run_config)}"
+            raise InputError(f"the app declares no run configuration key '{key}'; {hint}")
+    return run_config | dict(overrides)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type) -> Any:
+    reference = str(components[kind])
+    module, _, attribute = reference.partition(":")
+    top = module.partition(".")[0]
+    other = getattr(sys.modules.get(top), "__file__", None)
+    if top in sys.modules and (other is None or not Path(other).resolve().is_relative_to(root)):
+        raise InputError(
+            f"the app's module '{top}' has the name of a module that is loaded already, from "
+            f"{other or 'elsewhere'}; rename it, or audit it from another environment"
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {error}") from None
+    if not isinstance(found, type_):
+        raise InputError(
+            f"the app's {kind} '{reference}' is a {type(found).__name__}, not a {type_.__name__}"
+        )
+    return found
+
+
+@contextmanager
+def _importable(root: Path) -> Iterator[None]:
+    """Put the directory first on the path; in the end forget it and what was imported from it."""
+    sys.path.insert(0, str(root))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(root))
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if file is not None and Path(file).is_relative_to(root):
+                del sys.modules[name]
+
+
+@contextmanager
+def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
+    """Put a mod into every ClientApp that is made inside, and yield a list of the others."""
+    found: list[object] = []
+    make, train = ClientApp.__init__, ClientApp.train
+
+    def observed_make(
+        self: ClientApp, client_fn: Any = None, mods: list[Any] | None = None
+    ) -> None:
+        own = mods or []
+        found.extend(own)
+        # Around a client_fn there is no train function to put the mod next to.
+        make(self, client_fn, [*own, innermost] if client_fn is not None else own)
+
+    def observed_train(
+        self: ClientApp, action: str = "default", *, mods: list[Any] | None = None
+    ) -> Any:
+        own = mods or []
+        found.extend(own)
+        return train(self, action, mods=[*own, innermost])
+
+    with patched(ClientApp, "__init__", observed_make), patched(ClientApp, "train", observed_train):
+        yield found
+
+
+@contextmanager
+def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Replace an attribute of a class or module while inside."""
+    original = getattr(owner, name)
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)

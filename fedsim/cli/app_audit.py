@@ -1,0 +1,168 @@
+"""`fedsim audit --app`: the guarantee that a Flower app's configuration really gives, and why."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.config import Scalar, parse_override
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring, Vantage
+
+if TYPE_CHECKING:  # Flower takes a second
+    from fedsim.app_audit.audit import AppAudit
+
+ROUNDS_KEY = "num-server-rounds"
+"""The key under which Flower's own templates declare the number of rounds."""
+
+STYLES = {"convicted": "bold red", "suspect": "bold yellow", "acquitted": "bold green"}
+
+
+def audit_app(
+    app: Path,
+    *,
+    trials: int,
+    rounds: int | None,
+    nodes: int,
+    run_config: list[str],
+    claimed_epsilon: float | None,
+    claimed_delta: float | None,
+    neighbouring: Neighbouring,
+    confidence: float,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    strict: bool,
+) -> int:
+    """Audit the app in a directory, print the outcome, and return the exit status.
+
+    Runs the app's code. Raises InputError for options that contradict each other, and as
+    `fedsim.app_audit.audit.audit` does.
+    """
+    from fedsim.app_audit.audit import Verdict, audit  # noqa: PLC0415
+    from fedsim.app_audit.execution import opened  # noqa: PLC0415
+
+    claim = _claim(claimed_epsilon, claimed_delta)
+    if nodes < 2:
+        raise InputError(f"{nodes} nodes are no federation; give at least 2")
+    overrides: dict[str, Scalar] = dict(parse_override(text) for text in run_config)
+    if rounds is not None:
+        overrides[ROUNDS_KEY] = rounds
+    if out is not None and (out / "report.json").exists():
+        raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
+    console = Console(stderr=True)
+    with opened(app, nodes, overrides) as audited, _progress(trials, console) as progress:
+        outcome = audit(
+            audited,
+            trials=trials,
+            seed=seed,
+            claim=claim,
+            neighbouring=neighbouring,
+            confidence=confidence,
+            progress=progress,
+        )
+    document = json.dumps(outcome.as_json(), indent=2, allow_nan=False)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "report.json").write_text(document + "\n", encoding="utf-8")
+    if as_json:
+        print(document)
+    else:
+        Console().print(summary(outcome))
+        if out is not None:
+            console.print(f"Report: {out / 'report.json'}", soft_wrap=True, highlight=False)
+    return 1 if strict and outcome.verdict is Verdict.CONVICTED else 0
+
+
+def summary(outcome: "AppAudit") -> Group:
+    """Return the outcome for a terminal: the verdict, the numbers behind it, and the findings."""
+    whole = outcome.scope is Scope.RUN
+    rounds, bound = outcome.configuration.rounds, outcome.lower_bound
+    per = f"the whole run, {_counted(rounds, 'round')}" if whole else "one message"
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    verdict = outcome.verdict.value
+    table.add_row("Verdict", Text(verdict.upper(), STYLES.get(verdict, "bold")))
+    table.add_row("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}")
+    table.add_row("Judged", f"{per}, at delta {outcome.delta:g}")
+    claim = outcome.claim
+    said = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
+    table.add_row("Claimed", said)
+    table.add_row("By theory", _theory(outcome))
+    observations = outcome.trials * (1 if whole else rounds)
+    table.add_row(
+        "By attack",
+        f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
+        f"{_counted(observations, 'observation')}; {bound.method}; assumes {bound.assumes})",
+    )
+    measured = outcome.advantage
+    expected = outcome.predicted_advantage
+    predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
+    table.add_row(
+        "Advantage",
+        f"{measured.point:.3f} ({measured.interval.low:.3f} to {measured.interval.high:.3f})"
+        f"{predicted}",
+    )
+    table.add_row("Two worlds", _worlds(outcome))
+    found = Table(title="Findings", title_justify="left", show_lines=True)
+    for heading in ("rule", "why", "how to mend it"):
+        found.add_column(heading)
+    for finding in outcome.findings:
+        style = "red" if finding.breaks else ""
+        found.add_row(Text(finding.rule, style), finding.why, finding.mend)
+    return Group(table, found) if outcome.findings else Group(table, Text("No findings."))
+
+
+def _theory(outcome: "AppAudit") -> str:
+    if outcome.epsilon is None:
+        return "not known"
+    multipliers = outcome.guarantee.multipliers if outcome.guarantee else ()
+    if math.isinf(outcome.epsilon):
+        return "epsilon infinite: no guarantee"
+    rounds = outcome.configuration.rounds
+    run = f"; all {rounds} messages: epsilon {outcome.epsilon_of_run:.4g}"
+    return (
+        f"epsilon {outcome.epsilon:.4g}, true noise multiplier {min(multipliers):.4g}"
+        f"{run if outcome.scope is Scope.ROUND else ''}"
+    )
+
+
+def _worlds(outcome: "AppAudit") -> str:
+    other = {
+        Neighbouring.ADD_REMOVE: "sends no change",
+        Neighbouring.REPLACE: "sends another update",
+    }[outcome.neighbouring]
+    seen = {
+        Vantage.SERVER: "the server, who sees every message",
+        Vantage.PARTICIPANT: "a participant, who sees the model of every round",
+    }
+    return f"a client sends its update, or {other}; told apart by {seen[outcome.vantage]}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _claim(epsilon: float | None, delta: float | None) -> Claim | None:
+    if epsilon is None and delta is None:
+        return None
+    if epsilon is None or delta is None:
+        raise InputError(
+            "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
+        )
+    return Claim(epsilon, delta, Scope.RUN, "given")
+
+
+@contextmanager
+def _progress(trials: int, console: Console) -> Iterator[Callable[[int], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("honest run", total=trials)
+        yield lambda done: progress.update(task, completed=done, description="attacking")

@@ -1,0 +1,96 @@
+"""The server: Flower's strategies for differential privacy, used as the variant says."""
+
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context
+from flwr.serverapp import (
+    Grid,
+    NeighboringRelation,
+    PrivacyConfig,
+    RdpAccountant,
+    SamplingMethod,
+    ServerApp,
+)
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    Strategy,
+)
+
+from dp_app.variants import known
+
+app = ServerApp()
+
+
+class TenthOfTheNoise(DifferentialPrivacyServerSideFixedClipping):
+    """Adds a tenth of the noise that it is configured with."""
+
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
+        nominal = self.noise_multiplier
+        self.noise_multiplier = nominal / 10
+        try:
+            return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
+        finally:
+            self.noise_multiplier = nominal
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train for the configured number of rounds."""
+    config = context.run_config
+    rounds, variant = int(config["num-server-rounds"]), known(config["variant"])
+    model = {"weights": np.zeros((64, 10), np.float32), "bias": np.zeros(10, np.float32)}
+    arrays = ArrayRecord({name: Array(value) for name, value in model.items()})
+    if variant == "seeded":
+        np.random.seed(42)  # noqa: NPY002  (the mistake itself)
+    if variant == "accountant-rebuilt":
+        for _ in range(rounds):
+            strategy = _strategy(config, variant)
+            arrays = strategy.start(grid, arrays, num_rounds=1).arrays
+    else:
+        _strategy(config, variant).start(grid, arrays, num_rounds=rounds)
+
+
+def _strategy(config: Any, variant: str) -> Strategy:
+    clients = int(config["clients"])
+    norm, z = float(config["clipping-norm"]), float(config["noise-multiplier"])
+    by_examples = variant in ("weighted", "none")
+    make = FedAdam if variant == "server-adam" else FedAvg
+    average = make(
+        fraction_evaluate=0.0,
+        min_train_nodes=clients,
+        min_available_nodes=clients,
+        weighted_by_key="num-examples" if by_examples else "one",
+    )
+    if variant == "none" or variant.startswith("local-dp"):
+        return average
+    if variant in ("adaptive", "client-adaptive"):
+        wrap = {
+            "adaptive": DifferentialPrivacyServerSideAdaptiveClipping,
+            "client-adaptive": DifferentialPrivacyClientSideAdaptiveClipping,
+        }[variant]
+        return wrap(average, z, clients, initial_clipping_norm=norm, clipped_count_stddev=2 * z)
+    if variant in ("client-fixed", "client-unclipped"):
+        return DifferentialPrivacyClientSideFixedClipping(average, z, norm, clients)
+    accountant = None
+    if variant.startswith("accountant"):
+        accountant = RdpAccountant(
+            PrivacyConfig(
+                float(config["delta"]),
+                clients,
+                NeighboringRelation.ADD_OR_REMOVE_ONE,
+                SamplingMethod.NO_AMPLIFICATION,
+            )
+        )
+    divisor = 10 * clients if variant == "too-many-clients" else clients
+    wrap = (
+        TenthOfTheNoise
+        if variant == "noise-too-small"
+        else (DifferentialPrivacyServerSideFixedClipping)
+    )
+    return wrap(average, z, norm, divisor, accountant=accountant)

@@ -1,0 +1,26 @@
+"""The variants of the app: what each does about differential privacy."""
+
+VARIANTS = {
+    "none": "no differential privacy",
+    "uniform": "central noise, every client counts alike",
+    "weighted": "central noise for a plain average, but clients count by their examples",
+    "accountant-kept": "central noise and one accountant for the whole run",
+    "accountant-rebuilt": "central noise and a new accountant for every round",
+    "noise-too-small": "central noise, of which a subclass adds only a tenth",
+    "seeded": "central noise from a generator whose seed is in the code",
+    "too-many-clients": "noise divided by ten times the clients that there are",
+    "adaptive": "Flower's server-side adaptive clipping",
+    "client-fixed": "central noise, clients clip",
+    "client-unclipped": "central noise, clients should clip and do not",
+    "client-adaptive": "Flower's client-side adaptive clipping",
+    "server-adam": "central noise on what FedAdam makes of the average",
+    "local-dp-tight": "LocalDpMod, its sensitivity tied to its clipping norm",
+    "local-dp-loose": "LocalDpMod, its sensitivity a tenth of its clipping norm",
+}
+
+
+def known(variant: object) -> str:
+    """Return the name of a variant. Raises ValueError if there is none of this name."""
+    if variant not in VARIANTS:
+        raise ValueError(f"variant is {variant!r}; choose one of {', '.join(VARIANTS)}")
+    return str(variant)

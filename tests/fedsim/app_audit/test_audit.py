@@ -1,0 +1,176 @@
+"""Apps with a mistake are convicted, by a rule and by an attack; their corrected twins are not."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from scipy.stats import binom
+
+from fedsim import gaussian
+from fedsim.app_audit.audit import AppAudit, Verdict, audit
+from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.app_audit.execution import AppFailedError, opened
+from fedsim.config import Scalar
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring, Vantage
+
+APP = Path(__file__).parents[2] / "apps" / "dp_app"
+FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}
+ONE_SIGMA = {"noise-multiplier": 1.0, "num-server-rounds": 4}
+CLAIM = Claim(1.4, 1e-5, Scope.RUN, "given")
+"""What two rounds at noise multiplier 4 just keep: epsilon 1.356."""
+
+
+def audited(
+    variant: str,
+    config: dict[str, float],
+    claim: Claim | None = CLAIM,
+    trials: int = 120,
+    clients: int = 3,
+    seed: int = 0,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> AppAudit:
+    overrides: dict[str, Scalar] = {"variant": variant, "clients": clients, **config}
+    with opened(APP, clients, overrides) as app:
+        return audit(app, trials=trials, seed=seed, claim=claim, neighbouring=neighbouring)
+
+
+PAIRS = {
+    "local sensitivity": ("local-dp-loose", "local-dp-tight", FOUR_SIGMA, None),
+    "weights": ("weighted", "uniform", FOUR_SIGMA, CLAIM),
+    "rebuilt accountant": ("accountant-rebuilt", "accountant-kept", ONE_SIGMA, None),
+    "too little noise": ("noise-too-small", "uniform", FOUR_SIGMA, CLAIM),
+    "divisor": ("too-many-clients", "uniform", FOUR_SIGMA, CLAIM),
+    "clients that do not clip": ("client-unclipped", "client-fixed", FOUR_SIGMA, CLAIM),
+    "seeded noise": ("seeded", "uniform", FOUR_SIGMA, CLAIM),
+}
+RULES = {
+    "local sensitivity": "local-sensitivity",
+    "weights": "weighted-average",
+    "rebuilt accountant": "rebuilt-accountant",
+    "too little noise": "realised-noise",
+    "divisor": "sampled-clients",
+    "clients that do not clip": "client-clipping",
+    "seeded noise": "seeded-noise",
+}
+
+
+@pytest.mark.parametrize("mistake", PAIRS)
+def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(mistake: str) -> None:
+    variant, _, config, claim = PAIRS[mistake]
+    outcome = audited(variant, config, claim)
+    assert outcome.verdict is Verdict.CONVICTED
+    assert RULES[mistake] in [finding.rule for finding in outcome.findings if finding.breaks]
+    assert outcome.claim is not None
+    assert outcome.epsilon is not None
+    assert outcome.claim.epsilon < outcome.lower_bound.epsilon <= outcome.epsilon
+
+
+@pytest.mark.parametrize("mistake", PAIRS)
+def test_the_corrected_twin_is_acquitted(mistake: str) -> None:
+    _, twin, config, claim = PAIRS[mistake]
+    outcome = audited(twin, config, claim)
+    assert outcome.verdict is Verdict.ACQUITTED
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+    assert outcome.claim is not None
+    assert outcome.epsilon is not None
+    assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
+
+
+def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> None:
+    outcome = audited("uniform", {"noise-multiplier": 0.8, "num-server-rounds": 2})
+    assert outcome.verdict is Verdict.CONVICTED
+    assert [finding.rule for finding in outcome.findings] == ["noise-below-claim"]
+
+
+def test_without_a_claim_there_is_no_verdict_but_a_guarantee() -> None:
+    outcome = audited("uniform", FOUR_SIGMA, None, trials=20)
+    assert outcome.verdict is Verdict.NO_CLAIM
+    assert outcome.epsilon == pytest.approx(gaussian.epsilon(math.sqrt(2) / 4, 1e-5))
+
+
+def test_an_app_without_privacy_is_infinitely_revealing() -> None:
+    outcome = audited("none", FOUR_SIGMA, trials=60)
+    assert outcome.verdict is Verdict.CONVICTED
+    assert outcome.epsilon == math.inf
+    assert outcome.advantage.point == 1
+    assert outcome.lower_bounds["gaussian"].reason == "there is no noise"
+
+
+def test_what_theory_does_not_know_is_left_to_the_attack() -> None:
+    outcome = audited("server-adam", FOUR_SIGMA, Claim(50.0, 1e-5, Scope.RUN, "given"), trials=20)
+    assert outcome.verdict is Verdict.UNDECIDED
+    assert outcome.epsilon is None
+
+
+@pytest.mark.parametrize("variant", ["adaptive", "client-adaptive"])
+def test_adaptive_clipping_is_weaker_than_configured(variant: str) -> None:
+    outcome = audited(variant, FOUR_SIGMA, trials=20)
+    assert outcome.epsilon is not None
+    assert outcome.epsilon > CLAIM.epsilon
+    assert "adaptive-clipping" in [finding.rule for finding in outcome.findings]
+    assert outcome.verdict is not Verdict.ACQUITTED
+
+
+@pytest.mark.parametrize("neighbouring", list(Neighbouring))
+@pytest.mark.parametrize("variant", ["uniform", "client-fixed", "local-dp-tight", "weighted"])
+def test_the_measured_advantage_is_the_predicted_one(
+    variant: str, neighbouring: Neighbouring
+) -> None:
+    config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
+    outcome = audited(variant, config, CLAIM, trials=100, clients=2, neighbouring=neighbouring)
+    assert outcome.predicted_advantage is not None
+    assert 0.05 < outcome.predicted_advantage < 0.96
+    interval = outcome.advantage.interval
+    # Four standard errors: no test among eight is to fail by chance.
+    slack = (interval.high - interval.low) / 2
+    assert interval.low - slack <= outcome.predicted_advantage <= interval.high + slack
+
+
+def test_local_noise_is_judged_towards_the_server() -> None:
+    outcome = audited("local-dp-tight", FOUR_SIGMA, None, trials=20)
+    assert (outcome.vantage, outcome.scope) == (Vantage.SERVER, Scope.ROUND)
+
+
+def test_an_audit_can_be_repeated() -> None:
+    first, second, other = (
+        json.dumps(audited("uniform", FOUR_SIGMA, trials=20, seed=seed).as_json(), allow_nan=False)
+        for seed in (3, 3, 4)
+    )
+    assert first == second
+    assert first != other
+
+
+def test_a_few_trials_prove_nothing() -> None:
+    with pytest.raises(InputError, match="at least 20"):
+        audited("uniform", FOUR_SIGMA, trials=5)
+
+
+def test_an_app_that_fails_is_no_verdict() -> None:
+    with pytest.raises(AppFailedError, match="variant is 'nonsense'"):
+        audited("nonsense", FOUR_SIGMA, trials=20)
+
+
+def test_an_app_that_waits_for_more_clients_says_so() -> None:
+    config = {"clients": 4.0}
+    with (
+        opened(APP, 2, {"variant": "uniform", **config}) as app,
+        pytest.raises(AppFailedError, match="--nodes"),
+    ):
+        audit(app, trials=20, seed=0)
+
+
+@pytest.mark.slow
+def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows() -> None:
+    # The claim is what theory gives, so that there is no slack between it and the truth.
+    config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
+    audits, alpha, convicted = 60, 0.05, 0
+    with opened(APP, 2, {"variant": "uniform", "clients": 2, **config}) as app:
+        honest = audit(app, trials=20, seed=0)
+        assert honest.epsilon is not None
+        claim = Claim(honest.epsilon, honest.delta, Scope.RUN, "the truth")
+        for seed in range(audits):
+            outcome = audit(app, trials=40, seed=seed, claim=claim, confidence=1 - alpha)
+            convicted += outcome.verdict is Verdict.CONVICTED
+    assert convicted <= binom.ppf(0.9999, audits, alpha)

@@ -1,0 +1,73 @@
+"""`fedsim audit --app`, from the command line to the verdict."""
+
+import json
+from pathlib import Path
+
+from click.testing import Result
+from typer.testing import CliRunner
+
+from fedsim.cli.main import app
+from fedsim.errors import InputError
+
+APP = Path(__file__).parents[2] / "apps" / "dp_app"
+SMALL = (
+    f"audit --app {APP} --trials 60 --nodes 2 --rounds 2 --run-config clients=2 "
+    "--claimed-delta 1e-5 --claimed-epsilon"
+)
+
+
+def run(arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def refusal(arguments: str) -> str:
+    result = run(arguments)
+    assert isinstance(result.exception, InputError), result.output
+    assert result.stdout == ""
+    return str(result.exception)
+
+
+def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> None:
+    result = run(f"{SMALL} 1.4 --run-config variant=weighted --out {tmp_path / 'audit'}")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    for part in ("CONVICTED", "epsilon 1.4 (given)", "weighted-average", "at least", "send a"):
+        assert part in text
+    report = json.loads((tmp_path / "audit" / "report.json").read_text(encoding="utf-8"))
+    assert report["verdict"] == "convicted"
+
+
+def test_json_is_one_document_and_nothing_else() -> None:
+    result = run(f"{SMALL} 1.4 --json")
+    document = json.loads(result.stdout)
+    assert document["verdict"] == "acquitted"
+    assert document["claim"] == {"epsilon": 1.4, "delta": 1e-5, "scope": "run", "source": "given"}
+    assert document["configuration"]["rounds"] == 2
+    assert document["measured"]["epsilon_lower_bound"] <= document["theory"]["epsilon"] <= 1.4
+
+
+def test_infinity_is_said_and_is_strict_json() -> None:
+    result = run(f"{SMALL} 1.4 --run-config variant=none --json")
+    theory = json.loads(result.stdout)["theory"]
+    assert (theory["epsilon"], theory["infinite"], theory["known"]) == (None, True, True)
+
+
+def test_strict_fails_on_a_conviction_only() -> None:
+    # Two rounds at noise multiplier 4 do not keep 1.3 (1.356), but 60 trials do not show it.
+    suspect = run(f"{SMALL} 1.3 --strict")
+    assert (suspect.exit_code, "SUSPECT" in suspect.stdout) == (0, True)
+    assert run(f"{SMALL} 1.3 --strict --run-config noise-multiplier=0.1").exit_code == 1
+
+
+def test_bad_options_are_one_line(tmp_path: Path) -> None:
+    assert "--claimed-delta" in refusal(f"audit --app {APP} --claimed-epsilon 1")
+    assert "at least 2" in refusal(f"audit --app {APP} --nodes 1")
+    assert "pyproject" in refusal(f"audit --app {tmp_path}")
+    (tmp_path / "report.json").write_text("{}", encoding="utf-8")
+    assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
+
+
+def test_what_is_audited_must_be_clear() -> None:
+    assert "audit what?" in refusal("audit")
+    assert "--app PATH" in refusal("audit server.fedt --trials 10")
+    assert "neither" in refusal(f"audit server.fedt --app {APP}")
