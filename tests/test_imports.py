@@ -33,6 +33,8 @@ WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "feds
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
 WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules", "fedsim.ledger"]
+WITHOUT_FLOWER += ["fedsim.vantages", "fedsim.server_adversary", "fedsim.released_model"]
+WITHOUT_FLOWER += ["fedsim.vantage_report", "fedsim.comparison"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

@@ -131,8 +131,8 @@ def test_it_finds_most_of_what_a_participant_finds_and_no_more(small: Make) -> N
     assert found.interval.low > 0.5 * bound - 0.1 > 0
 
 
-def test_without_a_difference_it_says_nothing(small: Make) -> None:
-    """Trained in one world only, whatever the bits say: the advantage is that of a coin."""
+def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
+    """Of bits that the training knew nothing of, it is right as often as a coin."""
     config = small({"training.rounds": 3, "training.learning-rate": 0.2})
     training = _train(config, 400)
     coin = np.random.default_rng(1).permutation(training.worlds.numpy())
