@@ -488,7 +488,7 @@ def test_any_other_lack_of_a_guarantee_is_labelled_with_its_note(report, transcr
 @pytest.mark.usefixtures("wording_only")
 def test_the_audited_vantage_is_marked_and_the_server_is_told_to_see_everything(report, transcript):
     text = visible(render_html(report, transcript))
-    assert "server 0 ∞ 100% 1 sees every owner's clean sum" in text
+    assert "server 0 ∞ 100% 1 – – sees every owner's clean sum" in text
     assert "participant audited here 8.380 1.313 78.8% 0.256" in text
     assert text.count("audited here") == 1
 
