@@ -32,14 +32,15 @@ def table(rows: Sequence[Row]) -> Table:
     )
     named = len({row["run"] for row in rows}) > 1
     for heading in (*["run"] * named, "trust", "vantage"):
-        drawn.add_column(heading)
-    for heading in ("z", "ε", "ρα", "predicted", "measured"):
-        drawn.add_column(heading, justify="right")
+        drawn.add_column(heading, no_wrap=heading != "run")
+    for heading in ("z", "ε", "ρα", "predicted"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    drawn.add_column("measured", justify="right")
     drawn.add_column("verdict")
     for row in rows:
         if row["vantage"] == rows[0]["vantage"]:
             drawn.add_section()
-        interval = f" ({span(row['interval'], number)})" if row["interval"] else ""
+        interval = f" ({span(row['interval'], '{:.2f}'.format)})" if row["interval"] else ""
         drawn.add_row(
             *[Text(str(row["run"]))] * named,
             Text(str(row["trust"])),

@@ -251,11 +251,18 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
         figure = Figure(figsize=(WIDTH, 0.9 + 0.62 * len(points)), layout="constrained")
         axes = figure.subplots()
         heights = range(len(points) - 1, -1, -1)
-        for first, (height, point) in enumerate(zip(heights, points, strict=True)):
-            shown = "" if first == 0 else "_"  # one entry in the legend for all rows
+        named: set[str] = set()
+
+        def once(label: str) -> str:
+            """Return a label for the legend, hidden from the second time on."""
+            hidden = "_" if label in named else ""
+            named.add(label)
+            return hidden + label
+
+        for height, point in zip(heights, points, strict=True):
             ends = height - 0.3, height + 0.3
             axes.barh(height, point.bound, height=0.6, color=FAINT, alpha=0.5)
-            axes.vlines(point.bound, *ends, color=INK, linewidth=2, label=f"{shown}bound ρα")
+            axes.vlines(point.bound, *ends, color=INK, linewidth=2, label=once("bound ρα"))
             if point.prediction is not None:
                 axes.vlines(
                     point.prediction,
@@ -263,7 +270,7 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
                     color=VERMILION,
                     linewidth=1.6,
                     linestyle=(0, (3, 2)),
-                    label=f"{shown}prediction",
+                    label=once("prediction"),
                 )
             if point.measured is None:
                 axes.annotate(
@@ -276,16 +283,16 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
                 )
                 continue
             low, high = point.interval or (point.measured, point.measured)
+            room = max(high, point.bound) < 0.9
             axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4)
-            axes.plot(
-                point.measured, height, "o", color=BLUE, markersize=7, label=f"{shown}measured"
-            )
+            axes.plot(point.measured, height, "o", color=BLUE, markersize=7, label=once("measured"))
             axes.annotate(
                 f"{point.measured:.3f}",
-                (point.measured, height),
-                xytext=(0, 8),
+                (max(high, point.bound), height) if room else (low, height),
+                xytext=(8 if room else -8, 0),
                 textcoords="offset points",
-                ha="center",
+                ha="left" if room else "right",
+                va="center",
                 weight="bold",
                 color=BLUE,
             )

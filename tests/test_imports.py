@@ -40,6 +40,8 @@ WITHOUT_FLOWER += ["fedsim.transcript_report"]
 WITHOUT_FLOWER += ["fedsim.client_level"]
 WITHOUT_FLOWER += ["fedsim.app_audit.configuration", "fedsim.app_audit.guarantee"]
 WITHOUT_FLOWER += ["fedsim.app_audit.rules"]
+WITHOUT_FLOWER += ["fedsim.vantages", "fedsim.server_adversary", "fedsim.released_model"]
+WITHOUT_FLOWER += ["fedsim.vantage_report", "fedsim.comparison"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from adversaries.posterior import hypotheses, log_likelihood_ratio, log_odds, mixture
+from adversaries.posterior import (
+    hypotheses,
+    log_likelihood_ratio,
+    log_odds,
+    mixture,
+    ratio_without_noise,
+)
 from fedsim.accounting import PLD
 from fedsim.mechanism import Mechanism
 
@@ -181,3 +187,37 @@ def test_log_odds_of_a_gaussian_game_follow_the_prediction() -> None:
     final = log_odds(0.5, ratios.numpy())[:, -1]
     mu = np.sqrt(steps) * 2.0 / sigma
     assert stats.kstest(final, "norm", args=(mu**2 / 2, mu)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_without_noise_the_ratio_is_the_limit_of_vanishing_noise(
+    rate: float, replaced: bool
+) -> None:
+    present = torch.tensor([[1.0, 0.0, 2.0]], dtype=torch.float64)
+    absent = torch.tensor([[0.5, -1.0, 0.0]], dtype=torch.float64) if replaced else None
+    other = torch.zeros_like(present) if absent is None else absent
+    sums = [present, other] if rate == 1 else [0 * present, present, other]
+    for kind, total in enumerate(sums, start=1 if rate == 1 else 0):
+        tiny = torch.tensor([1e-3], dtype=torch.float64)
+        limit = log_likelihood_ratio(hypotheses(0 * total, present, absent, tiny, rate), total)
+        exact = ratio_without_noise(
+            torch.tensor([kind]),
+            present.norm(dim=1),
+            other.norm(dim=1),
+            (present - other).norm(dim=1),
+            rate,
+        )
+        if exact.isinf():
+            assert limit.sign() == exact.sign()
+            assert limit.abs() > 1e4
+        else:
+            torch.testing.assert_close(exact, limit, rtol=1e-6, atol=1e-6)
+
+
+def test_without_noise_gradients_that_are_alike_tell_nothing() -> None:
+    one, none = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    seen = torch.tensor([0, 1, 2])
+    assert ratio_without_noise(seen, one, one, none, 0.5).tolist() == [0, 0, 0]
+    # A gradient of length 0 leaves the sum as it is.
+    assert ratio_without_noise(seen, none, none, none, 0.5).tolist() == [0, 0, 0]

@@ -12,6 +12,7 @@ from fedsim import audit, privacy
 from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.errors import InputError
+from fedsim.mechanism import Vantage
 from fedsim.run_directory import Arrays
 
 TRIALS, ROUNDS = 2000, 30
@@ -387,3 +388,121 @@ def test_an_instrumented_run_guarantees_nothing(small: Make) -> None:
     mechanism = _report(config)["mechanism"]
     assert not mechanism["dp_guarantee"]
     assert "handed their noise" in mechanism["dp_note"]
+
+
+def _everywhere(config: Config, strength: float = 1.0) -> tuple[dict[str, Any], Arrays]:
+    """Play the game at all vantages; `strength` multiplies the signal that the server gets."""
+    facts, transcript = _game(config)
+    _, server = _game(config, strength, seed=1)
+    _, released = _game(config, 0.9, seed=2)
+    for other, arrays in (("server", server), ("released_model", released)):
+        for name in ("log_odds", "sensitivities", "noise_stds"):
+            transcript[f"{name}_{other}"] = arrays[name]
+    signs = np.where(transcript["worlds"], 1, -1)[:, None]
+    if config.federation.trust == "central":
+        transcript["log_odds_server"] = np.full((TRIALS, ROUNDS), np.inf) * signs
+        transcript["noise_stds_server"] = np.zeros((TRIALS, ROUNDS))
+    return facts, transcript
+
+
+@pytest.fixture
+def everywhere(small: Make) -> Config:
+    return small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+        | {"audit.vantages": "all", "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
+    )
+
+
+def test_every_vantage_stands_beside_its_own_bound(everywhere: Config) -> None:
+    facts, transcript = _everywhere(everywhere)
+    report = audit.assemble(everywhere, facts, transcript, 0.95, 0.01)
+    rows = report["vantages"]
+    assert list(rows) == ["server", "participant", "released-model"]
+    for row, bound in zip(rows.values(), report["bounds"]["vantages"], strict=True):
+        for name in ("noise_multiplier", "epsilon", "rho_beta", "rho_alpha"):
+            assert row[name] == bound[name]
+        assert row["empirical"]["within_bound"]
+    assert rows["participant"]["empirical"]["advantage"] == report["empirical"]["advantage"]
+    assert rows["participant"]["prediction"]["advantage"] == report["prediction"]["advantage"]
+    assert rows["participant"]["empirical"]["near_prediction"]
+    assert rows["participant"]["exact_posterior"]
+    assert rows["released-model"]["prediction"]["method"] == "linearised"
+    assert not rows["released-model"]["exact_posterior"]
+    assert "not an exact posterior" in rows["released-model"]["note"]
+    assert report["alarms"] == {}
+
+
+def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(
+    everywhere: Config,
+) -> None:
+    facts, transcript = _everywhere(everywhere)
+    server = audit.assemble(everywhere, facts, transcript, 0.95, 0.01)["vantages"]["server"]
+    assert server["noise_multiplier"] == 0
+    assert server["epsilon"] is None
+    assert server["rho_beta"] == server["rho_alpha"] == 1
+    assert server["prediction"]["mu"] is None
+    assert server["prediction"]["advantage"] == server["empirical"]["advantage"] == 1
+    assert server["empirical"]["epsilon_belief"] is None
+    assert server["empirical"]["belief"] == 1
+    assert "infinite, not missing" in server["note"]
+    json.dumps(server, allow_nan=False)
+
+
+def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> None:
+    config = small(
+        {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
+        | {"audit.vantages": "all", "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 20.0}
+        | {"federation.trust": "local", "federation.owners": 3}
+    )
+    facts, transcript = _everywhere(config, strength=2.5)
+    # The game was played against the noise towards a participant; the server has less before it.
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert set(report["alarms"]) == {"advantage_server"}
+    assert "the vantage server" in report["alarms"]["advantage_server"]
+    assert not report["vantages"]["server"]["empirical"]["within_bound"]
+    assert not report["vantages"]["server"]["empirical"]["near_prediction"]
+
+
+def test_what_was_not_measured_says_so(config: Config) -> None:
+    rows = _report(config)["vantages"]
+    for vantage in ("server", "released-model"):
+        assert rows[vantage]["empirical"] is rows[vantage]["prediction"] is None
+        assert "audit.vantages" in rows[vantage]["note"]
+    assert rows["participant"]["empirical"]["advantage"] > 0
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(
+    neighbouring: str, small: Make
+) -> None:
+    q, rounds = 0.01, 30
+    config = small(
+        {"training.rounds": rounds, "trials.count": TRIALS, "training.sampling-rate": q}
+        | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
+        | {"federation.vantage": "server", "privacy.neighbouring": neighbouring}
+    )
+    facts, transcript = _game(config.model_copy(update={"federation": small().federation}))
+    worlds = transcript["worlds"][:, None]
+    joined = np.random.default_rng(3).random((TRIALS, rounds)) < q
+    if neighbouring == "replace":
+        ratios = np.where(joined, np.where(worlds, np.inf, -np.inf), 0.0)
+    else:
+        ratios = np.where(joined & worlds, np.inf, np.log(1 - q))
+    ones = np.ones((TRIALS, rounds))
+    transcript |= {"log_odds": np.cumsum(ratios, axis=1), "noise_stds": 0 * ones}
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report["prediction"]["advantage"] == pytest.approx(1 - (1 - q) ** rounds)
+    assert report["vantages"]["server"]["empirical"]["near_prediction"]
+    assert report["alarms"] == {}
+
+
+def test_the_released_models_log_odds_raise_no_alarm(everywhere: Config) -> None:
+    """Its log-odds are a score: however large, they contradict nothing."""
+    place = everywhere.federation.model_copy(update={"vantage": Vantage.RELEASED_MODEL})
+    config = everywhere.model_copy(update={"federation": place})
+    facts, transcript = _game(config)
+    transcript["log_odds"] = 5 * transcript["log_odds"]
+    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    assert report["alarms"] == {}
+    assert report["empirical"]["lower_bounds"]["gaussian"]["epsilon"] == 0
+    assert any("released model alone" in warning for warning in report["warnings"])

@@ -1,5 +1,6 @@
 """Reading the noise gives the belief that the adversary has to compute its way to."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from adversaries.posterior import hypotheses, log_likelihood_ratio
 from fedsim import client_app, messages, server_app
 from fedsim.config import Config, to_run_config
-from fedsim.instrumented import Step, measure
+from fedsim.instrumented import Sight, Step, measure
+from fedsim.mechanism import Vantage
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 
@@ -62,7 +64,11 @@ def test_the_measurement_is_the_posterior_of_what_the_noise_makes_of_the_sum(
     contribution = torch.where(worlds[:, None], present, other) * taking_part[:, None]
     aggregate = rest + contribution + noises.sum(0)
     expected = log_likelihood_ratio(hypotheses(rest, present, absent, std, rate), aggregate)
-    step = measure(present, absent, noises, worlds, None if rate == 1 else taking_part, std, rate)
+    coins = None if rate == 1 else taking_part
+    sources = frozenset(range(parts))
+    sights = {Vantage.PARTICIPANT: Sight(sources, std)}
+    heard = [*enumerate(noises), (parts, draw(trials, size))]  # and one that hides nothing
+    step = measure(present, absent, heard, worlds, coins, sights, rate)[Vantage.PARTICIPANT]
     torch.testing.assert_close(step.ratios, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(step.sensitivities, (present - other).norm(dim=1))
     torch.testing.assert_close(step.present_norms, present.norm(dim=1))
@@ -74,8 +80,46 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
     nothing = torch.zeros(2, dtype=torch.float64)
     worlds = torch.tensor([True, False])
     for rate in (1.0, 0.5):
-        step = measure(same, same, [0 * same], worlds, None, nothing, rate)
-        assert step.ratios.tolist() == [0.0, 0.0]
+        for sources in (frozenset({0}), frozenset[int]()):
+            sights = {Vantage.SERVER: Sight(sources, nothing)}
+            steps = measure(same, same, [(0, 0 * same)], worlds, None, sights, rate)
+            assert steps[Vantage.SERVER].ratios.tolist() == [0.0, 0.0]
+
+
+def test_each_vantage_hears_the_noise_that_hides_from_it_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    present, *noises = torch.randn(4, 5, 7, generator=generator, dtype=torch.float64)
+    worlds = torch.tensor([True, False, True, False, True])
+    std = torch.full((5,), 2.0, dtype=torch.float64)
+    sights = {
+        Vantage.SERVER: Sight(frozenset({1}), std),
+        Vantage.PARTICIPANT: Sight(frozenset({0, 2}), 3 * std),
+    }
+    together = measure(present, None, enumerate(noises), worlds, None, sights, 1.0)
+    for vantage, sight in sights.items():
+        own = [(source, noises[source]) for source in sight.sources]
+        alone = measure(present, None, own, worlds, None, {vantage: sight}, 1.0)[vantage]
+        torch.testing.assert_close(together[vantage].ratios, alone.ratios)
+        assert together[vantage].noise_stds.equal(sight.noise_std)
+
+
+def test_who_sees_the_sum_without_noise_is_certain() -> None:
+    present = torch.ones(4, 3, dtype=torch.float64)
+    worlds = torch.tensor([True, False, True, False])
+    coins = torch.tensor([True, True, False, False])
+    sights = {Vantage.SERVER: Sight(frozenset(), torch.zeros(4, dtype=torch.float64))}
+    noise = [(0, torch.ones_like(present))]
+
+    def ratios(absent: torch.Tensor | None, rate: float) -> list[float]:
+        taking_part = coins if rate < 1 else None
+        found = measure(present, absent, noise, worlds, taking_part, sights, rate)
+        return found[Vantage.SERVER].ratios.tolist()
+
+    assert ratios(None, 1.0) == [math.inf, -math.inf, math.inf, -math.inf]
+    assert ratios(2 * present, 1.0) == [math.inf, -math.inf, math.inf, -math.inf]
+    # A record that is not there might not have taken part.
+    assert ratios(None, 0.4) == pytest.approx([math.inf, *[math.log(0.6)] * 3])
+    assert ratios(2 * present, 0.4) == [math.inf, -math.inf, 0.0, 0.0]
 
 
 def test_steps_are_joined_under_the_transcripts_names() -> None:
@@ -96,16 +140,23 @@ def test_the_adversary_and_the_auditor_agree(
     mode: dict[str, str | float], small: Make, run: Run
 ) -> None:
     fixed = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.5, "training.momentum": 0.5}
+    fixed["audit.vantages"] = "all"
     config = small(mode | fixed)
     instrumented = small(mode | fixed | {"audit.mode": "instrumented"})
     participant, auditor = run(config), run(instrumented)
     assert participant.keys() == auditor.keys()
     np.testing.assert_allclose(auditor["log_odds"], participant["log_odds"], rtol=0, atol=1e-6)
     assert np.abs(participant["log_odds"]).max() > 0.1
+    for name in ("log_odds_server", "log_odds_released_model"):
+        np.testing.assert_allclose(auditor[name], participant[name], rtol=0, atol=1e-6)
+        assert np.abs(participant[name]).max() > 0.1
+    certain = np.isinf(participant["log_odds_server"])
+    assert certain.any() == (mode["federation.trust"] == "central")
     # The federation itself is the same, to the last bit.
     for name in ("final_models", "worlds", "true_positive_rate", "challenge_is_member"):
         np.testing.assert_array_equal(auditor[name], participant[name])
-    for name in ("sensitivities", "noise_stds", "present_norms", "absent_norms"):
+    steps = ("sensitivities", "noise_stds", "present_norms", "absent_norms")
+    for name in (*steps, *(f"{name}_server" for name in steps)):
         assert auditor[name].shape == participant[name].shape
         np.testing.assert_allclose(auditor[name], participant[name], rtol=1e-6, err_msg=name)
 

@@ -488,7 +488,7 @@ def test_any_other_lack_of_a_guarantee_is_labelled_with_its_note(report, transcr
 @pytest.mark.usefixtures("wording_only")
 def test_the_audited_vantage_is_marked_and_the_server_is_told_to_see_everything(report, transcript):
     text = visible(render_html(report, transcript))
-    assert "server 0 ∞ 100% 1 sees every owner's clean sum" in text
+    assert "server 0 ∞ 100% 1 – – sees every owner's clean sum" in text
     assert "participant audited here 8.380 1.313 78.8% 0.256" in text
     assert text.count("audited here") == 1
 
@@ -899,3 +899,58 @@ def test_a_budget_without_a_finite_value_is_a_sentence_and_no_figure(report, tra
     assert "The running budget." not in html
     older = {name: value for name, value in report.items() if name != "budget"}
     assert "planned rounds a person" not in render_html(older, transcript)
+
+
+@pytest.fixture
+def report_of_all(report):
+    """The same report with every vantage measured."""
+
+    def place(bound, measured, within=True):
+        return {
+            "noise_multiplier": NOISE_MULTIPLIER if bound < 1 else 0.0,
+            "epsilon": None if bound == 1 else 1.3,
+            "rho_beta": 0.9,
+            "rho_alpha": bound,
+            "prediction": {"mu": MU, "advantage": bound},
+            "empirical": {
+                "advantage": measured,
+                "advantage_interval": [measured - 0.05, min(1.0, measured + 0.05)],
+                "within_bound": within,
+                "near_prediction": True,
+            },
+            "note": f"a note on {bound}",
+        }
+
+    rows = {
+        "server": place(1.0, 1.0),
+        "participant": place(RHO_ALPHA, 0.25),
+        "released-model": place(RHO_ALPHA, 0.41, within=False),
+    }
+    return report | {"vantages": rows}
+
+
+def test_to_whom_comes_before_what_was_believed_and_has_a_figure(report_of_all, transcript):
+    html = render_html(report_of_all, transcript)
+    assert html.index("<h2>In short</h2>") < html.index("<h2>To whom</h2>")
+    assert html.index("<h2>To whom</h2>") < html.index("What the adversary saw and believed")
+    section = html.partition("<h2>To whom</h2>")[2].partition("<h2>")[0]
+    assert section.count("<svg") == 1
+    for words in ("No protection", "Within the limit", "Above the limit", "a note on 1.0", "0.410"):
+        assert words in section
+
+
+def test_the_terminal_has_a_line_for_every_measured_vantage(report, report_of_all):
+    text = console_text(report_of_all)
+    for vantage in ("server", "participant", "released-model"):
+        assert f"advantage, {vantage}" in text
+    assert "above the limit" in text
+    assert "advantage, " not in console_text(report)
+
+
+def test_certainty_is_drawn_and_not_divided_by(report_of_all, transcript):
+    signs = np.where(transcript["worlds"], 1.0, -1.0)[:, None]
+    certain = transcript | {"log_odds": np.full((TRIALS, ROUNDS), np.inf) * signs}
+    certain["noise_stds"] = 0 * certain["noise_stds"]
+    html = render_html(changed(report_of_all, "prediction.mu", None), certain)
+    assert "Belief, round by round." in html
+    assert "Final log-odds." not in html

@@ -385,3 +385,56 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
     assert bar.tasks[0].total == 6
     assert shown[1][1] == "trials 0-3, accuracy 0.250, epsilon 0.5"
     assert shown[2][1] == "trials 0-3"
+
+
+def test_runs_are_compared_by_trust_and_vantage(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    runs = []
+    for trust in ("central", "local"):
+        runs.append(tmp_path / trust)
+        settings = [f"federation.trust={trust}", "audit.vantages=all", "training.rounds=2"]
+        overrides = [word for setting in settings for word in ("--set", setting)]
+        status, _, _ = fedsim("run", experiment, "--out", runs[-1], "--quiet", *overrides)
+        assert status == 0
+    status, out, _ = fedsim("report", *runs, "--json")
+    assert status == 0
+    rows = json.loads(out)["runs"]
+    assert len(rows) == 6
+    assert {row["trust"] for row in rows} == {"central", "local"}
+    assert all(row["measured"] is not None for row in rows)
+    assert rows[0]["vantage"] == "server"
+    assert rows[0]["measured"] == 1
+    status, out, _ = fedsim("report", *runs)
+    assert status == 0
+    assert "released-model" in out
+    status, out, error = fedsim("report", *runs, "--confidence", 0.9)
+    assert (status, out) == (2, "")
+    assert "--confidence" in error
+
+
+@pytest.mark.parametrize("vantage", ["server", "released-model"])
+def test_any_vantage_can_have_the_headline(
+    vantage: str, fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    settings = [f"federation.vantage={vantage}", "privacy.rho-beta=0.0"]
+    settings += ["privacy.noise-multiplier=2.0", "training.rounds=2"]
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    status, _, error = fedsim("run", experiment, "--out", out, *overrides)
+    assert status == 0, error
+    report = json.loads((out / "report.json").read_text())
+    assert report["vantage"] == vantage
+    assert report["empirical"]["advantage"] == report["vantages"][vantage]["empirical"]["advantage"]
+    assert (report["bounds"]["epsilon"] is None) == (vantage == "server")
+    assert "<h2>To whom</h2>" in (out / "report.html").read_text()
+
+
+def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    status, _, error = fedsim("run", experiment, "--out", out, "--set", "federation.vantage=server")
+    assert status == 2
+    assert "no noise helps" in error
+    assert not out.exists()

@@ -1,0 +1,74 @@
+"""Several runs in one table: a row for each trust and vantage."""
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fedsim import comparison
+from fedsim.errors import InputError
+
+
+def _place(measured: float | None, within: bool | None, near: bool | None) -> dict[str, Any]:
+    empirical = {
+        "advantage": measured,
+        "advantage_interval": [0.1, 0.3],
+        "confidence": 0.95,
+        "within_bound": within,
+        "near_prediction": near,
+    }
+    return {
+        "noise_multiplier": 4.0,
+        "epsilon": 1.5,
+        "rho_alpha": 0.25,
+        "prediction": None if measured is None else {"advantage": 0.2},
+        "empirical": None if measured is None else empirical,
+    }
+
+
+def _report(trust: str) -> dict[str, Any]:
+    return {
+        "name": "vantages",
+        "trust": trust,
+        "vantages": {
+            "server": _place(0.9, False, False) | {"noise_multiplier": 0.0, "epsilon": None},
+            "participant": _place(0.21, True, True),
+            "released-model": _place(None, None, None),
+        },
+    }
+
+
+def test_rows_are_trust_by_vantage_with_a_verdict() -> None:
+    rows = comparison.compare([_report("central"), _report("local")])
+    assert [(row["trust"], row["vantage"]) for row in rows] == [
+        (trust, vantage)
+        for trust in ("central", "local")
+        for vantage in ("server", "participant", "released-model")
+    ]
+    assert [row["verdict"] for row in rows[:3]] == [
+        "ABOVE BOUND, apart from prediction",
+        "within bound, near prediction",
+        "not measured",
+    ]
+    assert rows[1]["predicted"] == 0.2
+    assert rows[1]["measured"] == 0.21
+    assert rows[1]["interval"] == (0.1, 0.3)
+    assert rows[2]["measured"] is None
+
+
+def test_the_table_says_that_epsilon_is_infinite() -> None:
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(comparison.table(comparison.compare([_report("central")])))
+    server, participant, released = (
+        line for line in capture.get().splitlines() if "central" in line
+    )
+    assert "∞" in server
+    assert "0.210 (0.10 to 0.30)" in participant
+    assert "not measured" in released
+    assert "intervals at 95.0%" in capture.get()
+
+
+def test_a_report_without_vantages_is_to_be_made_anew() -> None:
+    with pytest.raises(InputError, match="make it anew with fedsim report"):
+        comparison.compare([{"name": "old", "trust": "central"}])

@@ -1,0 +1,69 @@
+"""The curious server concludes from messages what the densities of everything unknown say."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from fedsim import federation, models
+from fedsim.config import Config
+from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier
+from fedsim.owner import challenge_gradients
+from fedsim.server_adversary import conclude
+
+RECORD, NOISE, TRIALS = 5, 1.5, 6
+Make = Callable[..., Config]
+
+
+def _distributed(config: Config) -> Config:
+    shares = config.federation.model_copy(update={"trust": Trust.DISTRIBUTED})
+    return config.model_copy(update={"federation": shares})
+
+
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
+def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
+    local = small({"federation.trust": "local"})
+    config = local if trust is Trust.LOCAL else _distributed(local)
+    known = federation.load(local)
+    theta = models.initial_parameters(
+        lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
+    )
+    inside = known.owner_of == known.owner_of[RECORD]
+    if trust is Trust.DISTRIBUTED:
+        inside[:] = True
+    with_record = known.clipped_sum(theta, np.flatnonzero(inside))
+    inside[RECORD] = False
+    without = known.clipped_sum(theta, np.flatnonzero(inside))
+    std = effective_noise_multiplier(NOISE, trust, Vantage.SERVER, config.federation.owners)
+    noise = torch.randn(
+        theta.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    message = with_record + std * noise
+    step = conclude(config, known, RECORD, None, NOISE, theta, message, None, 1)
+    expected = [
+        (stats.norm.logpdf(seen, present, std) - stats.norm.logpdf(seen, absent, std)).sum()
+        for seen, present, absent in zip(
+            message.numpy(), with_record.numpy(), without.numpy(), strict=True
+        )
+    ]
+    np.testing.assert_allclose(step.ratios.numpy(), expected, rtol=1e-6, atol=1e-6)
+    assert step.noise_stds.tolist() == [pytest.approx(NOISE)] * TRIALS
+
+
+def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small: Make) -> None:
+    config = small()
+    known = federation.load(config)
+    theta = models.initial_parameters(
+        lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
+    )
+    held = np.flatnonzero(known.owner_of == known.owner_of[RECORD])
+    total = known.clipped_sum(theta, held)
+    present, _ = challenge_gradients(known, theta, RECORD, None)
+    for sent, sign in ((total, 1), (total - present, -1)):
+        step = conclude(config, known, RECORD, None, NOISE, theta, sent.float(), None, 1)
+        assert step.ratios.tolist() == [sign * np.inf] * TRIALS
+    huge = torch.full_like(total, 1e7)
+    step = conclude(config, known, RECORD, None, NOISE, theta, huge, None, 1)
+    assert step.ratios.tolist() == [0.0] * TRIALS
