@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
 from fedsim import messages
@@ -92,7 +93,7 @@ class SecureSum:
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
         """Run the first two stages; return what each node left must be told with its request."""
-        setup = {
+        setup: dict[str, ConfigRecordValues] = {
             Key.STAGE: Stage.SETUP,
             Key.SAMPLE_NUMBER: len(self.nodes),
             Key.SHARE_NUMBER: len(self.nodes),
@@ -140,7 +141,7 @@ class SecureSum:
         total = sum(
             (masked(reply, shape) for reply in replies.values()), np.zeros(shape, dtype=np.int64)
         )
-        request = {
+        request: dict[str, ConfigRecordValues] = {
             Key.STAGE: Stage.UNMASK,
             Key.ACTIVE_NODE_ID_LIST: sorted(active),
             Key.DEAD_NODE_ID_LIST: sorted(dead),
@@ -204,6 +205,6 @@ def _check_setup(config: Config, configs: ConfigRecord) -> None:
     found = configs.get(Key.SAMPLE_NUMBER), configs.get(Key.SHARE_NUMBER), configs[Key.THRESHOLD]
     if found != (owners, owners, needed):
         raise SecureAggregationError(
-            f"the server set up secure aggregation among {found[0]} owners of whom {found[2]} can "
-            f"unmask, but {owners} owners agreed on {needed}"
+            f"the server set up secure aggregation among {found[0]!r} owners of whom {found[2]!r} "
+            f"can unmask, but {owners} owners agreed on {needed}"
         )

@@ -25,7 +25,8 @@ def _sums(values: dict[int, float]) -> ClientApp:
             raise ValueError("disk full")
         sums = np.full((2, 4), values[partition], dtype=np.float32)
         content = RecordDict({messages.REPLY: messages.array_record(sum=sums)})
-        content[messages.METRICS] = MetricRecord({"partition": partition, "seconds": 0.5})
+        metrics = {"partition": partition, "seconds": 0.5, "round": 1}
+        content[messages.METRICS] = MetricRecord(metrics)
         return Message(content, reply_to=message)
 
     return app
