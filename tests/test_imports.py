@@ -33,6 +33,7 @@ WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "feds
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
 WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules", "fedsim.ledger"]
+WITHOUT_FLOWER += ["fedsim.fixed_point", "fedsim.trust_report"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

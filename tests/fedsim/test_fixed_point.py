@@ -117,7 +117,7 @@ def test_the_bound_grows_with_rounds_and_parameters() -> None:
 
 def test_coarse_noise_is_refused_in_one_line_and_fine_noise_is_not() -> None:
     fixed_point.check(grid(), 30, 1e-5)
-    with pytest.raises(InputError, match="raise the noise or lower data.records"):
+    with pytest.raises(InputError, match=r"raise the noise or lower data\.records"):
         fixed_point.check(grid(noise_multiplier=1e-9), 30, 1e-5)
 
 
