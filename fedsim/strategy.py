@@ -388,7 +388,10 @@ class DPSGD(Strategy):
             check_round(reply, round)
             dtype = np.uint32 if federation.trust is Trust.DISTRIBUTED else np.float32
             if self._secure is None:
-                check_array(reply, messages.REPLY, self._shape, dtype)
+                # Of an owner whose records all candidates have there is one sum for all of them.
+                alike = (self._shape[0], 1, self._shape[-1])
+                shapes = [self._shape] if self._releases is None else [self._shape, alike]
+                check_array(reply, messages.REPLY, shapes, dtype)
             else:
                 secure_aggregation.masked(reply, self._shape)
             check_measurement(reply, len(self.trials))
