@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from adversaries import estimators, membership
-from fedsim import identifiability, ledger, pac, vantage_report
+from fedsim import identifiability, ledger, pac, trust_report, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -141,6 +141,7 @@ def assemble(
             "local_steps": config.training.local_steps,
             "sampling_rate": config.training.sampling_rate,
             "learning_rate": config.training.learning_rate,
+            "rounding": trust_report.rounding(config, nominal, facts["parameters"], rounds),
             "dp_guarantee": not _dp_failings(config),
             "dp_note": _dp_note(config),
         },
@@ -148,6 +149,7 @@ def assemble(
             **asdict(bounds),
             "vantages": [asdict(row) for row in everywhere],
         },
+        "dropouts": trust_report.dropouts(config, nominal, rows),
         "budget": _budget(config, nominal, transcript, rows, delta),
         "prediction": predictions[config.federation.vantage],
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
@@ -164,6 +166,7 @@ def assemble(
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
+        *trust_report.cautions(config, report),
         *_budget_cautions(report["budget"]),
     ]
     finite: dict[str, Any] = strict_json(report)

@@ -49,6 +49,7 @@ from fedsim.pac_release import Bools
 from fedsim.randomness import Role as SeedRole
 from fedsim.randomness import generator
 from fedsim.sampling import participation
+from fedsim.secure_aggregation import owner_mod
 
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"
@@ -77,7 +78,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     return _reply(message, context, {messages.SENSITIVITY: messages.array_record(norms=norms)})
 
 
-@app.train()
+@app.train(mods=[owner_mod])
 def train(message: Message, context: Context) -> Message:
     """Return this owner's clipped gradients' sum or update, with its noise unless trust is central.
 

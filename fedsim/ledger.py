@@ -413,6 +413,7 @@ class Attempt:
         config = self._config
         everybody = tuple(range(config.federation.owners))
         kind = planned_kind(config, noise_multiplier)
+        self._provisional = config.federation.tolerated_dropouts > 0
         self._template = Row(
             cohort,
             account.attempts,
@@ -424,9 +425,8 @@ class Attempt:
             config.privacy.noise_source,
             config.privacy.delta,
             {},
-            kind.participants,
+            kind.participants if self._provisional else None,
         )
-        self._provisional = config.federation.tolerated_dropouts > 0
         planned = Account(
             0, set(account.releases), {o: Counter(account.spent(o)) for o in everybody}
         )

@@ -81,17 +81,19 @@ def check_round(reply: Message, round: int) -> None:
         raise ValueError(f"it belongs to round {found:g}")
 
 
-def check_array(reply: Message, name: str, shape: tuple[int, ...], dtype: type) -> None:
-    """Raise ValueError unless the one array of a record has this shape and type, and is finite."""
+def check_array(
+    reply: Message, name: str, shapes: Collection[tuple[int, ...]], dtype: type
+) -> None:
+    """Raise ValueError unless a record's one array is finite, of a type and one of the shapes."""
     record = reply.content.array_records.get(name)
     if record is None or len(record) != 1:
         raise ValueError(f"it has no '{name}' of one array")
     (array,) = record.values()
     # What the array says of itself, before its bytes are believed to be that much.
-    if tuple(array.shape) != shape or np.dtype(array.dtype) != np.dtype(dtype):
+    if tuple(array.shape) not in shapes or np.dtype(array.dtype) != np.dtype(dtype):
         raise ValueError(
             f"its '{name}' is {array.dtype} {list(array.shape)}, not {np.dtype(dtype)} "
-            f"{list(shape)}"
+            f"{' or '.join(str(list(shape)) for shape in shapes)}"
         )
     _check_finite(record, name)
 

@@ -48,6 +48,20 @@ WHO = {
     "server": "An adversary who ran the server of this federation and knew everything",
     "released-model": "An adversary who saw only the released model and knew everything",
 }
+ROUNDING = {
+    "Secure aggregation": "mechanism.rounding.note",
+    "Grid step g": "mechanism.rounding.step",
+    "Sensitivity more by rounding, relative": "mechanism.rounding.relative_growth",
+    "Total variation by rounding, at most": "mechanism.rounding.total_variation",
+}
+DROPOUTS = {
+    "Missing owners tolerated": "dropouts.tolerated",
+    "Rounds with missing owners": "dropouts.rounds_with_missing_owners",
+    "Fewest shares of noise": "dropouts.fewest_shares",
+    "Effective noise multiplier, from and to": "dropouts.effective_noise_multiplier",
+}
+"""What the mechanism's settings list where it applies."""
+
 TRUST = {
     "central": "Here the server is trusted to add the noise to the sum of the owners' messages.",
     "local": "Here every owner adds the whole noise to its own message.",
@@ -909,6 +923,8 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             "Noisy steps accounted": "mechanism.steps",
             "Local steps in a round": "mechanism.local_steps",
             "Sampling rate": "mechanism.sampling_rate",
+            **(ROUNDING if at(report, "mechanism.rounding") else {}),
+            **(DROPOUTS if at(report, "dropouts") else {}),
             "DP guarantee": "mechanism.dp_guarantee",
             "Note": "mechanism.dp_note",
         },

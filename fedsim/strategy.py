@@ -26,7 +26,15 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedsim import federation, fixed_point, instrumented, messages, server_adversary, vantages
+from fedsim import (
+    federation,
+    fixed_point,
+    instrumented,
+    messages,
+    secure_aggregation,
+    server_adversary,
+    vantages,
+)
 from fedsim.challenge import Challenge, colluders
 from fedsim.config import Config
 from fedsim.ledger import Attempt
@@ -38,6 +46,7 @@ from fedsim.pac_release import Releases
 from fedsim.randomness import SERVER, gaussian_noise
 from fedsim.replies import check_array, check_measurement, check_round, sort_out
 from fedsim.sampling import participation
+from fedsim.secure_aggregation import SecureSum
 
 Array = npt.NDArray[Any]
 
@@ -70,6 +79,7 @@ class DPSGD(Strategy):
     def __post_init__(self) -> None:
         self._model: Array | None = None
         self._aggregate: Array | None = None
+        self._secure: SecureSum | None = None
         self._participants: tuple[int, ...] = ()
         self._confided: ArrayRecord | None = None
         self._colluders = colluders(self.config, self.challenge)
@@ -102,13 +112,29 @@ class DPSGD(Strategy):
         if self.config.privacy.sensitivity == "local":
             self._local_sensitivity = self._ask_local_sensitivity(server_round, arrays, grid)
         self._inform_auditors(grid, MessageType.TRAIN, server_round, arrays)
-        return self._requests(MessageType.TRAIN, server_round, arrays)
+        requests = self._requests(MessageType.TRAIN, server_round, arrays)
+        if not secure_aggregation.enabled(self.config):
+            return requests
+        assert self._grid is not None
+        self._secure = SecureSum(
+            grid,
+            list(self.nodes.values()),
+            self._grid,
+            secure_aggregation.threshold(self.config),
+            self.config.federation.timeout,
+        )
+        told = self._secure.exchange_keys()
+        requests = [request for request in requests if request.metadata.dst_node_id in told]
+        for request in requests:
+            request.content[secure_aggregation.CONFIGS] = told[request.metadata.dst_node_id]
+        return requests
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
         """Release r = sum of the owners' messages + central noise; step with r / n."""
-        found = self._accept_train(replies, server_round)
+        failed = () if self._secure is None else self._secure.failed.values()
+        found = self._accept_train([*replies, *failed], server_round)
         accepted, self._participants = list(found.values()), tuple(found)
         if self.attempt is not None:
             self.attempt.settle(server_round, len(accepted))
@@ -418,6 +444,9 @@ class DPSGD(Strategy):
 
     def _sum(self, accepted: list[Message]) -> npt.NDArray[np.float64]:
         """Return the sum of the owners' messages."""
+        if self._secure is not None and self._grid is not None:
+            by_node = {reply.metadata.src_node_id: reply for reply in accepted}
+            return self._grid.values(self._secure.unmask(by_node, self._shape))
         sums = (messages.only(reply.content.array_records[messages.REPLY]) for reply in accepted)
         if self._grid is not None:
             return self._grid.values(fixed_point.summed(sums))
@@ -454,7 +483,13 @@ class DPSGD(Strategy):
         def inspect(reply: Message) -> None:
             check_round(reply, round)
             dtype = np.uint32 if federation.trust is Trust.DISTRIBUTED else np.float32
-            check_array(reply, messages.REPLY, self._shape, dtype)
+            if self._secure is None:
+                # Of an owner whose records all candidates have there is one sum for all of them.
+                alike = (self._shape[0], 1, self._shape[-1])
+                shapes = [self._shape] if self._releases is None else [self._shape, alike]
+                check_array(reply, messages.REPLY, shapes, dtype)
+            else:
+                secure_aggregation.masked(reply, self._shape)
             check_measurement(reply, len(self.trials))
 
         # Without its memory of a round the adversary could not go on.

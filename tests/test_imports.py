@@ -42,6 +42,7 @@ WITHOUT_FLOWER += ["fedsim.app_audit.configuration", "fedsim.app_audit.guarantee
 WITHOUT_FLOWER += ["fedsim.app_audit.rules"]
 WITHOUT_FLOWER += ["fedsim.vantages", "fedsim.server_adversary", "fedsim.released_model"]
 WITHOUT_FLOWER += ["fedsim.vantage_report", "fedsim.comparison"]
+WITHOUT_FLOWER += ["fedsim.fixed_point", "fedsim.trust_report"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

@@ -6,11 +6,40 @@ private `Run` in its signatures. Both have moved between releases; a test watche
 
 import uuid
 
-from flwr.app import Message
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Message, RecordDict
+from flwr.client.mod import secaggplus_mod
+from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
+from flwr.common.secure_aggregation.crypto.shamir import combine_shares
+from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
+from flwr.common.secure_aggregation.secaggplus_constants import (
+    RECORD_KEY_CONFIGS as SECAGG_CONFIGS,
+)
+from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
+from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+from flwr.compat.common import recorddict_compat
+from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-__all__ = ["DEPLOYMENT", "RUNTIMES", "Run", "assign_message_id", "become_task", "empty_run"]
+__all__ = [
+    "DEPLOYMENT",
+    "RUNTIMES",
+    "SECAGG_CONFIGS",
+    "Key",
+    "Run",
+    "Stage",
+    "array_from_bytes",
+    "assign_message_id",
+    "become_task",
+    "combine_shares",
+    "empty_run",
+    "secagg_input",
+    "secagg_mask",
+    "secagg_shared_key",
+    "secaggplus_mod",
+]
 
 DEPLOYMENT = "Flower deployment"
 RUNTIMES = {
@@ -35,3 +64,26 @@ def become_task(run_id: int, node_id: int) -> None:
 def assign_message_id(message: Message) -> None:
     """Give a message the identity that a SuperLink would give it; replies refer to it."""
     message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+
+
+def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
+    """Return what `secaggplus_mod` reads of a train reply: arrays, and a weight of 1."""
+    parameters = ndarrays_to_parameters(list(arrays))
+    result = FitRes(Status(Code.OK, ""), parameters, 1, {})
+    return recorddict_compat.fitres_to_recorddict(result, keep_input=False)
+
+
+def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """Return the mask of an owner's integers; the weight that Flower sends beside them has one."""
+    _, mask = pseudo_rand_gen(seed, modulus, [(1,), shape])
+    return mask
+
+
+def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
+    """Return the secret that two owners share, from which their mask comes."""
+    return generate_shared_key(bytes_to_private_key(private_key), bytes_to_public_key(public_key))
+
+
+def array_from_bytes(data: bytes) -> npt.NDArray[np.int64]:
+    """Return an array that Flower wrote, without pickle."""
+    return bytes_to_ndarray(data)

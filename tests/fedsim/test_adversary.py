@@ -13,7 +13,7 @@ from scipy import stats
 from adversaries.posterior import hypotheses, log_odds
 from fedsim import adversary, client_app, federation, messages, owner, sampling, server_app
 from fedsim.accounting import PLD
-from fedsim.config import Config, from_run_config, to_run_config
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.mechanism import Mechanism, Neighbouring
 from fedsim.randomness import SERVER, gaussian_noise
 from fedsim.run_directory import Arrays, RunDirectory
@@ -27,8 +27,25 @@ MODES = [
 ]
 
 
-def _name(mode: dict[str, str]) -> str:
-    return "-".join(mode.values())
+LESS_NOISE: list[dict[str, Scalar]] = [
+    {"federation.trust": trust, "federation.owners": 5, "training.rounds": 4, **less}
+    for trust in ("central", "local", "distributed")
+    for less in (
+        {"privacy.neighbouring": "replace"},
+        {"federation.colluding": 2},
+        {
+            "federation.tolerated-dropouts": 2,
+            "federation.dropout-rate": 0.3,
+            "federation.colluding": 1,
+            "training.sampling-rate": 0.6,
+        },
+    )
+]
+"""Rounds in which fewer owners' noise hides the record than there are owners."""
+
+
+def _name(mode: dict[str, Scalar]) -> str:
+    return "-".join(map(str, mode.values()))
 
 
 class RecordingGrid(InProcessGrid):
@@ -70,9 +87,14 @@ def _only_round(
     return theta, aggregate.double(), model
 
 
-@pytest.mark.parametrize("mode", MODES, ids=_name)
+@pytest.mark.parametrize(
+    # Which other records take part is knowledge that would change with the seed.
+    "mode",
+    [*MODES, *(less | {"training.sampling-rate": 1.0} for less in LESS_NOISE)],
+    ids=_name,
+)
 def test_the_posterior_is_a_function_of_the_messages(
-    mode: dict[str, str],
+    mode: dict[str, Scalar],
     small: Callable[..., Config],
     tmp_path,
     monkeypatch: pytest.MonkeyPatch,
@@ -119,6 +141,36 @@ def test_world_bits_reach_the_challenged_owner_only(
         if messages.WORLDS in content
     }
     assert told == {owner}
+
+
+@pytest.mark.parametrize("mode", LESS_NOISE, ids=_name)
+def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(
+    mode: dict[str, Scalar], small: Callable[..., Config], run: Callable[[Config], Arrays]
+) -> None:
+    """Two ways to the same number: from messages and knowledge, and from the noise itself."""
+    believed = run(small(mode))
+    measured = run(small(mode | {"audit.mode": "instrumented"}))
+    for name in ("log_odds", "sensitivities", "noise_stds"):
+        np.testing.assert_allclose(believed[name], measured[name], rtol=1e-4, atol=1e-4)
+    if "federation.dropout-rate" in mode and mode["federation.trust"] != "central":
+        assert len(np.unique(believed["noise_stds"])) > 1  # some owner was missing in some round
+
+
+def test_a_round_without_the_owner_of_the_challenge_says_nothing(
+    small: Callable[..., Config],
+) -> None:
+    config = small({"federation.trust": "local", "federation.tolerated-dropouts": 1})
+    known = federation.load(config)
+    theta = torch.zeros(2, 650)
+    ratios = []
+    for missing in ((), (int(known.owner_of[0]),)):
+        memory = adversary.Memory.empty(2)
+        memory = adversary.expect(
+            memory, config, known, 2, 0, None, 1.0, theta, theta.double(), None, 1, missing, 2
+        )
+        ratios.append(adversary.observe(memory, torch.ones(2, 650)).ratios)
+    assert (ratios[0] != 0).all()
+    assert (ratios[1] == 0).all()
 
 
 @pytest.mark.parametrize("mode", MODES, ids=_name)

@@ -69,8 +69,56 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"federation.owners": 1}, r"federation.owners is 1: .*greater than or equal to 2"),
         ({"federation.owners": "three"}, r"federation.owners is 'three': .*integer"),
         (
-            {"federation.trust": "distributed"},
-            r"federation.trust is 'distributed'.*choose 'central' or 'local'",
+            {"federation.trust": "distributed", "privacy.sensitivity": "local"},
+            r"'distributed'.*sensitivity is 'local', which depends on the data.*\"global\"",
+        ),
+        (
+            {
+                "federation.trust": "distributed",
+                "training.clipping": False,
+                "privacy.rho-beta": 0.0,
+                "privacy.noise-multiplier": 1.0,
+            },
+            r"'distributed'.*nothing bounds their sums; set training.clipping = true",
+        ),
+        (
+            {"federation.secure-aggregation": "secagg+"},
+            r"'secagg\+', but federation.trust is 'central'.*trust = \"distributed\"",
+        ),
+        ({"federation.owners": 4, "federation.colluding": 3}, r"colluding is 3.*give 0 to 2"),
+        (
+            {"federation.owners": 5, "federation.colluding": 2, "federation.tolerated-dropouts": 2},
+            r"tolerated-dropouts is 2.*no honest one of 5; give 0 to 1",
+        ),
+        (
+            {
+                "federation.owners": 6,
+                "federation.trust": "distributed",
+                "federation.secure-aggregation": "secagg+",
+                "federation.tolerated-dropouts": 3,
+            },
+            r"more than half of 6 owners must answer; give 0 to 2",
+        ),
+        (
+            {
+                "federation.owners": 3,
+                "federation.tolerated-dropouts": 1,
+                "training.local-steps": 2,
+                "federation.trust": "local",
+            },
+            r"tolerated-dropouts is 1, but training.local-steps is 2",
+        ),
+        (
+            {"federation.owners": 3, "federation.colluding": 1} | PAC,
+            r"colluding is 1, but privacy.noise is 'pac'",
+        ),
+        (
+            {
+                "federation.owners": 3,
+                "federation.tolerated-dropouts": 1,
+                "audit.bayesian-pairs": 2,
+            },
+            r"tolerated-dropouts is 1, but audit.bayesian-pairs",
         ),
         ({"federation.adversary": 7}, r"owners are numbered 0 to 1"),
         (

@@ -5,6 +5,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,14 @@ from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.description import Rounds
 from fedsim.errors import InputError
 from fedsim.ledger import BudgetExceededError, Ledger
-from fedsim.mechanism import Mechanism, Vantage
+from fedsim.mechanism import Mechanism, Steps, Vantage
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.strategy import DPSGD
 
 Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005
+PARTICIPANT = Vantage.PARTICIPANT
 NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
 SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}
 SAMPLED: dict[str, Scalar] = {"training.sampling-rate": 0.3}
@@ -107,8 +109,85 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
         "noise_source": "seed",
         "delta": DELTA,
         "epsilon": None,
+        "shares": None,
+        "provisional": False,
     }
     assert entry["epsilon"]["1"]["server"] is None
+
+
+def test_a_ledger_from_before_missing_owners_were_tolerated_still_reads(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    directory, previous, lines = opened(make()), "", []
+    for row in charged(make(), directory, 2):
+        entry = json.loads(json.dumps(asdict(row))) | {"epsilon": {"0": {"participant": 1.0}}}
+        del entry["shares"], entry["provisional"]
+        canonical = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+        previous = hashlib.sha256((previous + canonical).encode()).hexdigest()[:16]
+        lines.append(json.dumps(entry | {"check": previous}) + "\n")
+    (directory.path / "ledger.jsonl").write_text("".join(lines))
+    assert [row.kind.participants for row in ledger.read(directory)] == [3, 3]
+
+
+# Rounds with missing owners
+
+TOLERANT = {"federation.owners": 5, "federation.tolerated-dropouts": 2, "federation.trust": "local"}
+
+
+def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(TOLERANT)
+    directory = opened(config)
+    attempt = Ledger(config, directory).begin(0, 3, Z)
+    attempt.charge(1, range(5))
+    (worst,) = ledger.read(directory)
+    assert worst.provisional
+    mechanism = ledger.describe(config, Z, [worst]).towards(Vantage.PARTICIPANT)
+    assert mechanism == Mechanism.alike(Z * math.sqrt(3 - 1), 1)
+    attempt.settle(1, 4)
+    (row,) = ledger.read(directory)
+    mechanism = ledger.describe(config, Z, [row]).towards(Vantage.PARTICIPANT)
+    assert mechanism == Mechanism.alike(Z * math.sqrt(4 - 1), 1)
+    assert participant([row]) < participant([worst])
+    assert row.participants == (0, 1, 2, 3, 4)  # whoever was asked is charged
+
+
+@pytest.mark.parametrize("source", ["seed", "system"])
+def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_repeats_it(
+    source: str, make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(TOLERANT | {"privacy.noise-source": source})
+    directory = opened(config)
+    attempt = Ledger(config, directory).begin(0, 2, Z)
+    attempt.charge(1, range(5))
+    attempt.settle(1, 5)
+    attempt.charge(2, range(5))  # and killed
+    attempt = Ledger(config, directory).begin(0, 2, Z)
+    for round, shares in ((1, 5), (2, 4)):
+        attempt.charge(round, range(5))
+        attempt.settle(round, shares)
+    rows = ledger.read(directory)
+    found = ledger.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
+    shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
+    expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
+    assert found == expected
+    exact = ledger.epsilon_of(config, Counter(ledger.accounts(rows)[0].spent(0)), PARTICIPANT)
+    assert participant(rows)[-1] == pytest.approx(exact)
+    assert ledger.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
+
+
+def test_a_repeated_round_with_less_noise_than_before_is_one_more_release(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(TOLERANT)
+    directory = opened(config)
+    for shares in (5, 4, 4):
+        attempt = Ledger(config, directory).begin(0, 1, Z)
+        attempt.charge(1, range(5))
+        attempt.settle(1, shares)
+    found = ledger.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
+    assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3))))
 
 
 @pytest.mark.parametrize("length", [1, 40, -1])

@@ -45,17 +45,53 @@ def test_each_vantage_faces_the_noise_that_it_cannot_subtract(
     assert effective_noise_multiplier(2.0, trust, vantage, 5) == pytest.approx(effective)
 
 
+# The same with two colluders: five owners less the adversary's noise and theirs are two.
+@pytest.mark.parametrize(
+    ("trust", "vantage", "effective"),
+    [
+        (Trust.CENTRAL, Vantage.SERVER, 0.0),
+        (Trust.CENTRAL, Vantage.PARTICIPANT, 2.0),
+        (Trust.LOCAL, Vantage.SERVER, 2.0),
+        (Trust.LOCAL, Vantage.PARTICIPANT, 2.0 * math.sqrt(2)),
+        (Trust.LOCAL, Vantage.RELEASED_MODEL, 2.0 * math.sqrt(2)),
+        (Trust.DISTRIBUTED, Vantage.SERVER, 2.0 * math.sqrt(3 / 5)),
+        (Trust.DISTRIBUTED, Vantage.PARTICIPANT, 2.0 * math.sqrt(2 / 5)),
+        (Trust.DISTRIBUTED, Vantage.RELEASED_MODEL, 2.0 * math.sqrt(2 / 5)),
+    ],
+)
+def test_colluders_take_their_noise_away(trust: Trust, vantage: Vantage, effective: float) -> None:
+    found = effective_noise_multiplier(2.0, trust, vantage, 5, colluders=2)
+    assert found == pytest.approx(effective)
+
+
+def test_the_records_owner_keeps_its_own_noise_whoever_is_missing() -> None:
+    found = effective_noise_multiplier(
+        2.0, Trust.DISTRIBUTED, Vantage.PARTICIPANT, 5, participants=2, colluders=3
+    )
+    assert found == pytest.approx(2.0 * math.sqrt(1 / 5))
+
+
+@pytest.mark.parametrize("colluders", [-1, 4])
+def test_neither_the_adversary_nor_the_records_owner_is_a_colluder(colluders: int) -> None:
+    with pytest.raises(InputError, match=f"{colluders} of 5 owners collude.*give 0 to 3"):
+        effective_noise_multiplier(1.0, Trust.LOCAL, Vantage.PARTICIPANT, 5, colluders=colluders)
+
+
 @given(
     st.floats(1e-6, 1e6),
     st.sampled_from(Trust),
     st.sampled_from([Vantage.PARTICIPANT, Vantage.RELEASED_MODEL]),
     st.integers(2, 10_000),
+    st.data(),
 )
 def test_nominal_and_effective_multipliers_are_inverse(
-    multiplier: float, trust: Trust, vantage: Vantage, owners: int
+    multiplier: float, trust: Trust, vantage: Vantage, owners: int, data: st.DataObject
 ) -> None:
-    nominal = nominal_noise_multiplier(multiplier, trust, vantage, owners)
-    assert effective_noise_multiplier(nominal, trust, vantage, owners) == pytest.approx(multiplier)
+    colluders = data.draw(st.integers(0, owners - 2))
+    missing = data.draw(st.integers(0, owners - 2 - colluders))
+    setting = (trust, vantage, owners, 1, owners - missing, colluders)
+    nominal = nominal_noise_multiplier(multiplier, *setting)
+    assert effective_noise_multiplier(nominal, *setting) == pytest.approx(multiplier)
 
 
 def test_no_noise_helps_against_a_server_that_sees_clean_sums() -> None:

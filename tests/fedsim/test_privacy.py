@@ -50,3 +50,19 @@ def test_an_accountant_that_does_not_cover_sampled_replacement_is_refused(
     config = small(keys | {"privacy.accountant": accountant})
     with pytest.raises(InputError, match=f"accountant {accountant} does not apply.*use pld"):
         privacy.noise_multiplier(config)
+
+
+@pytest.mark.parametrize("trust", ["local", "distributed"])
+def test_noise_is_calibrated_for_the_fewest_owners_and_the_colluders(
+    trust: str, small: Make
+) -> None:
+    less = {"federation.tolerated-dropouts": 2, "federation.colluding": 1}
+    every = small({"federation.owners": 6, "federation.trust": trust})
+    some = small({"federation.owners": 6, "federation.trust": trust} | less)
+    # Five other owners' noise, of whom two may be missing and one is no secret.
+    ratio = privacy.noise_multiplier(some) / privacy.noise_multiplier(every)
+    assert ratio == pytest.approx((5 / 2) ** 0.5)
+    effective = privacy.mechanism(some, privacy.noise_multiplier(some))
+    assert effective.mu == pytest.approx(
+        privacy.mechanism(every, privacy.noise_multiplier(every)).mu
+    )

@@ -25,7 +25,8 @@ def _sums(values: dict[int, float]) -> ClientApp:
             raise ValueError("disk full")
         sums = np.full((2, 4), values[partition], dtype=np.float32)
         content = RecordDict({messages.REPLY: messages.array_record(sum=sums)})
-        content[messages.METRICS] = MetricRecord({"partition": partition, "seconds": 0.5})
+        metrics = {"partition": partition, "seconds": 0.5, "round": 1}
+        content[messages.METRICS] = MetricRecord(metrics)
         return Message(content, reply_to=message)
 
     return app
@@ -90,3 +91,146 @@ def test_a_failing_owner_is_an_error_with_its_reason(quiet: Config) -> None:
 def test_a_silent_owner_is_an_error_and_not_a_smaller_federation(quiet: Config) -> None:
     with pytest.raises(OwnerFailedError, match="round 1: no answer from owner 0, 2"):
         _round(quiet, _sums({0: 1.0, 1: 1.0, 2: 1.0}), lost=frozenset({0, 2}))
+
+
+# What counts as a reply
+
+
+def _false(partition: int, change: Callable[[RecordDict], None]) -> ClientApp:
+    """Return a ClientApp one of whose owners sends something else than it was asked for."""
+    honest, app = _sums({0: 1.0, 1: 1.0, 2: 1.0}), ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        reply = honest(message, context)
+        if context.node_config["partition-id"] == partition:
+            change(reply.content)
+        return reply
+
+    return app
+
+
+def _sum_of(array: np.ndarray) -> Callable[[RecordDict], None]:
+    def change(content: RecordDict) -> None:
+        content[messages.REPLY] = messages.array_record(sum=array)
+
+    return change
+
+
+def _metric_of(name: str, value: float) -> Callable[[RecordDict], None]:
+    def change(content: RecordDict) -> None:
+        content.metric_records[messages.METRICS][name] = value
+
+    return change
+
+
+FALSE = {
+    "NaN": (_sum_of(np.full((2, 4), np.nan, np.float32)), "'reply' is not finite"),
+    "infinity": (_sum_of(np.full((2, 4), np.inf, np.float32)), "'reply' is not finite"),
+    "another shape": (_sum_of(np.ones((2, 5), np.float32)), r"is float32 \[2, 5\], not float32"),
+    "another type": (_sum_of(np.ones((2, 4))), r"is float64 \[2, 4\], not float32"),
+    "no sum": (lambda content: content.pop(messages.REPLY), "no 'reply'"),
+    "a stale round": (_metric_of("round", 0), "belongs to round 0"),
+    "another's partition": (_metric_of("partition", 2), "of partition 2"),
+    "no metrics": (lambda content: content.pop(messages.METRICS), "false"),
+}
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_false_reply_ends_the_run_by_the_name_of_its_owner(quiet: Config, name: str) -> None:
+    change, reason = FALSE[name]
+    with pytest.raises(OwnerFailedError, match=rf"round 1: owner 1 failed: .*{reason}"):
+        _round(quiet, _false(1, change))
+
+
+class EchoingGrid(InProcessGrid):
+    """Delivers the replies of one node twice."""
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        replies = list(super().send_and_receive(messages, timeout=timeout))
+        return [*replies, replies[1]]
+
+
+def _rounds(
+    config: Config, grid: InProcessGrid, challenge: Challenge | None = None
+) -> tuple[DPSGD, np.ndarray, list[dict[str, object]]]:
+    events: list[dict[str, object]] = []
+    owners = config.federation.owners
+    strategy = DPSGD(
+        config=config,
+        challenge=challenge or Challenge(0, None, 0, owners - 1, "given", None),
+        noise_multiplier=config.privacy.noise_multiplier,
+        nodes={partition: FIRST_NODE + partition for partition in range(owners)},
+        trials=range(2),
+        worlds=np.array([True, False]),
+        log_event=lambda **event: events.append(event),
+    )
+    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
+    requests = strategy.configure_train(1, start, ConfigRecord(), grid)
+    model, _ = strategy.aggregate_train(1, grid.send_and_receive(requests))
+    return strategy, messages.only(model), events
+
+
+def test_two_answers_of_one_owner_are_none(quiet: Config) -> None:
+    grid = EchoingGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
+    with pytest.raises(OwnerFailedError, match="owner 1 failed: it answered 2 times"):
+        _rounds(quiet, grid)
+
+
+def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet: Config) -> None:
+    grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
+    strategy = DPSGD(
+        quiet,
+        Challenge(0, None, 0, 1, "given", None),
+        1e-12,
+        {0: FIRST_NODE, 1: FIRST_NODE + 1},
+        range(2),
+        np.array([True, False]),
+    )
+    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
+    requests = list(strategy.configure_train(1, start, ConfigRecord(), grid))
+    stranger = Message(requests[0].content, FIRST_NODE + 2, "train")
+    with pytest.raises(OwnerFailedError, match="node 1002 answered, which was not asked"):
+        strategy.aggregate_train(1, grid.send_and_receive([*requests, stranger]))
+
+
+# Missing owners
+
+
+@pytest.fixture
+def tolerant(small: Callable[..., Config]) -> Config:
+    """Five owners of whom two may be missing, and almost no noise."""
+    return small(
+        {
+            "federation.owners": 5,
+            "federation.tolerated-dropouts": 2,
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 1e-12,
+        }
+    )
+
+
+def test_a_round_goes_on_without_as_many_owners_as_are_tolerated(tolerant: Config) -> None:
+    app = _sums({0: 1.0, 2: 2.0, 4: 4.0})
+    strategy, model, events = _rounds(tolerant, InProcessGrid(app, 5, to_run_config(tolerant)))
+    expected = -tolerant.training.learning_rate * 7.0 / tolerant.data.records
+    np.testing.assert_allclose(model, expected, rtol=1e-6)
+    assert [event["dropped"] for event in events] == [1, 3]
+    assert "disk full" in str(events[0]["reason"])
+    arrays = messages.array_record(parameters=model)
+    for request in strategy.configure_train(2, arrays, ConfigRecord(), InProcessGrid(app, 5, {})):
+        assert request.content.config_records[messages.PARTICIPANTS]["owners"] == [0, 2, 4]
+
+
+def test_with_more_missing_the_round_is_refused_by_name(tolerant: Config) -> None:
+    grid = InProcessGrid(_sums({0: 1.0, 4: 1.0}), 5, to_run_config(tolerant))
+    with pytest.raises(OwnerFailedError, match=r"3 of 5 owners are missing.*owner 1.*owner 3"):
+        _rounds(tolerant, grid)
+
+
+def test_the_adversary_that_keeps_a_belief_cannot_be_missing(tolerant: Config) -> None:
+    grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}), 5, to_run_config(tolerant))
+    with pytest.raises(OwnerFailedError, match="the adversary's node is missing"):
+        _rounds(tolerant, grid)

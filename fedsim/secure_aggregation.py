@@ -1,0 +1,210 @@
+"""Secure aggregation of the owners' integers by Flower's SecAgg+ (Bell et al., 2020).
+
+Flower's protocol has four stages, each a message to every owner and its reply: public keys; shares
+of every owner's two secrets for every other; the masked sum; and shares of what unmasks the total.
+On an owner's side Flower's own mod does all of it, inside of `owner_mod`; on the server's side this
+module drives the stages, because Flower's workflow is for its older strategies.
+
+Flower's quantiser maps [-c, c] to integers by stochastic rounding. Owners send integers already:
+with c = 2^(bits-1) and 2^bits levels its scale is 1, nothing is rounded, and the total is the one
+that `fixed_point.summed` would give, to the last bit.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app.typing import ConfigRecordValues
+from flwr.serverapp import Grid
+
+from fedsim import messages
+from fedsim.config import Config, from_run_config
+from fedsim.fixed_point import MODULUS_BITS, FixedPoint, Words
+from fedsim.runtimes import flower_private as flower
+from fedsim.runtimes.flower_private import Key, Stage
+
+CONFIGS = flower.SECAGG_CONFIGS
+
+Handler = Callable[[Message, Context], Message]
+
+
+class SecureAggregationError(RuntimeError):
+    """The protocol was not followed; an owner sends nothing then, and a server learns nothing."""
+
+
+def enabled(config: Config) -> bool:
+    """Whether the owners of this federation send masked messages alone."""
+    return config.federation.secure_aggregation == "secagg+"
+
+
+def threshold(config: Config) -> int:
+    """Return how many owners' shares unmask: all but those that may be missing."""
+    return config.federation.fewest_participants
+
+
+def owner_mod(message: Message, context: Context, call_next: Handler) -> Message:
+    """Let an owner's sum leave masked, and not at all otherwise (a mod of the train handler).
+
+    What else the reply holds (a measurement, for the auditor) goes along unmasked. Raises
+    SecureAggregationError for a request that would bypass the protocol or weaken it.
+    """
+    config = from_run_config(context.run_config)
+    if not enabled(config):
+        return call_next(message, context)
+    if CONFIGS not in message.content.config_records:
+        raise SecureAggregationError("a sum was asked for outside of secure aggregation")
+    configs = message.content.config_records[CONFIGS]
+    if configs.get(Key.STAGE) == Stage.SETUP:
+        _check_setup(config, configs)
+    beside = RecordDict()
+
+    def masked_part(request: Message, same: Context) -> Message:
+        reply = call_next(request, same)
+        sent = messages.only(reply.content.array_records[messages.REPLY])
+        for name, record in reply.content.items():
+            if name != messages.REPLY:
+                beside[name] = record
+        return Message(
+            flower.secagg_input([sent.view(np.int32).astype(np.float64)]), reply_to=request
+        )
+
+    answer = flower.secaggplus_mod(message, context, masked_part)
+    beside[CONFIGS] = answer.content.config_records[CONFIGS]
+    return Message(beside, reply_to=message)
+
+
+@dataclass
+class SecureSum:
+    """The server's side of one round. Nodes that fail a stage are out of the round from then on.
+
+    nodes: the Flower nodes of all owners; grid: of their integers; timeout in seconds, per stage;
+    failed: the error replies of the stages before the masked sums, by node.
+    """
+
+    flower_grid: Grid
+    nodes: list[int]
+    grid: FixedPoint
+    threshold: int
+    timeout: float
+    failed: dict[int, Message] = field(default_factory=dict)
+
+    def exchange_keys(self) -> dict[int, ConfigRecord]:
+        """Run the first two stages; return what each node left must be told with its request."""
+        setup: dict[str, ConfigRecordValues] = {
+            Key.STAGE: Stage.SETUP,
+            Key.SAMPLE_NUMBER: len(self.nodes),
+            Key.SHARE_NUMBER: len(self.nodes),
+            Key.THRESHOLD: self.threshold,
+            Key.CLIPPING_RANGE: float(1 << (self.grid.bits - 1)),
+            Key.TARGET_RANGE: 1 << self.grid.bits,
+            Key.MOD_RANGE: 1 << MODULUS_BITS,
+            Key.MAX_WEIGHT: 1.0,
+        }
+        answers = self._stage({node: ConfigRecord(dict(setup)) for node in self.nodes})
+        self._keys = {
+            node: [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]
+            for node, answer in answers.items()
+        }
+        named = {str(node): keys for node, keys in self._keys.items()}
+        requests = {node: ConfigRecord({**named}) for node in self._keys}
+        for request in requests.values():
+            request[Key.STAGE] = Stage.SHARE_KEYS
+        shared = self._stage(requests)
+        forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
+        for source, answer in shared.items():
+            pairs = zip(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], strict=True)
+            for destination, ciphertext in pairs:
+                if destination in forwarded:
+                    forwarded[destination][0].append(source)
+                    forwarded[destination][1].append(ciphertext)
+        self._sharing = set(shared)
+        return {
+            node: ConfigRecord(
+                {
+                    Key.STAGE: Stage.COLLECT_MASKED_VECTORS,
+                    Key.SOURCE_LIST: sources,
+                    Key.CIPHERTEXT_LIST: ciphertexts,
+                }
+            )
+            for node, (sources, ciphertexts) in forwarded.items()
+        }
+
+    def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
+        """Return the sum, modulo 2^32, of the masked replies by node.
+
+        Raises SecureAggregationError where too few owners answer the last stage.
+        """
+        active, dead = set(replies), self._sharing - set(replies)
+        total = sum(
+            (masked(reply, shape) for reply in replies.values()), np.zeros(shape, dtype=np.int64)
+        )
+        request: dict[str, ConfigRecordValues] = {
+            Key.STAGE: Stage.UNMASK,
+            Key.ACTIVE_NODE_ID_LIST: sorted(active),
+            Key.DEAD_NODE_ID_LIST: sorted(dead),
+        }
+        answers = self._stage({node: ConfigRecord(dict(request)) for node in sorted(active)})
+        shares: dict[int, list[bytes]] = {node: [] for node in sorted(active | dead)}
+        for answer in answers.values():
+            for node, share in zip(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], strict=True):
+                shares[node].append(share)
+        if len(answers) < self.threshold:
+            raise SecureAggregationError(
+                f"{len(answers)} owners answered the last stage of secure aggregation, but "
+                f"{self.threshold} are needed to unmask the sum; nothing of it is released"
+            )
+        for node, parts in shares.items():
+            secret = flower.combine_shares(parts)
+            if node in active:
+                total = total - flower.secagg_mask(secret, 1 << MODULUS_BITS, shape)
+                continue
+            for other in sorted(active):
+                key = flower.secagg_shared_key(secret, self._keys[other][0])
+                mask = flower.secagg_mask(key, 1 << MODULUS_BITS, shape)
+                total = total + mask if node > other else total - mask
+        # Flower's quantiser shifts every message by c, that is 2^(bits-1) steps.
+        total = total - len(active) * (1 << (self.grid.bits - 1))
+        return (total % (1 << MODULUS_BITS)).astype(np.uint32)
+
+    def _stage(self, requests: Mapping[int, ConfigRecord]) -> dict[int, Any]:
+        """Send a stage's requests; return the good answers by node, sorted."""
+        sent = [
+            Message(RecordDict({CONFIGS: record}), node, MessageType.TRAIN)
+            for node, record in requests.items()
+        ]
+        answers = {}
+        for reply in self.flower_grid.send_and_receive(sent, timeout=self.timeout):
+            node = reply.metadata.src_node_id
+            if reply.has_error() or CONFIGS not in reply.content.config_records:
+                self.failed[node] = reply
+            elif node in requests:
+                answers[node] = reply.content.config_records[CONFIGS]
+        return dict(sorted(answers.items()))
+
+
+def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """Return an owner's masked integers. Raises ValueError for anything else."""
+    record = reply.content.config_records.get(CONFIGS)
+    parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)
+    if not isinstance(parts, list) or len(parts) != 2:  # the weight, and the integers
+        raise ValueError("it has no masked sum")
+    values = flower.array_from_bytes(parts[1])
+    if values.shape != shape or values.dtype != np.int64:
+        raise ValueError(f"its masked sum is {values.dtype} {list(values.shape)}, not {shape}")
+    if values.min() < 0 or values.max() >= 1 << MODULUS_BITS:
+        raise ValueError("its masked sum is not modulo 2^32")
+    return values
+
+
+def _check_setup(config: Config, configs: ConfigRecord) -> None:
+    """Raise SecureAggregationError for a setup under which fewer owners than agreed can unmask."""
+    owners, needed = config.federation.owners, threshold(config)
+    found = configs.get(Key.SAMPLE_NUMBER), configs.get(Key.SHARE_NUMBER), configs[Key.THRESHOLD]
+    if found != (owners, owners, needed):
+        raise SecureAggregationError(
+            f"the server set up secure aggregation among {found[0]!r} owners of whom {found[2]!r} "
+            f"can unmask, but {owners} owners agreed on {needed}"
+        )

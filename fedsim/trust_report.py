@@ -1,0 +1,87 @@
+"""What a report says of distributed trust, of missing owners and of those that collude."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedsim import fixed_point, privacy
+from fedsim.config import Config
+from fedsim.ledger import Row
+from fedsim.mechanism import Trust
+
+IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
+
+
+def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> dict[str, Any] | None:
+    """Return what sending integers costs, None unless trust is distributed.
+
+    step: g; relative_growth: by how much the sensitivity, and the noise with it, is larger for it;
+    total_variation: how far all rounds are from the Gaussian mechanism that is accounted, 0.0 where
+    that is below what a double holds; see `fedsim.fixed_point`.
+    """
+    if config.federation.trust is not Trust.DISTRIBUTED:
+        return None
+    grid = fixed_point.agreed(config, nominal, parameters)
+    simulated = config.federation.secure_aggregation == "simulated"
+    return {
+        "secure_aggregation": config.federation.secure_aggregation,
+        "note": IN_THE_CLEAR if simulated else "aggregated by Flower's SecAgg+",
+        "step": grid.step,
+        "bits": grid.bits,
+        "limit": grid.limit,
+        "sensitivity": grid.sensitivity,
+        "relative_growth": grid.growth,
+        "total_variation": grid.total_variation(rounds),
+    }
+
+
+def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Return which rounds lacked owners, over all cohorts; None where none may be missing.
+
+    fewest_shares: of how many owners the noise was at worst; effective_noise_multiplier: the
+    smallest and the largest that the configured vantage faced in a round.
+    """
+    tolerated = config.federation.tolerated_dropouts
+    if not tolerated:
+        return None
+    settled = [row for row in rows if not row.provisional]
+    lacking = [row for row in settled if row.kind.participants != len(row.participants)]
+    kinds = tuple(replace(row.kind, count=1) for row in settled) or None
+    described = privacy.describe(config, nominal)
+    if kinds is not None:
+        described = replace(described, rounds=tuple(dict.fromkeys(kinds)))
+    found = [
+        group.noise_multiplier for group in described.towards(config.federation.vantage).groups
+    ]
+    return {
+        "tolerated": tolerated,
+        "rounds_with_missing_owners": len({row.round for row in lacking}),
+        "fewest_shares": min(
+            (row.kind.participants or 0 for row in settled), default=config.federation.owners
+        ),
+        "effective_noise_multiplier": [min(found), max(found)],
+    }
+
+
+def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
+    """Return what a reader must know of aggregation in the clear, missing owners and colluders."""
+    found, colluding = [], config.federation.colluding
+    if (cost := report["mechanism"]["rounding"]) and cost["note"] == IN_THE_CLEAR:
+        found.append(
+            f"Owners' messages were {IN_THE_CLEAR}. The released sums are those of secure "
+            "aggregation to the last bit, but here the server could see single messages."
+        )
+    missing = report["dropouts"]
+    if missing and missing["rounds_with_missing_owners"]:
+        low, high = missing["effective_noise_multiplier"]
+        found.append(
+            f"Owners were missing in {missing['rounds_with_missing_owners']} rounds, of which the "
+            f"worst had {missing['fewest_shares']} of {config.federation.owners}: the effective "
+            f"noise multiplier was between {low:.4g} and {high:.4g}, which the bounds count."
+        )
+    if colluding:
+        found.append(
+            f"{colluding} of {config.federation.owners} owners colluded with the adversary: the "
+            "bounds hold against as many, not against more."
+        )
+    return found

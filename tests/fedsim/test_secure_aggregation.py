@@ -1,0 +1,110 @@
+"""Flower's SecAgg+ gives the sum that the server would have computed in the clear, and no more."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Message, RecordDict
+
+from fedsim import client_app, fixed_point, messages, secure_aggregation, server_app
+from fedsim.config import Config, to_run_config
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes import flower_private as flower
+from fedsim.runtimes.flower_private import Key, Stage
+from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.secure_aggregation import SecureAggregationError
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+
+DISTRIBUTED = {"federation.trust": "distributed", "trials.count": 4, "training.rounds": 2}
+SECAGG = DISTRIBUTED | {"federation.secure-aggregation": "secagg+"}
+
+
+class ListeningGrid(InProcessGrid):
+    """Keeps every reply, as a curious server would."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        self.heard: list[Message] = []
+
+    def _execute(self, message: Message) -> Message:
+        self.heard.append(super()._execute(message))
+        return self.heard[-1]
+
+
+@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+def test_both_ways_of_summing_give_the_same_bits(mode: str, small: Make, run: Run) -> None:
+    clear = run(small(DISTRIBUTED | {"audit.mode": mode}))
+    masked = run(small(SECAGG | {"audit.mode": mode}))
+    for name in ("log_odds", "final_models", "sensitivities", "noise_stds"):
+        np.testing.assert_array_equal(clear[name], masked[name])
+
+
+def test_an_owner_that_drops_out_after_the_keys_is_reconstructed(small: Make, run: Run) -> None:
+    missing = {
+        "federation.owners": 5,
+        "federation.tolerated-dropouts": 2,
+        "federation.dropout-rate": 0.3,
+        "training.rounds": 3,
+    }
+    clear, masked = run(small(DISTRIBUTED | missing)), run(small(SECAGG | missing))
+    assert len(np.unique(clear["noise_stds"])) > 1  # somebody was missing in some round
+    for name in ("log_odds", "final_models", "noise_stds"):
+        np.testing.assert_array_equal(clear[name], masked[name])
+
+
+def test_no_sum_leaves_an_owner_unmasked(small: Make, tmp_path: Path) -> None:
+    config = small(SECAGG)
+    grid = ListeningGrid(config)
+    server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
+    assert not any(messages.REPLY in reply.content for reply in grid.heard)
+    sums = [
+        secure_aggregation.masked(reply, (4, 650))
+        for reply in grid.heard
+        if Key.MASKED_PARAMETERS in reply.content.config_records.get(secure_aggregation.CONFIGS, {})
+    ]
+    assert len(sums) == 3 * 2
+    # A message in the clear stays within a thousandth of the modulus around c; a mask fills it all.
+    for each in sums:
+        counts, _ = np.histogram(each, bins=8, range=(0, 2**32))
+        assert counts.min() > each.size / 8 / 1.5
+
+
+def test_an_owner_refuses_to_be_asked_in_the_clear(small: Make) -> None:
+    config = small(SECAGG)
+    grid = ListeningGrid(config)
+    (reply,) = grid.send_and_receive([Message(RecordDict(), FIRST_NODE, "train")])
+    assert "asked for outside of secure aggregation" in reply.error.reason
+
+
+def test_an_owner_refuses_a_setup_in_which_fewer_can_unmask(small: Make) -> None:
+    config = small(SECAGG | {"federation.owners": 5})
+    grid = InProcessGrid(client_app.app, 5, to_run_config(config))
+    nodes = list(grid.get_node_ids())
+    lattice = fixed_point.agreed(config, 2.0, 650)
+    weak = secure_aggregation.SecureSum(grid, nodes, lattice, 3, 1.0)
+    assert weak.exchange_keys() == {}
+    assert "5 owners agreed on 5" in weak.failed[nodes[0]].error.reason
+
+
+def test_too_few_shares_unmask_nothing(small: Make) -> None:
+    config = small(SECAGG)
+    grid = InProcessGrid(client_app.app, 3, to_run_config(config))
+    lattice = fixed_point.agreed(config, 2.0, 650)
+    total = secure_aggregation.SecureSum(grid, list(grid.get_node_ids()), lattice, 3, 1.0)
+    told = total.exchange_keys()
+    assert len(told) == 3
+    assert all(record[Key.STAGE] == Stage.COLLECT_MASKED_VECTORS for record in told.values())
+    with pytest.raises(SecureAggregationError, match=r"0 owners answered.*3 are needed"):
+        total.unmask({}, (4, 650))
+
+
+def test_flowers_masks_hang_on_32_bits_of_their_seed() -> None:
+    """Whoever tries 2^32 seeds finds a mask: what the docs warn of."""
+    long = bytes(range(32))
+    folded = np.bitwise_xor.reduce(np.frombuffer(long, dtype="<u4")).tobytes()
+    np.testing.assert_array_equal(
+        flower.secagg_mask(long, 2**32, (5,)), flower.secagg_mask(folded, 2**32, (5,))
+    )
