@@ -83,8 +83,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process(
         node.write_text(node.read_text().replace('consent = ""', 'consent = "challenge"'))
         _script(place, "start.sh")
     out = tmp_path / "deployed"
-    arguments = ["run", server_up, tmp_path / "small.toml", "--experiment", "--out", out]
-    result = _deploy(*arguments)
+    result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
     assert result.returncode == 0, result.stderr
     deployed, expected = RunDirectory.open(out).read_arrays("transcript.npz"), run(config)
     for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
@@ -93,18 +92,21 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process(
     checked = _deploy("check", server_up)
     assert checked.returncode == 0, checked.stdout
 
-    # An owner takes its consent back: the next run says so, and does not go on without it.
+
+@pytest.mark.slow
+def test_owners_who_did_not_consent_end_the_run_by_saying_so(
+    server_up: Path, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(dump(small({"federation.owners": OWNERS})))
     for owner in range(OWNERS):
-        place = kit.folder(server_up, f"owner-{owner}")
-        node = place / "node.toml"
-        node.write_text(node.read_text().replace('consent = "challenge"', 'consent = ""'))
-        _script(place, "stop.sh")
-        _script(place, "start.sh")
-    refused = _deploy(*arguments[:-1], tmp_path / "refused")
+        _script(kit.folder(server_up, f"owner-{owner}"), "start.sh")
+    out = tmp_path / "refused"
+    arguments = ["run", server_up, tmp_path / "small.toml", "--experiment", "--quiet"]
+    refused = _deploy(*arguments, "--out", out)
     assert refused.returncode == 1
     assert "did not consent to 'challenge'" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "refused" / "report.json").exists()
+    assert not (out / "report.json").exists()
 
 
 @pytest.mark.slow
