@@ -125,6 +125,13 @@ class LiveAudit:
         training.previous = observed
         return belief
 
+    def mechanism(self) -> Mechanism | None:
+        """Return the noise of the rounds seen so far, of the cohort of which most were seen."""
+        longest = max(self._trainings.values(), key=lambda each: len(each.groups), default=None)
+        if self.config is None or longest is None or not longest.groups:
+            return None
+        return Mechanism(tuple(longest.groups), self.config.privacy.neighbouring)
+
     def canary_effect(self, confidence: float) -> canaries.Effect | None:
         """Return mu of one release as the canaries measured it; None without canaries."""
         if not self._scores:
@@ -135,10 +142,10 @@ class LiveAudit:
 
     def canary_prediction(self) -> float | None:
         """Return the mu of one canary by the noise that is claimed, an upper bound; or None."""
-        groups = [group for each in self._trainings.values() for group in each.groups]
-        if self.config is None or not groups:
+        mechanism = self.mechanism()
+        if self.config is None or mechanism is None:
             return None
-        smallest = min(group.noise_multiplier for group in groups)
+        smallest = min(group.noise_multiplier for group in mechanism.groups)
         training = self.config.training
         scale = sensitivity(self.config.privacy.neighbouring, training.clipping_norm)
         return training.clipping_norm / (smallest * scale) if smallest else math.inf

@@ -1,0 +1,315 @@
+"""The report of a live audit: what an auditor of a running federation came to believe.
+
+It words what `fedsim.live_audit` found, for the terminal while it grows and as a page at the end.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from jinja2 import Environment, StrictUndefined
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from scipy.special import expit, logit
+
+from adversaries import estimators
+from fedsim import figures, identifiability
+from fedsim.live_audit import Belief, LiveAudit
+from fedsim.report_figures import inline
+from fedsim.report_template import STYLE
+from fedsim.report_values import INFINITE, number, percent
+from fedsim.strict_json import strict_json
+from fedsim.transcript import Facts
+
+Report = Mapping[str, Any]
+Bools = npt.NDArray[np.bool_]
+
+ALARM_CONFIDENCE = 0.999
+"""How sure a contradiction of the claimed noise must be before the report calls it one."""
+
+SHOWN = 15
+"""How many rounds the terminal shows."""
+
+
+def assemble(
+    audit: LiveAudit, facts: Facts, confidence: float, worlds: Bools | None = None
+) -> dict[str, Any]:
+    """Return the report so far as strict JSON values; infinity is null.
+
+    worlds bool [T]: which trials trained on D, where whoever ran the federation has told; None
+    before that. Without them nobody can say whether the beliefs are right. Raises InputError for
+    an impossible confidence.
+    """
+    config = audit.config
+    last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
+    report: dict[str, Any] = {
+        "kind": "live audit",
+        "facts": asdict(facts),
+        "confidence": confidence,
+        "vantage": "auditor: the aggregate of every round, none of the noise known",
+        "trust": None if config is None else config.federation.trust.value,
+        "neighbouring": None if config is None else config.privacy.neighbouring.value,
+        "unit": None if config is None else config.privacy.unit,
+        "delta": None if config is None else config.privacy.delta,
+        "rounds_planned": None if config is None else config.training.rounds,
+        "rounds": max((belief.round for belief in last), default=0),
+        "missed": max((belief.missed for belief in last), default=0),
+        "trials": sum(len(belief.log_odds) for belief in last),
+        "bounds": _bounds(audit, last),
+        "belief": _beliefs(audit, last),
+        "empirical": _empirical(audit, last, confidence, worlds),
+        "canaries": _canaries(audit, confidence),
+    }
+    report["alarms"] = _alarms(audit, last, report, worlds)
+    finite: dict[str, Any] = strict_json(report)
+    return finite
+
+
+def write(report: Report, directory: Path) -> Path:
+    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
+    (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
+    page = directory / "report.html"
+    page.write_text(render_html(report), encoding="utf-8")
+    return page
+
+
+def verdict(report: Report) -> str:
+    """Return the answer in a sentence or two."""
+    bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
+    said = []
+    if bounds is not None and belief is not None:
+        what = "all data of an owner" if report["unit"] == "client" else "the challenge record"
+        said.append(
+            f"After {report['rounds']} rounds the auditor believes with {percent(belief['mean'])} "
+            f"(highest of {report['trials']}: {percent(belief['highest'])}) that {what} was used; "
+            f"the noise allows {percent(bounds['rho_beta'])}, epsilon "
+            f"{_infinite(bounds['epsilon'])} at delta {report['delta']:g}."
+        )
+    if canaries is not None and canaries["reason"] is None:
+        said.append(
+            f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
+            f"({number(canaries['interval'][0])} to {_infinite(canaries['interval'][1])}) in one "
+            f"release; the noise allows {_infinite(canaries['claimed_mu'])}."
+        )
+    return " ".join(said) or "No round was seen from its beginning to its end yet."
+
+
+def table(beliefs: Sequence[Belief]) -> Table:
+    """Return the last rounds as the terminal shows them."""
+    shown = Table(title="belief that D was used", title_justify="left")
+    for heading in ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed"):
+        shown.add_column(heading, justify="right")
+    for belief in beliefs[-SHOWN:]:
+        chances = expit(belief.log_odds)
+        shown.add_row(
+            f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
+            str(belief.round),
+            percent(float(chances.mean())),
+            percent(float(chances.max())),
+            percent(belief.rho_beta),
+            number(belief.epsilon) if math.isfinite(belief.epsilon) else INFINITE,
+            str(belief.missed),
+        )
+    return shown
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows at the end."""
+    rows = Table(show_header=False)
+    for name, value in _rows(report):
+        rows.add_row(name, value)
+    alarms = [Text(f"Alarm: {text}", "bold red") for text in report["alarms"]]
+    return Group(Text(verdict(report)), rows, *alarms)
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    drawn = []
+    if report["belief"] is not None:
+        rounds = np.array(report["belief"]["rounds"])
+        series = {"mean": np.array(report["belief"]["mean_by_round"])}
+        series["highest trial"] = np.array(report["belief"]["highest_by_round"])
+        caption = "The auditor's belief that D was used, after every round of the last trials seen."
+        drawn.append((caption, inline(figures.owner_beliefs(rounds, series), "beliefs", caption)))
+    return ENVIRONMENT.from_string(PAGE).render(
+        report=report, style=STYLE, verdict=verdict(report), rows=_rows(report), figures=drawn
+    )
+
+
+def _bounds(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
+    mechanism = audit.mechanism()
+    if audit.config is None or mechanism is None:
+        return None
+    found = asdict(identifiability.bounds(mechanism, audit.config.privacy.delta))
+    return found | {"noise_multiplier": min(one.noise_multiplier for one in mechanism.groups)}
+
+
+def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
+    if not last:
+        return None
+    final = np.concatenate([expit(belief.log_odds) for belief in last])
+    course = audit.beliefs[last[-1].first_trial]
+    return {
+        "mean": float(final.mean()),
+        "highest": float(final.max()),
+        "log_odds": np.concatenate([belief.log_odds for belief in last]).tolist(),
+        "rounds": [belief.round for belief in course],
+        "mean_by_round": [float(expit(belief.log_odds).mean()) for belief in course],
+        "highest_by_round": [float(expit(belief.log_odds).max()) for belief in course],
+    }
+
+
+def _empirical(
+    audit: LiveAudit, last: Sequence[Belief], confidence: float, worlds: Bools | None
+) -> dict[str, Any] | None:
+    """Return how right the beliefs were; None until somebody tells the worlds."""
+    scored = _scored(last, worlds)
+    if scored is None or audit.config is None:
+        return None
+    bits, final = scored
+    advantage = estimators.advantage(bits, final, confidence)
+    loss = final - logit(audit.config.audit.prior)
+    exceeded = estimators.delta_prime(bits, loss, last[-1].epsilon, confidence)
+    return {
+        "trials": len(bits),
+        "advantage": advantage.point,
+        "advantage_interval": [advantage.interval.low, advantage.interval.high],
+        "delta_prime": exceeded.point,
+        "delta_prime_interval": [exceeded.interval.low, exceeded.interval.high],
+    }
+
+
+def _scored(
+    last: Sequence[Belief], worlds: Bools | None
+) -> tuple[Bools, npt.NDArray[np.float64]] | None:
+    """Return worlds and final log-odds of the trials that were seen; None unless both worlds."""
+    if worlds is None or not last:
+        return None
+    bits = [
+        worlds[belief.first_trial : belief.first_trial + len(belief.log_odds)] for belief in last
+    ]
+    found = np.concatenate(bits)
+    if len(np.unique(found)) < 2:
+        return None
+    return found, np.concatenate([belief.log_odds for belief in last])
+
+
+def _canaries(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
+    effect = audit.canary_effect(confidence)
+    if effect is None:
+        return None
+    return {
+        "mu": None if effect.reason else effect.mu,
+        "interval": [effect.interval.low, effect.interval.high],
+        "p_value": effect.p_value,
+        "reason": effect.reason,
+        "claimed_mu": audit.canary_prediction(),
+        "note": "The signal of one made-up record of norm C in one release, over all that hides "
+        "it, other records included; the claim counts the noise alone, and is an upper bound.",
+    }
+
+
+def _alarms(
+    audit: LiveAudit, last: Sequence[Belief], report: Report, worlds: Bools | None
+) -> list[str]:
+    """Return what contradicts the claimed noise beyond chance."""
+    alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
+    scored = _scored(last, worlds)
+    if scored is not None:
+        low = estimators.advantage(*scored, ALARM_CONFIDENCE).interval.low
+        if low > report["bounds"]["rho_alpha"]:
+            alarms.append(
+                f"The advantage is at least {low:.3f} {sure}, above its bound "
+                f"{report['bounds']['rho_alpha']:.3f}: the noise is not what was claimed."
+            )
+    effect, claimed = audit.canary_effect(ALARM_CONFIDENCE), audit.canary_prediction()
+    if effect is not None and claimed is not None and effect.interval.low > claimed:
+        alarms.append(
+            f"Canaries show a signal of at least {effect.interval.low:.3f} standard deviations "
+            f"{sure}, but the claimed noise allows {claimed:.3f}: there is less noise than claimed."
+        )
+    return alarms
+
+
+def _rows(report: Report) -> list[tuple[str, str]]:
+    bounds, empirical = report["bounds"], report["empirical"]
+    rows = [
+        ("trust", str(report["trust"])),
+        ("vantage", report["vantage"]),
+        ("rounds", f"{report['rounds']} of {report['rounds_planned']}, {report['missed']} missed"),
+    ]
+    if bounds is not None:
+        rows += [
+            ("noise multiplier", _infinite(bounds["noise_multiplier"])),
+            ("epsilon", f"{_infinite(bounds['epsilon'])} at delta {bounds['delta']:g}"),
+            ("ρβ, ρα", f"{percent(bounds['rho_beta'])}, {number(bounds['rho_alpha'])}"),
+        ]
+    if empirical is not None:
+        low, high = empirical["advantage_interval"]
+        rows.append(
+            (
+                "advantage",
+                f"{number(empirical['advantage'])} ({number(low)} to {number(high)}, "
+                f"{percent(report['confidence'])})",
+            )
+        )
+    elif report["trials"]:
+        rows.append(("advantage", "unknown until the worlds are told (--worlds RUN)"))
+    return rows
+
+
+def _infinite(value: float | None) -> str:
+    """Word a number that is infinite where JSON could not hold it."""
+    return INFINITE if value is None or math.isinf(value) else number(value)
+
+
+ENVIRONMENT = Environment(
+    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Live audit of run {{ report.facts.run }}</title>
+{{ style | safe }}
+</head>
+<body>
+<main>
+<header>
+<p class="kind">Live audit</p>
+<h1>Run {{ report.facts.run }}</h1>
+</header>
+<section class="verdict{{ ' alarm' if report.alarms else '' }}"><p>{{ verdict }}</p></section>
+{% for text in report.alarms %}
+<div class="label alarm">{{ text }}</div>
+{% endfor %}
+{% for caption, markup in figures %}
+<figure>
+{{ markup }}
+<figcaption>{{ caption }}</figcaption>
+</figure>
+{% endfor %}
+<h2>What was seen</h2>
+<dl class="settings">
+{% for name, value in rows %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% if report.canaries %}
+<p>{{ report.canaries.note }}</p>
+{% endif %}
+</main>
+</body>
+</html>
+"""
