@@ -313,10 +313,8 @@ def follow(
     Ends when the recorder says so, or when `stop` returns True and nothing whole is left. Looks
     again every `interval` seconds. Raises InputError as `read` does.
     """
-    while not _has_header(path):
-        if stop():
-            return
-        time.sleep(interval)
+    if not wait_for_header(path, interval=interval, stop=stop):
+        return
     with Reader(path) as reader:
         while True:
             stopping = stop()
@@ -324,6 +322,20 @@ def follow(
             if reader.ended or stopping:
                 return
             time.sleep(interval)
+
+
+def wait_for_header(
+    path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
+) -> bool:
+    """Wait until a transcript has its header; return False if `stop` returned True before that.
+
+    Raises InputError as `Reader` does.
+    """
+    while not _has_header(path):
+        if stop():
+            return False
+        time.sleep(interval)
+    return True
 
 
 def _has_header(path: Path) -> bool:

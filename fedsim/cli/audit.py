@@ -1,5 +1,6 @@
 """`fedsim audit`: what a transcript, a run directory or a Flower app says of an owner's privacy."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -71,22 +72,51 @@ def audit(
     strict: Annotated[
         bool, typer.Option("--strict", help="With --app: exit with 1 on a conviction.")
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Go on while the transcript is written, to its end or Ctrl-C."
+        ),
+    ] = False,
+    data_root: Annotated[
+        Path | None,
+        typer.Option(help="Of an auditor's transcript: where this machine has the run's data."),
+    ] = None,
+    canary_seed_file: Annotated[
+        Path | None,
+        typer.Option(help="Of an auditor's transcript: a file with the canaries' seed."),
+    ] = None,
+    no_challenge: Annotated[
+        bool,
+        typer.Option("--no-challenge", help="Of an auditor's transcript: canaries only, no data."),
+    ] = False,
+    worlds: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Of an auditor's transcript: the run that tells who was right."
+        ),
+    ] = None,
 ) -> None:
-    """Audit a federation that was recorded with fedsim.recording, or a Flower app before it runs.
+    """Audit a federation that was or is being recorded, or a Flower app before it runs.
 
-    Of a transcript, measures the noise that was really added, what it makes of each owner's
-    privacy, and what canaries found. A run directory of `fedsim run` gets its report anew. An app
-    is run in this process, again and again, under attack: only name code that you would run
-    yourself.
+    Of a transcript of fedsim.recording, measures the noise that was really added, what it makes of
+    each owner's privacy, and what canaries found. Of an auditor's node in a fedsim federation,
+    works out its belief after every round; its folder of transcripts stands for the newest one. A
+    run directory of `fedsim run` gets its report anew. An app is run in this process, again and
+    again, under attack: only name code that you would run yourself.
 
     Examples: fedsim audit server.fedt --claimed-epsilon 8;
+    fedsim audit --follow auditor/transcripts --data-root /data/mnist;
     fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
+    of_auditors = (data_root, canary_seed_file, worlds, no_challenge or None)
     if app is not None:
         from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
 
         if recorded is not None or delta is not None:
             raise InputError("--app takes neither a transcript nor --delta, but --claimed-delta")
+        if follow or any(option is not None for option in of_auditors):
+            raise InputError("--app takes no option of transcripts (see fedsim audit --help)")
         status = audit_app(
             app,
             trials=300 if trials is None else trials,
@@ -108,26 +138,80 @@ def audit(
         raise InputError("some of these options are for a Flower app; name it with --app PATH")
     if recorded is None:
         raise InputError("audit what? Give a transcript, a run directory, or --app PATH")
-    if recorded.is_dir():
-        if out is not None or claimed_epsilon is not None:
-            raise InputError("--out and --claimed-epsilon are for transcripts; leave them out")
+    if recorded.is_dir() and (recorded / "config.toml").exists():
+        transcripts = (out, claimed_epsilon, follow or None, *of_auditors)
+        if any(option is not None for option in transcripts):
+            raise InputError("some of these options are for transcripts; leave them out for a run")
         _audit_run(recorded, json_, delta, confidence)
-    else:
-        _audit_transcript(recorded, json_, out, delta, confidence, claimed_epsilon)
+        return
+    from fedsim.cli import live_audit  # noqa: PLC0415
+
+    path = live_audit.newest(recorded, follow) if recorded.is_dir() else recorded
+    level = 0.95 if confidence is None else confidence
+    if _is_auditors(path, follow):
+        if delta is not None or claimed_epsilon is not None:
+            raise InputError(
+                "--delta and --claimed-epsilon are part of the run that an auditor recorded; "
+                "leave them out"
+            )
+        options = live_audit.Options(
+            follow=follow,
+            data_root=data_root,
+            canary_seed_file=canary_seed_file,
+            challenge=not no_challenge,
+            worlds=worlds,
+            out=out,
+            confidence=level,
+            as_json=json_,
+        )
+        live_audit.audit_live(path, options)
+        return
+    if any(option is not None for option in of_auditors):
+        raise InputError(
+            "--data-root, --canary-seed-file and --worlds are for the transcript of an auditor's "
+            "node; leave them out"
+        )
+    _audit_transcript(
+        path, json_, out, 1e-5 if delta is None else delta, level, claimed_epsilon, follow
+    )
+
+
+def _is_auditors(path: Path, waits: bool) -> bool:
+    """Whether an auditor's node recorded a transcript. Raises InputError if it cannot be read.
+
+    waits: until the transcript has a header.
+    """
+    from fedsim.live_audit import RECORDER  # noqa: PLC0415
+    from fedsim.transcript import Reader, wait_for_header  # noqa: PLC0415
+
+    if waits:
+        wait_for_header(path)
+    with Reader(path) as reader:
+        return reader.facts.recorder == RECORDER
 
 
 def _audit_transcript(
     path: Path,
     json_: bool,
     out: Path | None,
-    delta: float | None,
-    confidence: float | None,
+    delta: float,
+    confidence: float,
     claimed_epsilon: float | None,
+    follows: bool,
 ) -> None:
     from fedsim import transcript_audit, transcript_report  # noqa: PLC0415
-    from fedsim.transcript import Reader  # noqa: PLC0415
+    from fedsim.cli.live_audit import view  # noqa: PLC0415
+    from fedsim.transcript import Reader, follow  # noqa: PLC0415
 
-    delta, confidence = 1e-5 if delta is None else delta, 0.95 if confidence is None else confidence
+    console = Console(stderr=True)
+    if follows:
+        with view(console) as show, contextlib.suppress(KeyboardInterrupt):
+            with Reader(path) as reader:
+                auditor = transcript_audit.Auditor(reader.facts)
+            for observed in follow(path):
+                auditor.observe(observed)
+                so_far = auditor.report(delta, confidence, claimed_epsilon)
+                show(transcript_report.summary(so_far))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, delta, confidence, claimed_epsilon)
     directory = path.with_name(f"{path.stem}-audit") if out is None else out
@@ -140,7 +224,6 @@ def _audit_transcript(
     if json_:
         _print_json(report)
         return
-    console = Console(stderr=True)
     console.print(transcript_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 

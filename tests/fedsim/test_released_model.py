@@ -13,10 +13,10 @@ from adversaries.posterior import hypotheses, log_likelihood_ratio
 from fedsim import federation, models, released_model, server_app
 from fedsim.config import Config
 from fedsim.errors import InputError
-from fedsim.mechanism import Trust
+from fedsim.mechanism import aggregate_noise_multiplier
 from fedsim.optimizers import ServerOptimizer
 from fedsim.owner import challenge_gradients
-from fedsim.released_model import attack, noise_multiplier, responses, shares, why_not
+from fedsim.released_model import attack, responses, shares, why_not
 from fedsim.schedules import factor
 
 RECORD, NOISE = 5, 2.0
@@ -38,7 +38,8 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
     known, rounds = federation.load(config), config.training.rounds
     rest = np.delete(np.arange(config.data.records), RECORD)
     worlds = torch.arange(trials) % 2 == 0
-    sigma = noise_multiplier(NOISE, config.federation.trust, config.federation.owners)
+    owners = config.federation.owners
+    sigma = aggregate_noise_multiplier(NOISE, config.federation.trust, owners, owners)
     std = torch.full((trials,), sigma, dtype=torch.float64)
     theta = models.initial_parameters(
         lambda: federation.build_model(config, known.split.dataset), config.run.seed, range(trials)
@@ -64,7 +65,16 @@ def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarr
     known, trials = federation.load(config), range(len(training.worlds))
     rounds = config.training.rounds
     found = attack(
-        config, known, RECORD, None, NOISE, trials, training.released, rounds, bridged=bridged
+        config,
+        known,
+        int(known.owner_of[RECORD]),
+        RECORD,
+        None,
+        NOISE,
+        trials,
+        training.released,
+        rounds,
+        bridged=bridged,
     )
     assert not found["ratios"][:, :-1].any()
     return found["ratios"][:, -1]
@@ -104,12 +114,6 @@ def test_after_one_round_it_is_the_posterior_under_everybodys_noise(
     assert np.abs(expected).max() > 0.1
 
 
-def test_the_noise_is_everybodys() -> None:
-    assert noise_multiplier(2.0, Trust.CENTRAL, 4) == 2.0
-    assert noise_multiplier(2.0, Trust.LOCAL, 4) == 4.0
-    assert noise_multiplier(2.0, Trust.DISTRIBUTED, 4) == 2.0
-
-
 def test_the_bridge_comes_closer_than_the_replay_to_who_saw_the_way(small: Make) -> None:
     config = small({"training.rounds": 8, "training.learning-rate": 1.0})
     training = _train(config, 40)
@@ -144,6 +148,7 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
     ("changes", "reason"),
     [
         ({"training.optimizer": "adam"}, "no linear function"),
+        ({"federation.owners": 4, "federation.tolerated-dropouts": 1}, "took part in which round"),
         ({"training.local-steps": 2, "federation.trust": "local"}, "steps of their own"),
         (
             {"training.sampling-rate": 0.5, "privacy.noise-source": "system"}

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 
 from fedsim import federation, models
 from fedsim.config import Config
+from fedsim.instrumented import Step
 from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier
 from fedsim.owner import challenge_gradients
 from fedsim.server_adversary import conclude
@@ -17,16 +19,30 @@ RECORD, NOISE, TRIALS = 5, 1.5, 6
 Make = Callable[..., Config]
 
 
-def _distributed(config: Config) -> Config:
-    shares = config.federation.model_copy(update={"trust": Trust.DISTRIBUTED})
-    return config.model_copy(update={"federation": shares})
+def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> Step:
+    """Return what the server concludes in a first round, from one message or from all."""
+    known, owners = federation.load(config), range(config.federation.owners)
+    challenged = int(known.owner_of[RECORD])
+    return conclude(
+        config,
+        known,
+        owners if config.federation.trust is Trust.DISTRIBUTED else [challenged],
+        challenged,
+        RECORD,
+        None,
+        torch.full((TRIALS,), noise, dtype=torch.float64),
+        theta,
+        message,
+        None,
+        range(TRIALS),
+        1,
+    )
 
 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
 def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
-    local = small({"federation.trust": "local"})
-    config = local if trust is Trust.LOCAL else _distributed(local)
-    known = federation.load(local)
+    config = small({"federation.trust": trust.value})
+    known = federation.load(config)
     theta = models.initial_parameters(
         lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
     )
@@ -41,7 +57,7 @@ def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
         theta.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     message = with_record + std * noise
-    step = conclude(config, known, RECORD, None, NOISE, theta, message, None, 1)
+    step = _concluded(config, std, theta, message)
     expected = [
         (stats.norm.logpdf(seen, present, std) - stats.norm.logpdf(seen, absent, std)).sum()
         for seen, present, absent in zip(
@@ -62,8 +78,8 @@ def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small
     total = known.clipped_sum(theta, held)
     present, _ = challenge_gradients(known, theta, RECORD, None)
     for sent, sign in ((total, 1), (total - present, -1)):
-        step = conclude(config, known, RECORD, None, NOISE, theta, sent.float(), None, 1)
+        step = _concluded(config, 0.0, theta, sent.float())
         assert step.ratios.tolist() == [sign * np.inf] * TRIALS
     huge = torch.full_like(total, 1e7)
-    step = conclude(config, known, RECORD, None, NOISE, theta, huge, None, 1)
+    step = _concluded(config, 0.0, theta, huge)
     assert step.ratios.tolist() == [0.0] * TRIALS

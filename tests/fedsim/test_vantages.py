@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from fedsim.config import Config
-from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier
+from fedsim.config import Config, Scalar
+from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, effective_noise_multiplier
 from fedsim.randomness import SERVER
+from fedsim.run_directory import Arrays
 from fedsim.vantages import EXACT, measured, suffix, tells_noise, unknown_noise
 
 OWNERS, CHALLENGED, ADVERSARY = 5, 1, 3
@@ -14,18 +16,21 @@ OWNERS, CHALLENGED, ADVERSARY = 5, 1, 3
 
 @pytest.mark.parametrize("trust", Trust)
 @pytest.mark.parametrize("vantage", EXACT)
+@pytest.mark.parametrize("colluders", [frozenset(), frozenset({0, 4})])
 def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
-    trust: Trust, vantage: Vantage
+    trust: Trust, vantage: Vantage, colluders: frozenset[int]
 ) -> None:
-    sources = unknown_noise(vantage, trust, OWNERS, CHALLENGED, ADVERSARY)
+    sources = unknown_noise(vantage, trust, range(OWNERS), CHALLENGED, ADVERSARY, colluders)
     each = {Trust.CENTRAL: 1.0, Trust.LOCAL: 1.0, Trust.DISTRIBUTED: 1 / OWNERS}[trust]
-    effective = effective_noise_multiplier(1.0, trust, vantage, OWNERS)
+    effective = effective_noise_multiplier(1.0, trust, vantage, OWNERS, colluders=len(colluders))
     assert len(sources) * each == pytest.approx(effective**2)
+    shared = aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources))
+    assert shared == pytest.approx(effective)
 
 
 def test_who_sees_what() -> None:
     def unknown(vantage: Vantage, trust: Trust) -> frozenset[int]:
-        return unknown_noise(vantage, trust, OWNERS, CHALLENGED, ADVERSARY)
+        return unknown_noise(vantage, trust, range(OWNERS), CHALLENGED, ADVERSARY)
 
     assert unknown(Vantage.SERVER, Trust.CENTRAL) == frozenset()
     assert unknown(Vantage.SERVER, Trust.LOCAL) == {CHALLENGED}
@@ -51,11 +56,85 @@ def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(
     small: Callable[..., Config],
 ) -> None:
     local = small({"federation.trust": "local", "audit.vantages": "all"})
-    assert not tells_noise(local, challenged=False, adversary=True)
-    assert tells_noise(local, challenged=False, adversary=False)
-    shares = local.federation.model_copy(update={"trust": Trust.DISTRIBUTED})
-    distributed = local.model_copy(update={"federation": shares})
-    assert tells_noise(distributed, challenged=False, adversary=True)
+    adversary, other, challenged, colluder = (
+        {"challenged": who == 2, "adversary": who == 0, "colluder": who == 3} for who in range(4)
+    )
+    assert not tells_noise(local, **adversary)
+    assert not tells_noise(local, **colluder)
+    assert tells_noise(local, **other)
+    distributed = small({"federation.trust": "distributed", "audit.vantages": "all"})
+    assert tells_noise(distributed, **adversary)
     server = small({"federation.trust": "local", "federation.vantage": "server"})
-    assert tells_noise(server, challenged=True, adversary=False)
-    assert not tells_noise(server, challenged=False, adversary=False)
+    assert tells_noise(server, **challenged)
+    assert not tells_noise(server, **other)
+
+
+COMBINATIONS = [
+    (unit, trust, neighbouring, crowd)
+    for unit in ("record", "client")
+    for trust in ("central", "local", "distributed")
+    for neighbouring in ("add-remove", "replace")
+    for crowd in ("alone", "colluding", "missing")
+]
+
+
+@pytest.mark.parametrize(("unit", "trust", "neighbouring", "crowd"), COMBINATIONS[::5])
+def test_the_auditors_reckoning_is_what_each_vantage_works_out_by_itself(
+    unit: str,
+    trust: str,
+    neighbouring: str,
+    crowd: str,
+    small: Callable[..., Config],
+    run: Callable[[Config], Arrays],
+) -> None:
+    _check_both_modes(unit, trust, neighbouring, crowd, small, run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("unit", "trust", "neighbouring", "crowd"), COMBINATIONS)
+def test_the_auditors_reckoning_is_right_in_every_combination(
+    unit: str,
+    trust: str,
+    neighbouring: str,
+    crowd: str,
+    small: Callable[..., Config],
+    run: Callable[[Config], Arrays],
+) -> None:
+    _check_both_modes(unit, trust, neighbouring, crowd, small, run)
+
+
+def _check_both_modes(
+    unit: str,
+    trust: str,
+    neighbouring: str,
+    crowd: str,
+    small: Callable[..., Config],
+    run: Callable[[Config], Arrays],
+) -> None:
+    """Compare the beliefs from the noise itself with those from messages and knowledge."""
+    crowds: dict[str, dict[str, Scalar]] = {
+        "alone": {},
+        "colluding": {"federation.owners": 5, "federation.colluding": 1},
+        "missing": {
+            "federation.owners": 6,
+            "federation.colluding": 1,
+            "federation.tolerated-dropouts": 2,
+            "federation.dropout-rate": 0.2,
+        },
+    }
+    changes: dict[str, Scalar] = {
+        "privacy.unit": unit,
+        "privacy.neighbouring": neighbouring,
+        "federation.trust": trust,
+        "audit.vantages": "all",
+    }
+    known, worked_out = (
+        run(small(changes | crowds[crowd] | {"audit.mode": mode}))
+        for mode in ("instrumented", "participant")
+    )
+    beliefs = {name for name in known if name.startswith(("log_odds", "noise_stds"))}
+    assert {"log_odds", "log_odds_server"} <= beliefs
+    for name in beliefs:
+        # Infinite where the server sees clean sums. Distributed sums are rounded to a grid.
+        tolerance = 1e-4 if trust == "distributed" else 1e-6
+        np.testing.assert_allclose(known[name], worked_out[name], rtol=0, atol=tolerance)

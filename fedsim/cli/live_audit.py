@@ -1,0 +1,135 @@
+"""`fedsim audit` of what an auditor's node recorded, after the run or while it goes on."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from fedsim.cli.guarantees import print_json
+from fedsim.errors import InputError
+from fedsim.live_audit import Belief, LiveAudit
+from fedsim.run_directory import RunDirectory
+from fedsim.strict_json import strict_json
+from fedsim.transcript import ObservedRound, Reader, follow
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a transcript of an auditor is audited.
+
+    data_root: where this machine has the run's dataset, None for one that comes with a package;
+    canary_seed_file: a file that holds the seed of the canaries, None for none; challenge: whether
+    beliefs about the challenge are worked out, which takes the data; worlds: the run's
+    directory, whose bits say whether the beliefs were right; out: where the report goes.
+    """
+
+    follow: bool
+    data_root: Path | None
+    canary_seed_file: Path | None
+    challenge: bool
+    worlds: Path | None
+    out: Path | None
+    confidence: float
+    as_json: bool
+
+
+def newest(folder: Path, waits: bool) -> Path:
+    """Return the transcript in an auditor's folder that was begun last.
+
+    waits: until there is one. Raises InputError if there is none.
+    """
+    pause = threading.Event()
+    while True:
+        found = sorted(folder.glob("*.fedt"), key=lambda path: path.stat().st_mtime)
+        if found:
+            return found[-1]
+        if not waits:
+            raise InputError(
+                f"'{folder}' holds neither a run nor a transcript; name a run directory, or the "
+                "folder that an auditor's node has as its transcript-path"
+            )
+        pause.wait(0.5)
+
+
+def audit_live(path: Path, options: Options) -> None:
+    """Work out the beliefs of an auditor, show them as they come, and leave a report.
+
+    Every belief is a line of beliefs.jsonl in the report's directory; with --json it is one on
+    standard output as well, and the report the last. Raises InputError.
+    """
+    from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
+
+    worlds = None
+    if options.worlds is not None:
+        worlds = RunDirectory.open(options.worlds).read_arrays("transcript.npz")["worlds"]
+    seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
+    root = "" if options.data_root is None else str(options.data_root.expanduser().absolute())
+    audit = LiveAudit(root, canary_seed=seed, challenge=options.challenge)
+    directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
+    lines = directory / "beliefs.jsonl"
+    console = Console(stderr=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with lines.open("w", encoding="utf-8") as file, view(console) as show:
+            seen: list[Belief] = []
+            for observed in _rounds(path, options.follow):
+                belief = audit.observe(observed)
+                if belief is None:
+                    continue
+                line = json.dumps(strict_json(belief.as_json()))
+                print(line, file=file, flush=True)
+                if options.as_json and options.follow:
+                    print(line, flush=True)
+                seen.append(belief)
+                show(live_report.table(seen))
+        with Reader(path) as reader:
+            report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
+        page = live_report.write(report, directory)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
+        ) from None
+    if options.as_json and options.follow:
+        print(json.dumps(report, allow_nan=False), flush=True)
+    elif options.as_json:
+        print_json(report)
+    console.print(live_report.summary(report))
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def _rounds(path: Path, follows: bool) -> Iterator[ObservedRound]:
+    """Yield the rounds; Ctrl-C ends the following, and what was seen is reported."""
+    if not follows:
+        with Reader(path) as reader:
+            yield from reader.rounds()
+        return
+    try:
+        yield from follow(path)
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
+    """Show a table that changes, where there is a terminal to show it on."""
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with Live(console=console, transient=True, refresh_per_second=4) as live:
+        yield live.update
+
+
+def _seed(path: Path) -> int:
+    """Read the seed of the canaries. Raises InputError for a file that holds no whole number."""
+    try:
+        return int(path.read_text(encoding="utf-8").strip())
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read a seed from '{path}': {error}; the file holds the number that the "
+            "owner's node config has as canary-seed"
+        ) from None
