@@ -11,6 +11,7 @@ import numpy.typing as npt
 from flwr.app import Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
+from flwr.common.constant import ErrorCode
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
 from flwr.common.secure_aggregation.secaggplus_constants import (
@@ -25,6 +26,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 __all__ = [
     "DEPLOYMENT",
+    "GONE",
+    "NODE_UNAVAILABLE",
     "RUNTIMES",
     "SECAGG_CONFIGS",
     "Key",
@@ -40,6 +43,10 @@ __all__ = [
     "secagg_shared_key",
     "secaggplus_mod",
 ]
+
+NODE_UNAVAILABLE = ErrorCode.NODE_UNAVAILABLE
+GONE = (NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED)
+"""The codes of errors in the name of a node that is not there, or whose process has died."""
 
 DEPLOYMENT = "Flower deployment"
 RUNTIMES = {
