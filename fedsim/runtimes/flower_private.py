@@ -20,9 +20,11 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
 from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 from flwr.compat.common import recorddict_compat
+from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from google.protobuf.message import DecodeError
 
 __all__ = [
     "DEPLOYMENT",
@@ -38,6 +40,7 @@ __all__ = [
     "become_task",
     "combine_shares",
     "empty_run",
+    "replies_are_own",
     "secagg_input",
     "secagg_mask",
     "secagg_shared_key",
@@ -56,6 +59,17 @@ RUNTIMES = {
     "PollingGrid": DEPLOYMENT,
 }
 """What a report calls the runtime behind each grid, by the name of its class."""
+
+
+def replies_are_own(body: bytes) -> bool:
+    """Whether a request that brings replies says that all are of the node that brings them."""
+    try:
+        request = PushMessagesRequest.FromString(body)
+    except DecodeError:
+        return False
+    return all(
+        message.metadata.src_node_id == request.node.node_id for message in request.messages_list
+    )
 
 
 def empty_run(run_id: int) -> Run:
