@@ -109,6 +109,13 @@ class FixedPoint:
         """Return the real numbers that integers modulo 2^32 stand for: a message or a sum."""
         return words.view(np.int32).astype(np.float64) * self.step
 
+    def check_range(self, words: Words, messages: int) -> None:
+        """Raise ValueError unless integers can be the sum of so many messages: |w| <= m c/g."""
+        most = messages << (self.bits - 1)
+        values = words.view(np.int32)
+        if values.max(initial=0) > most or values.min(initial=0) < -most:
+            raise ValueError("it is beyond the range that messages have")
+
     def total_variation(self, rounds: int) -> float:
         """Return tau: how far `rounds` rounds are from the Gaussian mechanism, see the module.
 

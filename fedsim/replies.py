@@ -4,6 +4,8 @@ A false reply must not become part of the model: what is wrong with it is said b
 and whether the round goes on without that owner is for the strategy to decide.
 """
 
+import io
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -61,6 +63,7 @@ def sort_out(
         else:
             try:
                 _check_partition(reply, partition)
+                _check_seconds(reply)
                 inspect(reply)
                 accepted[partition] = reply
             except (ValueError, KeyError, TypeError) as error:
@@ -81,6 +84,21 @@ def check_round(reply: Message, round: int) -> None:
         raise ValueError(f"it belongs to round {found:g}")
 
 
+def check_records(
+    reply: Message, needed: Mapping[str, Collection[str]], optional: Collection[str] = ()
+) -> None:
+    """Raise ValueError unless a reply has the arrays that were asked for, by record, and no others.
+
+    optional: records that may be there with any arrays.
+    """
+    found = {name: set(record) for name, record in reply.content.array_records.items()}
+    if unasked := sorted(set(found) - set(needed) - set(optional)):
+        raise ValueError(f"it has a '{unasked[0]}' that nobody asked for")
+    for name, keys in needed.items():
+        if found.get(name) != set(keys):
+            raise ValueError(f"it has no '{name}' of {', '.join(sorted(keys))}")
+
+
 def check_array(
     reply: Message, name: str, shapes: Collection[tuple[int, ...]], dtype: type
 ) -> None:
@@ -89,33 +107,109 @@ def check_array(
     if record is None or len(record) != 1:
         raise ValueError(f"it has no '{name}' of one array")
     (array,) = record.values()
-    # What the array says of itself, before its bytes are believed to be that much.
-    if tuple(array.shape) not in shapes or np.dtype(array.dtype) != np.dtype(dtype):
-        raise ValueError(
-            f"its '{name}' is {array.dtype} {list(array.shape)}, not {np.dtype(dtype)} "
-            f"{' or '.join(str(list(shape)) for shape in shapes)}"
-        )
+    check_bytes(array.data, name, shapes, dtype)
     _check_finite(record, name)
 
 
-def check_measurement(reply: Message, trials: int) -> None:
-    """Raise ValueError unless every array that an auditor is handed is finite, with T rows.
+def check_measurement(
+    reply: Message, trials: int, parameters: int, candidates: int, evaluated: int
+) -> None:
+    """Raise ValueError unless every array that an auditor is handed is finite, and of its shape.
 
-    Distances and the candidates' membership have rows of their own number.
+    [T, P]: gradients and noise; [T] and [m] bool: in which trials the challenge takes part, in
+    which candidates it is; distances [E, pairs]. Another shape might be broadcast to the right one.
     """
+    shapes: dict[str, tuple[tuple[int, ...], type]] = {
+        "participation": ((trials,), bool),
+        "membership": ((candidates,), bool),
+    }
+    for name in (messages.MEASUREMENT, messages.CONFIDED):
+        for key, array in reply.content.array_records.get(name, {}).items():
+            shape, dtype = shapes.get(key, ((trials, parameters), np.float64))
+            check_bytes(array.data, name, [shape], dtype)
+    record = reply.content.array_records.get(messages.DISTANCES, ArrayRecord())
+    for array in record.values():
+        (*_, pairs), found, _ = _header(array.data, messages.DISTANCES)
+        check_bytes(array.data, messages.DISTANCES, [(evaluated, pairs)], found.type)
     for name in (messages.MEASUREMENT, messages.CONFIDED, messages.DISTANCES):
-        if (record := reply.content.array_records.get(name)) is None:
-            continue
-        rows = {tuple(a.shape)[:1] for key, a in record.items() if key != "membership"}
-        if name != messages.DISTANCES and not rows <= {(trials,)}:
-            raise ValueError(f"its '{name}' is not of {trials} trials")
-        _check_finite(record, name)
+        if name in reply.content.array_records:
+            _check_finite(reply.content.array_records[name], name)
+
+
+def check_findings(reply: Message, trials: int, rounds: int, needed: str | None) -> None:
+    """Raise ValueError unless the adversary found something for every trial, [T] or [T, k].
+
+    needed: the name of an array without which there is nothing to conclude from, None for none.
+    """
+    found = {
+        key: array
+        for record in reply.content.array_records.values()
+        for key, array in record.items()
+    }
+    if needed is not None and needed not in found:
+        raise ValueError(
+            f"it has no '{needed}': the node's Flower state was lost, as when a SuperNode is "
+            "restarted; with a state-path in its config it would not be"
+        )
+    for key, array in found.items():
+        _, dtype, _ = _header(array.data, key)
+        check_bytes(array.data, key, [(trials,), (trials, rounds)], dtype.type)
+        if np.isnan(array.numpy()).any():
+            raise ValueError(f"its '{key}' is not a number: NaN")
+
+
+def check_bytes(
+    data: bytes, name: str, shapes: Collection[tuple[int, ...]], dtype: type[np.generic] | type
+) -> None:
+    """Raise ValueError unless an array in NumPy's format is of a type and one of the shapes.
+
+    Nothing of the size that it claims is allocated: its header is read, and its bytes counted. What
+    else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
+    """
+    shape, found, size = _header(data, name)
+    if shape not in set(shapes) or found != np.dtype(dtype):
+        raise ValueError(
+            f"its '{name}' is {found} {list(shape)}, not {np.dtype(dtype)} "
+            f"{' or '.join(str(list(each)) for each in shapes)}"
+        )
+    if size != math.prod(shape) * found.itemsize:
+        raise ValueError(f"its '{name}' has {size} bytes, which are not {found} {list(shape)}")
+
+
+def _header(data: bytes, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
+    """Return shape and type that an array in NumPy's format claims, and how many bytes it has.
+
+    Raises ValueError for anything else, and for Python objects.
+    """
+    file = io.BytesIO(data)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
+    except (KeyError, ValueError, TypeError, EOFError):
+        raise ValueError(f"its '{name}' is no array") from None
+    if dtype.kind not in "biuf":
+        raise ValueError(f"its '{name}' is of type {dtype}")
+    return shape, dtype, len(data) - file.tell()
 
 
 def _check_partition(reply: Message, partition: int) -> None:
     claimed = messages.metric(reply, "partition")
     if claimed != partition:
         raise ValueError(f"it says that it is of partition {claimed:g}")
+
+
+def _check_seconds(reply: Message) -> None:
+    if (
+        messages.METRICS not in reply.content
+        or "seconds" not in (reply.content.metric_records[messages.METRICS])
+    ):
+        return
+    seconds = messages.metric(reply, "seconds")
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"it says that it computed for {seconds:g} seconds")
 
 
 def _check_finite(record: ArrayRecord, name: str) -> None:

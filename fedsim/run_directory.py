@@ -7,14 +7,17 @@ cohorts/         the findings of each finished cohort (.npz): what --resume cont
 facts.json       what the report needs besides the configuration and the transcript
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
 report.json, report.html, figures/
+lock             held by the process that writes the run, so that no second one does
 """
 
+import fcntl
 import io
 import json
 import time
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,22 @@ class RunDirectory:
     def config(self) -> Config:
         """The resolved configuration of the run, with its directory where it is now."""
         return configuration.load(self.path / "config.toml").placed_at(str(self.path))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only process that writes this run; one that is killed lets go.
+
+        Raises InputError where another process does already.
+        """
+        with (self.path / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another process is running '{self.path}'; wait for its end or stop it, or "
+                    "name a new directory with --out"
+                ) from None
+            yield
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file atomically."""
@@ -150,7 +169,11 @@ class RunDirectory:
                 if not line.endswith(b"\n"):
                     return
                 offset += len(line)
-                yield json.loads(line), offset
+                try:
+                    event = json.loads(line)
+                except ValueError:  # torn by a kill, and glued to the event after it
+                    continue
+                yield event, offset
 
     def events_size(self) -> int:
         """Return the offset behind the last event so far."""

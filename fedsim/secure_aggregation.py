@@ -12,11 +12,11 @@ that `fixed_point.summed` would give, to the last bit.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
@@ -24,12 +24,14 @@ from fedsim import messages
 from fedsim.auditor import is_auditor
 from fedsim.config import Config, from_run_config
 from fedsim.fixed_point import MODULUS_BITS, FixedPoint, Words
+from fedsim.replies import check_bytes
 from fedsim.runtimes import flower_private as flower
 from fedsim.runtimes.flower_private import Key, Stage
 
 CONFIGS = flower.SECAGG_CONFIGS
 
 Handler = Callable[[Message, Context], Message]
+Answer = TypeVar("Answer")
 
 
 class SecureAggregationError(RuntimeError):
@@ -104,20 +106,17 @@ class SecureSum:
             Key.MOD_RANGE: 1 << MODULUS_BITS,
             Key.MAX_WEIGHT: 1.0,
         }
-        answers = self._stage({node: ConfigRecord(dict(setup)) for node in self.nodes})
-        self._keys = {
-            node: [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]
-            for node, answer in answers.items()
-        }
+        self._keys = self._stage(
+            {node: ConfigRecord(dict(setup)) for node in self.nodes}, _public_keys
+        )
         named = {str(node): keys for node, keys in self._keys.items()}
         requests = {node: ConfigRecord({**named}) for node in self._keys}
         for request in requests.values():
             request[Key.STAGE] = Stage.SHARE_KEYS
-        shared = self._stage(requests)
+        shared = self._stage(requests, _encrypted_shares)
         forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
-        for source, answer in shared.items():
-            pairs = zip(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], strict=True)
-            for destination, ciphertext in pairs:
+        for source, ciphertexts in shared.items():
+            for destination, ciphertext in ciphertexts.items():
                 if destination in forwarded:
                     forwarded[destination][0].append(source)
                     forwarded[destination][1].append(ciphertext)
@@ -127,10 +126,10 @@ class SecureSum:
                 {
                     Key.STAGE: Stage.COLLECT_MASKED_VECTORS,
                     Key.SOURCE_LIST: sources,
-                    Key.CIPHERTEXT_LIST: ciphertexts,
+                    Key.CIPHERTEXT_LIST: told,
                 }
             )
-            for node, (sources, ciphertexts) in forwarded.items()
+            for node, (sources, told) in forwarded.items()
         }
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
@@ -147,16 +146,42 @@ class SecureSum:
             Key.ACTIVE_NODE_ID_LIST: sorted(active),
             Key.DEAD_NODE_ID_LIST: sorted(dead),
         }
-        answers = self._stage({node: ConfigRecord(dict(request)) for node in sorted(active)})
-        shares: dict[int, list[bytes]] = {node: [] for node in sorted(active | dead)}
-        for answer in answers.values():
-            for node, share in zip(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], strict=True):
-                shares[node].append(share)
+        concerned = active | dead
+
+        def own_shares(answer: Any) -> dict[int, bytes]:
+            found = _shares(answer)
+            if set(found) != concerned:
+                raise ValueError("its shares are not those that were asked for")
+            return found
+
+        answers = self._stage(
+            {node: ConfigRecord(dict(request)) for node in sorted(active)}, own_shares
+        )
         if len(answers) < self.threshold:
+            reasons = "".join(
+                f"; node {node}: {self.failed[node].error.reason}"
+                for node in sorted(active & set(self.failed))
+            )
             raise SecureAggregationError(
                 f"{len(answers)} owners answered the last stage of secure aggregation, but "
-                f"{self.threshold} are needed to unmask the sum; nothing of it is released"
+                f"{self.threshold} are needed to unmask the sum; nothing of it is released{reasons}"
             )
+        shares = {node: [each[node] for each in answers.values()] for node in sorted(concerned)}
+        try:
+            words = self._unmasked(total, shares, active)
+            self.grid.check_range(words, len(active))
+        except (ValueError, TypeError, IndexError, OverflowError) as error:
+            raise SecureAggregationError(
+                "the owners' messages and shares do not fit together, so that at least one of them "
+                f"is false; nothing of the sum is released: {error}"
+            ) from None
+        return words
+
+    def _unmasked(
+        self, total: npt.NDArray[np.int64], shares: Mapping[int, list[bytes]], active: set[int]
+    ) -> Words:
+        """Return the sum without its masks, which the shares of every node's secret give."""
+        shape = total.shape
         for node, parts in shares.items():
             secret = flower.combine_shares(parts)
             if node in active:
@@ -170,20 +195,49 @@ class SecureSum:
         total = total - len(active) * (1 << (self.grid.bits - 1))
         return (total % (1 << MODULUS_BITS)).astype(np.uint32)
 
-    def _stage(self, requests: Mapping[int, ConfigRecord]) -> dict[int, Any]:
-        """Send a stage's requests; return the good answers by node, sorted."""
-        sent = [
-            Message(RecordDict({CONFIGS: record}), node, MessageType.TRAIN)
+    def _stage(
+        self, requests: Mapping[int, ConfigRecord], read: Callable[[Any], Answer]
+    ) -> dict[int, Answer]:
+        """Send a stage's requests; return the good answers by node, sorted.
+
+        read: raises ValueError, KeyError or TypeError for an answer that was not asked for.
+        """
+        sent = {
+            node: Message(RecordDict({CONFIGS: record}), node, MessageType.TRAIN)
             for node, record in requests.items()
-        ]
-        answers = {}
-        for reply in self.flower_grid.send_and_receive(sent, timeout=self.timeout):
+        }
+        answers: dict[int, Answer] = {}
+        for reply in self.flower_grid.send_and_receive(sent.values(), timeout=self.timeout):
             node = reply.metadata.src_node_id
-            if reply.has_error() or CONFIGS not in reply.content.config_records:
+            if reply.has_error() or node not in requests:
                 self.failed[node] = reply
-            elif node in requests:
-                answers[node] = reply.content.config_records[CONFIGS]
+                continue
+            try:
+                if node in answers or node in self.failed:
+                    answers.pop(node, None)
+                    raise ValueError("it answered a stage of secure aggregation twice")
+                answers[node] = read(reply.content.config_records[CONFIGS])
+            except (ValueError, KeyError, TypeError) as error:
+                reason = f"its reply is false: {error}"
+                self.failed[node] = Message(Error(code=0, reason=reason), reply_to=sent[node])
         return dict(sorted(answers.items()))
+
+
+def _public_keys(answer: Any) -> list[bytes]:
+    keys = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]
+    if not all(isinstance(key, bytes) for key in keys):
+        raise ValueError("it has no public keys")
+    return keys
+
+
+def _encrypted_shares(answer: Any) -> dict[int, bytes]:
+    """Return the shares of an owner's secrets by the node that they are for."""
+    return dict(zip(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], strict=True))
+
+
+def _shares(answer: Any) -> dict[int, bytes]:
+    """Return the shares of others' secrets that an owner gives away, by whose they are."""
+    return dict(zip(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], strict=True))
 
 
 def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -192,9 +246,8 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)
     if not isinstance(parts, list) or len(parts) != 2:  # the weight, and the integers
         raise ValueError("it has no masked sum")
+    check_bytes(parts[1], "masked sum", [shape], np.int64)
     values = flower.array_from_bytes(parts[1])
-    if values.shape != shape or values.dtype != np.int64:
-        raise ValueError(f"its masked sum is {values.dtype} {list(values.shape)}, not {shape}")
     if values.min() < 0 or values.max() >= 1 << MODULUS_BITS:
         raise ValueError("its masked sum is not modulo 2^32")
     return values

@@ -37,7 +37,7 @@ from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
 from fedsim.ledger import Ledger
 from fedsim.mechanism import Trust
-from fedsim.nodes import Auditors, connect
+from fedsim.nodes import Auditors, connect, registered_nodes
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.flower_private import DEPLOYMENT, RUNTIMES
@@ -97,9 +97,18 @@ def default_directory(config: Config) -> Path:
 
 
 def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
-    """Run all cohorts that are not finished yet, then write transcript and report."""
-    start = time.perf_counter()
+    """Run all cohorts that are not finished yet, then write transcript and report.
+
+    Where the directory names the owners' nodes, no others are let in. Raises InputError, also where
+    another process runs the same directory.
+    """
     check(config)
+    with directory.lock():
+        _run(grid, config, directory)
+
+
+def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
+    start = time.perf_counter()
     directory.log_event(phase="preparing")
     known = federation.load(config)
     if known.device.type == "cpu":
@@ -110,7 +119,9 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     rounds = ledger.plan(config, noise_multiplier, directory)
     book = Ledger(config, directory)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, present = connect(grid, config.federation.owners, CONNECT_TIMEOUT)
+    nodes, present = connect(
+        grid, config.federation.owners, CONNECT_TIMEOUT, registered_nodes(directory)
+    )
     auditors = Auditors(nodes.values(), present, directory.log_event)
     bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)

@@ -38,13 +38,26 @@ from fedsim import (
 from fedsim.challenge import Challenge, colluders
 from fedsim.config import Config
 from fedsim.ledger import Attempt
-from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, sensitivity
+from fedsim.mechanism import (
+    Neighbouring,
+    Trust,
+    Vantage,
+    aggregate_noise_multiplier,
+    sensitivity,
+)
 from fedsim.messages import Request, Role
 from fedsim.nodes import Auditors
 from fedsim.optimizers import ServerOptimizer
 from fedsim.pac_release import Releases
 from fedsim.randomness import SERVER, gaussian_noise
-from fedsim.replies import check_array, check_measurement, check_round, sort_out
+from fedsim.replies import (
+    check_array,
+    check_findings,
+    check_measurement,
+    check_records,
+    check_round,
+    sort_out,
+)
 from fedsim.sampling import participation
 from fedsim.secure_aggregation import SecureSum
 
@@ -218,7 +231,17 @@ class DPSGD(Strategy):
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
         asked = [self.challenge.adversary]
-        (reply,) = self._accept(replies, "the adversary's findings", asked=asked).values()
+        follows = self.config.audit.mode == "participant"
+        needed = None
+        if follows and Vantage.PARTICIPANT in vantages.measured(self.config):
+            needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, self.config.federation.vantage)}"
+        answers = self._accept(
+            replies,
+            "the adversary's findings",
+            asked=asked,
+            inspect=lambda reply: check_findings(reply, len(self.trials), self.last_round, needed),
+        )
+        (reply,) = answers.values()
         found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
         if self._distances:
             found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
@@ -294,7 +317,12 @@ class DPSGD(Strategy):
         query = Message(content, self.nodes[owner], f"{MessageType.QUERY}.sensitivity")
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
         (reply,) = self._accept(
-            replies, f"the sensitivity of round {round}", asked=[owner]
+            replies,
+            f"the sensitivity of round {round}",
+            asked=[owner],
+            inspect=lambda reply: check_array(
+                reply, messages.SENSITIVITY, [(len(self.trials),)], np.float64
+            ),
         ).values()
         record = reply.content.array_records[messages.SENSITIVITY]
         return messages.only(record).astype(np.float64)
@@ -488,9 +516,22 @@ class DPSGD(Strategy):
                 alike = (self._shape[0], 1, self._shape[-1])
                 shapes = [self._shape] if self._releases is None else [self._shape, alike]
                 check_array(reply, messages.REPLY, shapes, dtype)
+                if self._grid is not None:
+                    sent = messages.only(reply.content.array_records[messages.REPLY])
+                    self._grid.check_range(sent, 1)
             else:
                 secure_aggregation.masked(reply, self._shape)
-            check_measurement(reply, len(self.trials))
+            asked = self._asked_of(int(messages.metric(reply, "partition")))
+            check_records(
+                reply, asked, {messages.DISTANCES} if self.config.audit.bayesian_pairs else set()
+            )
+            check_measurement(
+                reply,
+                len(self.trials),
+                self._shape[-1],
+                self.config.candidates,
+                self.config.audit.evaluated(self.trials),
+            )
 
         # Without its memory of a round the adversary could not go on.
         participant = self.config.audit.mode == "participant"
@@ -501,6 +542,32 @@ class DPSGD(Strategy):
             needed=self.challenge.adversary if participant else None,
             inspect=inspect,
         )
+
+    def _asked_of(self, partition: int) -> dict[str, set[str]]:
+        """Return the arrays that an owner's reply must have, by record; distances are not named."""
+        config, trust = self.config, self.config.federation.trust
+        asked = {} if self._secure is not None else {messages.REPLY: {"sum"}}
+        challenged, colluder = partition == self.challenge.owner, partition in self._colluders
+        adversary = partition == self.challenge.adversary
+        measured = set()
+        if config.audit.mode == "instrumented":
+            if trust is not Trust.CENTRAL and vantages.tells_noise(
+                config, challenged, adversary, colluder
+            ):
+                measured.add("noise")
+            if challenged:
+                measured.add("present")
+                if config.privacy.neighbouring is Neighbouring.REPLACE:
+                    measured.add("absent")
+                if config.training.sampling_rate < 1:
+                    measured.add("participation")
+                if self._releases is not None:
+                    measured.add("membership")
+        elif colluder and trust is not Trust.CENTRAL:
+            asked[messages.CONFIDED] = {"noise"}
+        if measured:
+            asked[messages.MEASUREMENT] = measured
+        return asked
 
     def _accept(
         self,

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -137,6 +138,7 @@ def run(
     Example: fedsim deploy run hospitals configs/digits.toml --set privacy.noise-source=system
     """
     from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.nodes import REGISTERED  # noqa: PLC0415
     from fedsim.runtimes import deployment  # noqa: PLC0415
 
     start = time.time()
@@ -147,6 +149,7 @@ def run(
         overrides["run.out"] = str(out)
     config = with_absolute_paths(configuration.load(config_file, overrides))
     _refuse(config, kit.read(server).owners, experiment)
+    nodes = _owners_nodes(kit.registered(server), config.federation.owners)
     with console.status("preparing"):
         config, run_directory = prepare(config)
     if run_directory.has("report.json"):
@@ -154,6 +157,8 @@ def run(
             f"'{run_directory.path}' holds a finished run; read "
             f"{run_directory.path / 'report.html'}, or name a new directory with --out"
         )
+    with run_directory.lock():  # the server's own process holds it once it has begun
+        run_directory.write_json(REGISTERED, nodes)
     submitted = deployment.start(server, config)
     try:
         with progress(run_directory, config, console):
@@ -198,6 +203,18 @@ def _address(text: str, port: int) -> tuple[str, int]:
 
 
 HOST_CHARACTERS = set("abcdefghijklmnopqrstuvwxyz0123456789.-")
+
+
+def _owners_nodes(registered: Mapping[str, str], owners: int) -> dict[str, int]:
+    """Return the node of each owner's key by partition. Raises InputError for one without."""
+    nodes = {str(owner): registered.get(f"owner-{owner}") for owner in range(owners)}
+    for owner, node in nodes.items():
+        if node is None or not node.isdecimal():
+            raise InputError(
+                f"the key of owner-{owner} is not registered; start the server and give "
+                "fedsim deploy register"
+            )
+    return {owner: int(str(node)) for owner, node in nodes.items()}
 
 
 def _refuse(config: Config, owners: int, experiment: bool) -> None:

@@ -67,7 +67,7 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
     if "rounds" in event:
         rounds = event["rounds"]
         bar.update(task, total=_steps(config, rounds), rounds=rounds)
-    if "dropped" in event:
+    if "dropped" in event or "auditor" in event:
         return
     if "trials" not in event:
         bar.update(task, description=event["phase"])

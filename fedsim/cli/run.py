@@ -110,8 +110,9 @@ def run(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
             "or name a new directory with --out"
         )
-    if resume is not None:
-        _check_ledger(config, directory)
+    with directory.lock():  # a runtime of several processes takes long to start, and to say no
+        if resume is not None:
+            _check_ledger(config, directory)
     try:
         with progress(directory, config, console):
             if runtime is Runtime.SIMULATION:

@@ -3,6 +3,10 @@
 Flower's SuperLink serves owners (Fleet), operators (Control) and its own processes (Runtime) on one
 port, and Control asks nobody who they are: whoever reaches the port can register nodes and submit
 code. So the SuperLink listens on loopback, and owners reach it through this proxy.
+
+The SuperLink knows a node by its key, but takes the node's word for whose reply it brings. So a
+reply passes only if it is of the node that brings it. Whether that node's key was used is for the
+SuperLink to find out.
 """
 
 import re
@@ -19,8 +23,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from fedsim.runtimes.flower_private import replies_are_own
+
 FLEET = re.compile(r"/v1/fleet/[a-z-]+")
 """The paths that are passed on, as they are on the wire: nothing to normalise, nothing encoded."""
+
+REPLIES = "/v1/fleet/push-messages"
+
+LARGEST = 1 << 30
+"""Bytes that one request may have: arrays travel in pieces of 5 MiB, and a masked sum in one."""
+
+LARGEST_REPLY = 1 << 26
+"""Bytes of a request that announces a reply: what is in it is sent afterwards."""
 
 HOP_BY_HOP = {
     "connection",
@@ -50,9 +64,18 @@ def application(superlink: str, trusted: ssl.SSLContext) -> Starlette:
         path = request.scope.get("raw_path", b"").decode("latin-1")
         if request.method != "POST" or not FLEET.fullmatch(path) or request.url.query:
             return PlainTextResponse("only the Fleet API passes here\n", status_code=403)
+        if (length := _length(request)) is None or length > LARGEST:
+            return PlainTextResponse(f"a request has a length, up to {LARGEST}\n", status_code=413)
+        content: AsyncIterator[bytes] | bytes = request.stream()
+        if path == REPLIES:
+            if length > LARGEST_REPLY:
+                return PlainTextResponse("that is no reply\n", status_code=413)
+            content = await request.body()
+            if not replies_are_own(content):
+                return PlainTextResponse("a node replies in its own name\n", status_code=403)
         client: httpx.AsyncClient = request.app.state.client
         passed = [pair for pair in request.headers.raw if _passes(pair[0])]
-        outgoing = client.build_request("POST", path, headers=passed, content=request.stream())
+        outgoing = client.build_request("POST", path, headers=passed, content=content)
         try:
             answer = await client.send(outgoing, stream=True)
         except httpx.HTTPError:
@@ -83,6 +106,14 @@ def serve(
         log_level="warning",
         server_header=False,
     )
+
+
+def _length(request: Request) -> int | None:
+    """Return how many bytes a request says that it has, None where it does not say it."""
+    if "transfer-encoding" in request.headers:
+        return None
+    text = request.headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _passes(header: bytes) -> bool:

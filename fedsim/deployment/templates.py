@@ -168,7 +168,7 @@ server {
     server_name @ADDRESS@;
     ssl_certificate /etc/fedsim/server/server.crt;
     ssl_certificate_key /etc/fedsim/server/server.key;
-    client_max_body_size 0;
+    client_max_body_size 1g;
     location ~ ^/v1/fleet/[a-z-]+$ {
         limit_except POST { deny all; }
         proxy_pass https://127.0.0.1:@SUPERLINK_PORT@;

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from flwr.app import Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
+from flwr.common.constant import ErrorCode
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
 from flwr.common.secure_aggregation.secaggplus_constants import (
@@ -19,12 +20,16 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
 from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 from flwr.compat.common import recorddict_compat
+from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from google.protobuf.message import DecodeError
 
 __all__ = [
     "DEPLOYMENT",
+    "GONE",
+    "NODE_UNAVAILABLE",
     "RUNTIMES",
     "SECAGG_CONFIGS",
     "Key",
@@ -35,11 +40,16 @@ __all__ = [
     "become_task",
     "combine_shares",
     "empty_run",
+    "replies_are_own",
     "secagg_input",
     "secagg_mask",
     "secagg_shared_key",
     "secaggplus_mod",
 ]
+
+NODE_UNAVAILABLE = ErrorCode.NODE_UNAVAILABLE
+GONE = (NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED)
+"""The codes of errors in the name of a node that is not there, or whose process has died."""
 
 DEPLOYMENT = "Flower deployment"
 RUNTIMES = {
@@ -49,6 +59,17 @@ RUNTIMES = {
     "PollingGrid": DEPLOYMENT,
 }
 """What a report calls the runtime behind each grid, by the name of its class."""
+
+
+def replies_are_own(body: bytes) -> bool:
+    """Whether a request that brings replies says that all are of the node that brings them."""
+    try:
+        request = PushMessagesRequest.FromString(body)
+    except DecodeError:
+        return False
+    return all(
+        message.metadata.src_node_id == request.node.node_id for message in request.messages_list
+    )
 
 
 def empty_run(run_id: int) -> Run:

@@ -6,10 +6,10 @@ In a deployment with fast rounds most of the time goes into that sleep.
 import time
 from collections.abc import Iterable
 
-from flwr.app import Message, RecordDict
+from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedsim.runtimes.flower_private import Run
+from fedsim.runtimes.flower_private import NODE_UNAVAILABLE, Run
 
 INTERVAL = 0.2
 """Seconds between two questions for the replies that are missing."""
@@ -58,13 +58,24 @@ class PollingGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Send messages; return the replies that come within `timeout` seconds (None: all)."""
-        waiting = {id for id in self._grid.push_messages(messages) if id is not None}
+        sent = list(messages)
+        # None for a message that Flower could not take.
+        ids: list[str | None] = list(self._grid.push_messages(sent))
+        requests = dict(zip(ids, sent, strict=True))
+        waiting = {id for id in ids if id is not None}
         deadline = None if timeout is None else time.monotonic() + timeout
-        replies: list[Message] = []
+        replies = [
+            Message(Error(NODE_UNAVAILABLE, "its node is not connected"), reply_to=request)
+            for id, request in zip(ids, sent, strict=True)
+            if id is None
+        ]
         while waiting:
             for reply in self._grid.pull_messages(sorted(waiting)):
-                replies.append(reply)
-                waiting.discard(reply.metadata.reply_to_message_id)
+                id = reply.metadata.reply_to_message_id
+                waiting.discard(id)
+                # Flower reports a dead node in the server's own name.
+                dead = reply.has_error() and id in requests
+                replies.append(Message(reply.error, reply_to=requests[id]) if dead else reply)
             if not waiting or (deadline is not None and time.monotonic() > deadline):
                 break
             time.sleep(self._interval)

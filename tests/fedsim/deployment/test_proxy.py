@@ -8,6 +8,9 @@ from urllib.parse import unquote
 
 import httpx
 import pytest
+from flwr.proto.fleet_pb2 import PushMessagesRequest
+from flwr.proto.message_pb2 import Message, Metadata
+from flwr.proto.node_pb2 import Node
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -122,3 +125,34 @@ def test_no_other_method_passes(ask: Ask, seen: list[str], method: str) -> None:
 def test_a_superlink_that_is_away_is_said_so(ask: Ask) -> None:
     status, _, answer = ask("/v1/fleet/pull-messages", x_unplugged="yes")
     assert (status, answer) == (502, b"the SuperLink does not answer\n")
+
+
+def _reply(node: int, *claimed: int) -> bytes:
+    replies = [Message(metadata=Metadata(src_node_id=each)) for each in claimed]
+    request = PushMessagesRequest(node=Node(node_id=node), messages_list=replies)
+    return bytes(request.SerializeToString())
+
+
+def test_a_node_replies_in_its_own_name_only(ask: Ask, seen: list[str]) -> None:
+    own = _reply(7, 7)
+    assert ask("/v1/fleet/push-messages", body=own)[::2] == (418, own[::-1])
+    for forged in (_reply(7, 8), _reply(7, 7, 8), _reply(7, 0), b"\xff\xff"):
+        status, _, answer = ask("/v1/fleet/push-messages", body=forged)
+        assert (status, answer) == (403, b"a node replies in its own name\n")
+    assert seen == ["/v1/fleet/push-messages"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("push-object", {"content_length": str((1 << 30) + 1)}),
+        ("push-object", {"content_length": "much"}),
+        ("push-object", {"transfer_encoding": "chunked"}),
+        ("push-messages", {"content_length": str((1 << 26) + 1)}),
+    ],
+)
+def test_what_is_too_long_is_refused_before_it_is_read(
+    ask: Ask, seen: list[str], path: str, headers: dict[str, str]
+) -> None:
+    assert ask(f"/v1/fleet/{path}", **headers)[0] == 413
+    assert seen == []
