@@ -117,7 +117,7 @@ def _is_auditor(reply: Message) -> bool:
     """Whether a node answered that it is an auditor's; a stranger may answer anything."""
     try:
         return messages.metric(reply, "partition") == auditor.PARTITION
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return False
 
 
