@@ -110,15 +110,18 @@ class LiveAudit:
         first, parameters = told["first-trial"], observed.model["parameters"]
         trials = range(first, first + len(parameters))
         training = self._trainings.get(first)
-        if observed.round == 1 or training is None:
-            # A cohort that begins anew, also one that a restarted server runs again.
+        before = None if training is None else training.previous
+        if training is None or (before is not None and observed.round <= before.round):
+            # A cohort that begins, or begins anew. Messages arrive in order: one that does not is
+            # never put together with those before it.
             training = _Training(trials, adversary.Memory.empty(len(trials)), [])
             training.missed = observed.round - 1
             self._trainings[first] = training
             self.beliefs[first] = []
         previous, belief = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
-            training.missed += observed.round - 1 - previous.round
+            # Without the message between, neither the sum of the one nor the model of the other.
+            training.missed += observed.round - previous.round
             previous = None
         if previous is not None and "sum" in observed.model:
             belief = self._conclude(config, training, previous, observed)

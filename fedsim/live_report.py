@@ -72,8 +72,11 @@ def assemble(
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write report.html and report.json into a directory; return the page. Raises OSError.
+
+    A directory that is made for them is its user's alone: they tell of people.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
     (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
     page = directory / "report.html"

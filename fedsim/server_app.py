@@ -119,10 +119,10 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     rounds = ledger.plan(config, noise_multiplier, directory)
     book = Ledger(config, directory)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, present = connect(
+    nodes, present, asked = connect(
         grid, config.federation.owners, CONNECT_TIMEOUT, registered_nodes(directory)
     )
-    auditors = Auditors(nodes.values(), present, directory.log_event)
+    auditors = Auditors(nodes.values(), present, directory.log_event, asked)
     bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
     for first in range(0, config.trials.count, config.trials.cohort):

@@ -73,6 +73,8 @@ def audit_live(path: Path, options: Options) -> None:
     directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
     lines = directory / "beliefs.jsonl"
     console = Console(stderr=True)
+    if options.follow:
+        console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with lines.open("w", encoding="utf-8") as file, view(console) as show:

@@ -235,6 +235,7 @@ def _values(kit: Kit, listen: str) -> dict[str, str]:
         "FLOWER": kit.flwr,
         "EXPIRES": kit.expires[:10],
         "COPIES": copies,
+        "AUDITOR": templates.AUDITOR_README if kit.auditor else "",
     }
 
 
@@ -278,8 +279,7 @@ def _write_node(
     _write(place / "node.toml", _fill(config, values))
     _write_scripts(place, templates.NODE_SCRIPT, "supernode", " and node.toml")
     _write_unit(place, machine, "supernode", f"the node of {machine}")
-    if machine != "auditor":
-        (place / "data").mkdir(mode=0o700)
+    (place / ("transcripts" if machine == "auditor" else "data")).mkdir(mode=0o700)
 
 
 def _write_scripts(place: Path, script: str, services: str, own: str) -> None:

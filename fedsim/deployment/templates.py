@@ -129,12 +129,18 @@ state-path = "../state"
 # with and without one of them, and an adversary tells which), "instrumented" (a run may read their
 # gradients without noise, to measure), "canaries" (records made up for a test are added to yours).
 consent = ""
+
+# Adds a canary to your clean sum in half of all rounds and trials, for an auditor who knows this
+# number; it needs "canaries" above. Draw your own, and tell nobody else: docs/live-audit.md.
+# canary-seed = 0
 """
 
 AUDITOR_CONFIG = """\
-# What the app is told of this node: it holds no records.
+# What the app is told of this node: it holds no records. Relative paths begin in work/.
 role = "auditor"
-state-path = "../state"
+
+# Where every run is recorded, as RUN_ID.fedt. It tells of people: keep it to yourself (0700).
+transcript-path = "../transcripts"
 """
 
 UNIT = """\
@@ -244,7 +250,7 @@ sh /etc/fedsim/owner-0/start.sh             # or the systemd unit fedsim-superno
 fedsim deploy check /etc/fedsim/owner-0     # what is wrong, and how to mend it
 ```
 
-## 4. Run, on the server
+@AUDITOR@## 4. Run, on the server
 
 ```sh
 fedsim deploy run /etc/fedsim/server CONFIG.toml --set federation.owners=@OWNERS@ --out RUN
@@ -262,4 +268,27 @@ sh /etc/fedsim/server/stop.sh
 
 On one machine, to try it: all of the above with the folders where they are. `compose.yaml` starts
 the same scripts in containers, one profile for each machine.
+"""
+
+AUDITOR_README = """\
+### The auditor
+
+One more node, which is sent what every owner is sent and answers with nothing. It may join and
+leave at any time, also during a run:
+
+```sh
+sh /etc/fedsim/auditor/start.sh             # or the systemd unit fedsim-supernode
+fedsim deploy check /etc/fedsim/auditor     # what is wrong, and how to mend it
+```
+
+To watch a run, on the same machine, with a copy of the data that the challenge is about in DATA:
+
+```sh
+cd /etc/fedsim/auditor
+fedsim audit --follow transcripts --data-root DATA
+fedsim audit --follow transcripts --no-challenge --canary-seed-file SEED   # canaries, no data
+```
+
+Without `--follow` a run that has ended is audited. The report lies beside the transcript.
+
 """
