@@ -119,9 +119,9 @@ def account(
         description, config = _read(source)
         usual_vantage = Vantage.PARTICIPANT if config is None else config.federation.vantage
         usual_delta = None if config is None else config.privacy.delta
-        description = description if trust is None else description.under(trust)
-        if colluding is not None:
-            description = replace(description, colluders=colluding)
+        supposed: Row = {"trust": trust, "colluders": colluding}
+        given_too = {name: value for name, value in supposed.items() if value is not None}
+        description = replace(description, **given_too)
     elif noise_multiplier is None or steps is None:
         raise InputError(
             "what mechanism? Give --noise-multiplier and --steps, a configuration, a run "
