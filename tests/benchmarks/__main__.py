@@ -1,4 +1,4 @@
-"""Benchmarks: clipped gradients, their memory, accounting, and a whole campaign.
+"""Benchmarks: clipped gradients, their memory, accounting, a whole campaign, the runtimes.
 
 python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 """
@@ -14,12 +14,13 @@ import accounting
 import campaign
 import clipping
 import memory
+import runtimes
 import torch
 from contestants import NETWORKS
 from rich.console import Console
 from tables import Table, machine, markdown, show
 
-PARTS = ("clipping", "memory", "accounting", "campaign")
+PARTS = ("clipping", "memory", "accounting", "campaign", "runtimes")
 
 
 def main() -> None:
@@ -72,6 +73,8 @@ def measure(options: argparse.Namespace) -> Iterator[Table]:
         given = {"trials": options.trials, "opacus_trials": options.opacus_trials}
         size = replace(size, **{name: value for name, value in given.items() if value})
         yield from campaign.measure(size, options.data_root, where)
+    if "runtimes" in parts:
+        yield from runtimes.measure(runtimes.SMOKE if options.smoke else runtimes.Size())
 
 
 if __name__ == "__main__":

@@ -50,5 +50,8 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
     assert "in the clear: a simulation of secure aggregation" in text
     assert "Owners were missing in" in text
     assert "1 of 5 owners colluded" in text
+    page = " ".join(directory.path.joinpath("report.html").read_text().split())
+    assert "aggregated in the clear: a simulation of secure aggregation, as integers" in page
+    assert "1 of the 5 owners told the adversary their noise" in page
     # Calibrated for two missing owners in every round: the target holds.
     assert report["bounds"]["rho_beta"] <= 0.9
