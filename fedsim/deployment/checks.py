@@ -421,7 +421,9 @@ def _process(place: Path, name: str) -> int | None:
         command = " ".join(psutil.Process(pid).cmdline())
     except (OSError, ValueError, psutil.Error):
         return None
-    return pid if str(place) in command or name in command else None
+    # A number in a file that was left behind may be another program's by now.
+    folders = {place.absolute(), place.resolve()}
+    return pid if any(f"{folder}/" in f"{command}/" for folder in folders) else None
 
 
 def _listening(host: str, port: int) -> bool:

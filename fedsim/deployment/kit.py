@@ -4,7 +4,7 @@
     ca/            the certificate authority, which no machine needs
     server/        TLS key and certificate, the public keys of all nodes, scripts, Flower's settings
     owners/owner-K/, auditor/   the node's own key, its node.toml, scripts
-    compose.yaml, README.md
+    compose.yaml, Dockerfile, README.md
 
 Secrets are 0600 in folders that are 0700. Every script, unit and setting is a text of `templates`.
 """
@@ -140,6 +140,7 @@ def write(
     values = _values(kit, listen)
     _write(directory / "README.md", _fill(templates.README, values))
     _write(directory / "compose.yaml", compose(kit))
+    _write(directory / "Dockerfile", templates.DOCKERFILE.replace("@VERSION@", kit.fedsim))
     _write_server(directory / "server", kit, authority, values, days, created)
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()

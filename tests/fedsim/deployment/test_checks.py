@@ -1,7 +1,9 @@
 """Each thing that can be wrong with a deployment is found, and only that."""
 
+import os
 import socket
 import stat
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,8 +27,10 @@ def _set(path: Path, name: str, value: object) -> None:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
-    """A kit on ports where nothing listens."""
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kit on ports where nothing listens, in an environment with fedsim's commands."""
+    commands = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     directory = tmp_path / "kit"
     kit.write(directory, "127.0.0.1", _free_port(), 2, superlink_port=_free_port())
     for owner in range(2):

@@ -116,3 +116,20 @@ def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
         kit.folder(written, "owner-2")
     with pytest.raises(InputError, match="is the folder of 'server'"):
         kit.folder(written / "server", "owner-0")
+
+
+def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    folder = tmp_path / "kit" / "owners" / "owner-0"
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        (folder / "supernode.pid").write_text(f"{stranger.pid}\n")
+        stopped = subprocess.run(
+            ["sh", folder / "stop.sh"], capture_output=True, text=True, check=True, timeout=30
+        )
+        assert "was not running" in stopped.stdout
+        assert stranger.poll() is None
+        assert not (folder / "supernode.pid").exists()
+    finally:
+        stranger.kill()
+        stranger.wait()
