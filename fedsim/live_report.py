@@ -20,6 +20,7 @@ from scipy.special import expit, logit
 
 from adversaries import estimators
 from fedsim import figures, identifiability
+from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
 from fedsim.report_template import STYLE
@@ -44,9 +45,14 @@ def assemble(
 
     worlds bool [T]: which trials trained on D, where whoever ran the federation has told; None
     before that. Without them nobody can say whether the beliefs are right. Raises InputError for
-    an impossible confidence.
+    an impossible confidence, or worlds of another run.
     """
     config = audit.config
+    if config is not None and worlds is not None and len(worlds) != config.trials.count:
+        raise InputError(
+            f"the run that --worlds names has {len(worlds)} trials, but the one that was recorded "
+            f"has {config.trials.count}: it is of another run; name the one that the auditor joined"
+        )
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
     report: dict[str, Any] = {
         "kind": "live audit",

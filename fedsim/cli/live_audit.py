@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from adversaries.estimators import significance
 from fedsim.cli.guarantees import print_json
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
@@ -64,6 +65,7 @@ def audit_live(path: Path, options: Options) -> None:
     """
     from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
 
+    significance(options.confidence)  # what is wrong with it shows before the run, not after
     worlds = None
     if options.worlds is not None:
         worlds = RunDirectory.open(options.worlds).read_arrays("transcript.npz")["worlds"]

@@ -172,7 +172,7 @@ def test_an_auditor_may_join_late_and_be_killed(
     assert first > 1
     assert report["missed"] == first - 1
     ratios = np.diff(directory.read_arrays("transcript.npz")["log_odds"], axis=1)
-    seen = ratios[:, first - 1 : report["rounds"] - 1 + 1 - 1].sum(1)
+    seen = ratios[:, first - 2 : report["rounds"] - 1].sum(axis=1)
     np.testing.assert_allclose(report["belief"]["log_odds"], seen, rtol=0, atol=1e-6)
 
 
