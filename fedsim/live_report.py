@@ -80,9 +80,12 @@ def assemble(
 def write(report: Report, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the page. Raises OSError.
 
-    A directory that is made for them is its user's alone: they tell of people.
+    They are their user's alone, 0600 and in a directory of 0700 where it is new: they tell of
+    people.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in ("report.json", "report.html"):
+        (directory / name).touch(mode=0o600)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
     (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
     page = directory / "report.html"

@@ -79,6 +79,7 @@ def audit_live(path: Path, options: Options) -> None:
         console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lines.touch(mode=0o600)
         with lines.open("w", encoding="utf-8") as file, view(console) as show:
             seen: list[Belief] = []
             for observed in _rounds(path, options.follow):

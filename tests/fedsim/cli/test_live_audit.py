@@ -69,6 +69,7 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
     assert "unknown until the worlds are told" in " ".join(printed.err.split())
     directory = federation / "transcripts" / f"{RUN_ID}-audit"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
     report = json.loads((directory / "report.json").read_text())
     assert (report["rounds"], report["missed"], report["trials"]) == (ROUNDS, 0, TRIALS)
     assert report["empirical"] is None
