@@ -102,7 +102,7 @@ def verdict(report: Report) -> str:
         said.append(
             f"After {report['rounds']} rounds the auditor believes with {percent(belief['mean'])} "
             f"(highest of {report['trials']}: {percent(belief['highest'])}) that {what} was used; "
-            f"the noise allows {percent(bounds['rho_beta'])}, epsilon "
+            f"the noise allows {percent(bounds['rho_beta'])}{_but_for(bounds)}, epsilon "
             f"{_infinite(bounds['epsilon'])} at delta {report['delta']:g}."
         )
     if canaries is not None and canaries["reason"] is None:
@@ -276,6 +276,12 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     elif report["trials"]:
         rows.append(("advantage", "unknown until the worlds are told (--worlds RUN)"))
     return rows
+
+
+def _but_for(bounds: Mapping[str, Any]) -> str:
+    """Word how often a belief is beyond rho-beta by chance, where that is known."""
+    tail = bounds["tail_probability"]
+    return f", and more with probability {number(tail)}" if tail else ""
 
 
 def _infinite(value: float | None) -> str:
