@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from adversaries.estimators import significance
 from fedsim.cli.guarantees import print_json
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
@@ -65,6 +66,7 @@ def audit_live(path: Path, options: Options) -> None:
     """
     from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
 
+    significance(options.confidence)  # what is wrong with it shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
     worlds = None if run is None else run.read_arrays("transcript.npz")["worlds"]
     seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
@@ -77,6 +79,7 @@ def audit_live(path: Path, options: Options) -> None:
         console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lines.touch(mode=0o600)
         with lines.open("w", encoding="utf-8") as file, view(console) as show:
             seen: list[Belief] = []
             for observed in _rounds(path, options.follow):

@@ -68,31 +68,41 @@ def start_server(directory: Path) -> None:
         script(kit.folder(directory, f"owner-{owner}"), "start.sh")
 
 
-def toggle(running: subprocess.Popen[bytes], run: RunDirectory, auditor: Path, block: int) -> None:
-    """Start or stop the auditor whenever `block` rounds have passed as they should be counted."""
+def toggle(
+    running: subprocess.Popen[bytes], run: RunDirectory, auditor: Path, block: int
+) -> list[float]:
+    """Start or stop the auditor whenever `block` rounds were counted; return when."""
+    toggled: list[float] = []
     while running.poll() is None:
-        blocks, present = spans(run)
+        blocks, present = spans(run, toggled)
         if blocks and len(blocks[-1][1]) >= block and present == blocks[-1][0]:
+            toggled.append(time.time())
             script(auditor, "stop.sh" if present else "start.sh")
-            wanted = not present
-            while running.poll() is None and spans(run)[1] != wanted:
+            while running.poll() is None and spans(run, toggled)[1] == present:
                 time.sleep(0.5)
         time.sleep(0.5)
+    return toggled
 
 
-def spans(run: RunDirectory) -> tuple[list[tuple[bool, list[float]]], bool]:
-    """Return each block's state and seconds a round, without the rounds in which it changed."""
+def spans(run: RunDirectory, toggled: list[float]) -> tuple[list[tuple[bool, list[float]]], bool]:
+    """Return each block's state and seconds a round, and the state at the end.
+
+    Rounds count from the first that is wholly after a change to the last before the next.
+    """
     blocks: list[tuple[bool, list[float]]] = []
-    present, changed, last = False, True, None
-    for event, _ in run.events():
-        if "auditor" in event:
-            present, changed = event["joined"], True
+    present, changing, clean, last = False, False, False, None
+    marks = [{"time": moment, "toggled": True} for moment in toggled]
+    for event in sorted([event for event, _ in run.events()] + marks, key=lambda one: one["time"]):
+        if "toggled" in event:
+            changing, clean = True, False
+        elif "auditor" in event:
+            present, changing, clean = event["joined"], False, False
         elif "round" in event:
-            if last is not None and event["round"] > 1 and not changed:
+            if last is not None and event["round"] > 1 and clean:
                 if not blocks or blocks[-1][0] != present:
                     blocks.append((present, []))
                 blocks[-1][1].append(event["time"] - last)
-            last, changed = event["time"], False
+            last, clean = event["time"], not changing
     return blocks, present
 
 
@@ -158,11 +168,11 @@ def main() -> None:
         command = [BIN / "fedsim", "deploy", "run", directory, folder / "config.toml"]
         command += ["--experiment", "--quiet", "--out", run.path]
         with subprocess.Popen([str(part) for part in command]) as running:
-            toggle(running, run, auditor, arguments.block)
+            toggled = toggle(running, run, auditor, arguments.block)
     finally:
         for machine in [*kit.read(directory).nodes, "server"]:
             script(kit.folder(directory, machine), "stop.sh")
-    print(json.dumps(conclude(spans(run)[0])))
+    print(json.dumps(conclude(spans(run, toggled)[0])))
 
 
 if __name__ == "__main__":

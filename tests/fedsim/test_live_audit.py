@@ -127,6 +127,35 @@ def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> Non
     np.testing.assert_allclose(beliefs[-1].log_odds, expected[:, -1], rtol=0, atol=1e-6)
 
 
+def test_a_message_that_is_missing_costs_both_rounds_that_it_is_part_of(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    kept = [each for each in recorded.rounds if each.round != 3]
+    beliefs = live_audit.replay(LiveAudit(), kept)
+    assert [(belief.round, belief.missed) for belief in beliefs] == [(1, 0), (4, 2)]
+    steps = np.diff(found["log_odds"], axis=1, prepend=0.0)[:, [0, 3]]
+    np.testing.assert_allclose(beliefs[-1].log_odds, steps.sum(axis=1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2, 4), (0, 1, 1, 2, 3, 4)])
+def test_messages_out_of_order_are_never_put_together(
+    order: tuple[int, ...], small: Make, tmp_path: Path
+) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    audit = LiveAudit()
+    live_audit.replay(audit, [recorded.rounds[index] for index in order])
+    steps = np.diff(found["log_odds"], axis=1, prepend=0.0)
+    believed = audit.beliefs[0]
+    rounds = [belief.round for belief in believed]
+    assert not believed or believed[-1].missed == 4 - len(rounds)
+    expected = steps[:, [round - 1 for round in rounds]].sum(axis=1)
+    if believed:
+        np.testing.assert_allclose(believed[-1].log_odds, expected, rtol=0, atol=1e-6)
+
+
 def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path: Path) -> None:
     config = small(
         {"trials.count": 200, "trials.cohort": 200, "training.rounds": 5}

@@ -84,6 +84,27 @@ def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
     }
 
 
+def test_an_auditor_records_where_nobody_else_may_read(written: Path) -> None:
+    place = written / "auditor"
+    values = tomllib.loads((place / "node.toml").read_text())
+    assert values == {"role": "auditor", "transcript-path": "../transcripts"}
+    assert (place / "transcripts").is_dir()
+    assert (
+        "fedsim audit --follow transcripts --data-root DATA" in (written / "README.md").read_text()
+    )
+
+
+def test_without_an_auditor_nobody_is_told_of_one(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "federation.example", 8443, 2)
+    assert "### The auditor" not in (tmp_path / "kit" / "README.md").read_text()
+    assert not (tmp_path / "kit" / "auditor").exists()
+
+
+def test_an_owners_canaries_are_off_until_it_takes_the_comment_away(written: Path) -> None:
+    text = (written / "owners" / "owner-0" / "node.toml").read_text()
+    assert tomllib.loads(text.replace("# canary-seed", "canary-seed"))["canary-seed"] == 0
+
+
 def test_compose_starts_each_machines_scripts_from_its_own_folder(written: Path) -> None:
     services = yaml.safe_load((written / "compose.yaml").read_text())["services"]
     assert set(services) == {"superlink", "proxy", "owner-0", "owner-1", "auditor"}

@@ -97,7 +97,7 @@ def _background(*command: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def _wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while not happened():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -121,7 +121,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     with _background("audit", "--follow", "--json", auditor / "transcripts") as watching:
         result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
         assert result.returncode == 0, result.stderr
-        printed, _ = watching.communicate(timeout=120)
+        printed, _ = watching.communicate(timeout=300)
     *lines, report = map(json.loads, printed.splitlines())
     assert watching.returncode == 0
     assert [line["round"] for line in lines] == [1, 2]
@@ -141,7 +141,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
 def test_an_auditor_may_join_late_and_be_killed(
     server_up: Path, small: Callable[..., Config], tmp_path: Path
 ) -> None:
-    config = small({"federation.owners": OWNERS, "training.rounds": 9})
+    config = small({"federation.owners": OWNERS, "training.rounds": 8})
     (tmp_path / "small.toml").write_text(dump(config))
     _start_owners(server_up)
     auditor, out = kit.folder(server_up, "auditor"), tmp_path / "deployed"
@@ -158,7 +158,7 @@ def test_an_auditor_may_join_late_and_be_killed(
 
         _wait_for(has_seen_two_messages, running)
         os.kill(int((auditor / "supernode.pid").read_text()), signal.SIGKILL)
-        _, complaint = running.communicate(timeout=300)
+        _, complaint = running.communicate(timeout=900)
         assert running.returncode == 0, complaint
     assert _auditor_events(directory) == [True, False]
     (recording,) = recordings.glob("*.fedt")
@@ -172,7 +172,7 @@ def test_an_auditor_may_join_late_and_be_killed(
     assert first > 1
     assert report["missed"] == first - 1
     ratios = np.diff(directory.read_arrays("transcript.npz")["log_odds"], axis=1)
-    seen = ratios[:, first - 1 : report["rounds"] - 1 + 1 - 1].sum(1)
+    seen = ratios[:, first - 2 : report["rounds"] - 1].sum(axis=1)
     np.testing.assert_allclose(report["belief"]["log_odds"], seen, rtol=0, atol=1e-6)
 
 
