@@ -47,7 +47,7 @@ from fedsim.strict_json import strict_json
 
 app = ServerApp()
 
-CONNECT_TIMEOUT = 120.0
+CONNECT_TIMEOUT = 300.0
 """Seconds in which every owner's node must have connected."""
 
 DISMISS_TIMEOUT = 30.0
