@@ -37,6 +37,10 @@ def main() -> None:
     parser.add_argument("--opacus-trials", type=int, help="models that Opacus is timed on (40)")
     parser.add_argument("--data-root", type=Path, help="MNIST's four IDX files; else random pixels")
     options = parser.parse_args()
+    if options.rounds is not None and options.rounds < 2:
+        parser.error(
+            f"--rounds is {options.rounds}, and the first round is start-up; give 2 or more"
+        )
     if unknown := set(options.parts) - set(PARTS):
         parser.error(
             f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"

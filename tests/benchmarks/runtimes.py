@@ -35,10 +35,11 @@ CONFIG = Path(__file__).parents[2] / "configs" / "digits.toml"
 FEDSIM = (sys.executable, "-c", "from fedsim.cli.entry import main; main()")
 UP_TIMEOUT = 180.0
 NOTE = (
-    "Seconds. Start-up: from the command to the first round; rounds per second from the first to "
-    "the last. Bytes in process: of the records in all messages of a round; in the deployment: "
-    "through the nodes' connections from its first round to its last, TLS and polling included. "
-    "Load: processes that wanted to run, most of them somebody else's where it is above the cores. "
+    "Seconds. Start-up: from the command to the end of the first round, for which processes start; "
+    "rounds per second: of all others. Bytes in process: of the records in all messages of a "
+    "round; in the deployment: through the nodes' connections from its first round to its last, "
+    "TLS and polling included. Load: processes that wanted to run, most of them somebody else's "
+    "where it is above the cores. "
     "Difference: of any log-odds of any trial and round to those in process."
 )
 
@@ -67,17 +68,19 @@ SMOKE = Size(4, 2)
 
 @dataclass(frozen=True)
 class Timed:
-    """A finished run. first, last: when its first round began and its last one ended, epoch.
+    """A finished run.
 
+    startup: seconds to the end of the first round; rate: rounds per second from there; first, last:
+    when its first round began and its last one ended, epoch;
     load: processes that wanted to run, a mean of about the last minute.
     """
 
     directory: RunDirectory
     command: float
     startup: float
+    rate: float
     first: float
     last: float
-    rounds: int
     load: float
 
 
@@ -100,9 +103,7 @@ def measure(size: Size) -> Iterator[Table]:
         def row(name: str, run: Timed, bytes_per_round: float | None) -> tuple[Value, ...]:
             found = run.directory.read_arrays("transcript.npz")["log_odds"]
             apart = float(np.abs(found - beliefs).max())
-            rate = run.rounds / (run.last - run.first)
-            times = run.startup, rate, run.command
-            return name, *times, run.load, bytes_per_round, f"{apart:g}"
+            return name, run.startup, run.rate, run.command, run.load, bytes_per_round, f"{apart:g}"
 
         yield Table(
             f"Runtimes: {config.federation.owners} owners, {size.rounds} rounds, "
@@ -128,8 +129,16 @@ def _timed(arguments: list[str], size: Size, out: Path) -> Timed:
     directory = RunDirectory.open(out)
     ends = {event["round"]: event["time"] for event, _ in directory.events() if "round" in event}
     (last,) = {max(ends), size.rounds}
-    begin, end, load = ends[0], ends[last], os.getloadavg()[0]
-    return Timed(directory, ended - begun, begin - begun, begin, end, size.rounds, load)
+    rate = (last - 1) / (ends[last] - ends[1])
+    return Timed(
+        directory=directory,
+        command=ended - begun,
+        startup=ends[1] - begun,
+        rate=rate,
+        first=ends[0],
+        last=ends[last],
+        load=os.getloadavg()[0],
+    )
 
 
 class _CountingGrid(InProcessGrid):
