@@ -163,7 +163,7 @@ def test_an_auditor_may_join_late_and_be_killed(
     assert _auditor_events(directory) == [True, False]
     (recording,) = recordings.glob("*.fedt")
     with recording.open("ab") as file:
-        file.write(b"ROND and then the power went")
+        file.write(b"ROND\0\0")  # the beginning of a record that was never finished
     audited = [str(BIN / "fedsim"), "audit", str(recordings), "--json"]
     result = subprocess.run(audited, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
