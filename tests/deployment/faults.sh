@@ -11,7 +11,7 @@ OWNERS=2
 SETTINGS=
 if [ "$PART" = supernode ]; then
     OWNERS=3
-    SETTINGS="--set federation.owners=3 --set federation.tolerated-dropouts=1"
+    SETTINGS=" --set federation.owners=3 --set federation.tolerated-dropouts=1"
 fi
 mkdir "$T"
 T=$(cd "$T" && pwd)
@@ -31,6 +31,11 @@ on() {
     [ "$status" = 0 ] || echo "(exit status $status)"
     echo
     return 0
+}
+run_beside() {
+    status=0
+    (cd "$T" && sh -c "$RUN") >>"$T/run.log" 2>&1 || status=$?
+    echo "(exit status $status)" >>"$T/run.log"
 }
 # A process and those that it started.
 killed() {
@@ -79,7 +84,7 @@ chosen = challenge.choose(config.load(Path('experiment.toml'), {'federation.owne
 print(*({0, 1, $OWNERS - 1} - {chosen.adversary, chosen.owner}), 1)" | cut -d' ' -f1)
 sh "$T/kit/server/start.sh" >/dev/null
 until (cd "$T" && fedsim deploy register kit >/dev/null 2>&1); do sleep 1; done
-RUN="fedsim deploy run kit experiment.toml --experiment $SETTINGS --quiet --out run"
+RUN="fedsim deploy run kit experiment.toml --experiment --quiet$SETTINGS --out run"
 
 if [ "$PART" = partition ]; then
     victim=$((1 - other))
@@ -93,7 +98,7 @@ partition)
     ;;
 superlink)
     echo "\$ $RUN"
-    (cd "$T" && sh -c "$RUN" >>run.log 2>&1; echo "(exit status $?)" >>run.log) &
+    run_beside &
     until_there_is '[ -f "$T/run/cohorts/000000.npz" ]'
     until_there_is 'grep -q "\"cohort\": 1, " "$T/run/ledger.jsonl"'
     killed "the SuperLink, in the second of two cohorts of trials" "$(cat "$T/kit/server/superlink.pid")"
@@ -110,7 +115,7 @@ superlink)
     ;;
 supernode)
     echo "\$ $RUN"
-    (cd "$T" && sh -c "$RUN" >>run.log 2>&1; echo "(exit status $?)" >>run.log) &
+    run_beside &
     until_there_is 'grep -q "\"round\": 0" "$T/run/events.jsonl" 2>/dev/null'
     killed "owner-$other's SuperNode, in the first round" \
         "$(cat "$T/kit/owners/owner-$other/supernode.pid")"

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-APART = {"created", "timing", "runtime", "epsilon_by_time"}
+APART = {"created", "timing", "runtime"}
 
 first, second = (
     json.loads((Path(run) / "report.json").read_text(encoding="utf-8")) for run in sys.argv[1:3]
