@@ -19,6 +19,7 @@ from rich.text import Text
 from scipy.special import expit, logit
 
 from adversaries import estimators
+from adversaries.estimators import ALARM_CONFIDENCE
 from fedsim import figures, identifiability
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
@@ -29,9 +30,6 @@ from fedsim.transcript import Facts
 
 Report = Mapping[str, Any]
 Bools = npt.NDArray[np.bool_]
-
-ALARM_CONFIDENCE = 0.999
-"""How sure a contradiction of the claimed noise must be before the report calls it one."""
 
 SHOWN = 15
 """How many rounds the terminal shows."""

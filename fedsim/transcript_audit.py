@@ -26,10 +26,9 @@ from scipy.special import expit
 
 from adversaries import canaries, estimators, noisy_means
 from adversaries.canaries import vector
-from adversaries.estimators import Interval
+from adversaries.estimators import ALARM_CONFIDENCE, Interval
 from adversaries.noisy_means import FINGERPRINT, Contribution, Release
 from fedsim import gaussian
-from fedsim.audit import ALARM_CONFIDENCE
 from fedsim.errors import InputError
 from fedsim.identifiability import rho_beta_of_epsilon
 from fedsim.strict_json import strict_json

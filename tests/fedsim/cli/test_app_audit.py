@@ -41,7 +41,7 @@ def test_json_is_one_document_and_nothing_else() -> None:
     result = run(f"{SMALL} 1.4 --json")
     document = json.loads(result.stdout)
     assert document["verdict"] == "acquitted"
-    assert document["claim"] == {"epsilon": 1.4, "delta": 1e-5, "scope": "run", "source": "given"}
+    assert document["claim"] == {"epsilon": 1.4, "delta": 1e-5, "scope": "run", "source": "given", "vantage": None}
     assert document["configuration"]["rounds"] == 2
     assert document["measured"]["epsilon_lower_bound"] <= document["theory"]["epsilon"] <= 1.4
 
