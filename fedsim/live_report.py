@@ -3,7 +3,6 @@
 It words what `fedsim.live_audit` found, for the terminal while it grows and as a page at the end.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from scipy.special import expit, logit
 
 from adversaries import estimators
 from adversaries.estimators import ALARM_CONFIDENCE
-from fedsim import figures, identifiability
+from fedsim import figures, identifiability, report_directory
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
 from fedsim.report_template import STYLE
@@ -71,12 +70,7 @@ def assemble(
 
 def write(report: Report, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the page. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
-    page = directory / "report.html"
-    page.write_text(render_html(report), encoding="utf-8")
-    return page
+    return report_directory.write_report(directory, report, render_html(report))
 
 
 def verdict(report: Report) -> str:

@@ -149,8 +149,9 @@ class Writer:
     """Appends rounds to a transcript, which only its user may read (0600): updates tell of people.
 
     A file that exists is continued if its facts are these, after a torn last record was cut off,
-    and a last record that says that the run may be taken up again. Each record is on the disk when `append` returns. Raises InputError if the file is no
-    transcript, is damaged, has ended, holds other facts, or is being written by somebody else.
+    and a last record that says that the run may be taken up again. Each record is on the disk when
+    `append` returns. Raises InputError if the file is no transcript, is damaged, has ended, holds
+    other facts, or is being written by somebody else.
     """
 
     def __init__(self, path: Path, facts: Facts) -> None:

@@ -188,9 +188,7 @@ class _Player:
         # The other world's target sends as little as everybody, or the opposite update.
         absent = -self.length if self._neighbouring is Neighbouring.REPLACE else self._idle
         update = self._direction * (self.length if world else absent)
-        script = Script(
-            0, update, self._weight, self._weighted_by, self._idle, self._direction
-        )
+        script = Script(0, update, self._weight, self._weighted_by, self._idle, self._direction)
         return self._audited.execute(_app_seed(self._seed, number), script)
 
 

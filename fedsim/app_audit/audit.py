@@ -23,6 +23,7 @@ from fedsim.strict_json import strict_json
 LEAST_TRIALS = 20
 DEFAULT_DELTA = 1e-5
 
+
 class Verdict(StrEnum):
     """What the audit concludes about the claim.
 

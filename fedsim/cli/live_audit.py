@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
@@ -73,9 +74,9 @@ def audit_live(path: Path, options: Options) -> None:
     directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
     lines = directory / "beliefs.jsonl"
     console = Console(stderr=True)
+    report_directory.create(directory)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with lines.open("w", encoding="utf-8") as file, view(console) as show:
+        with report_directory.opened(lines) as file, view(console) as show:
             seen: list[Belief] = []
             for observed in _rounds(path, options.follow):
                 belief = audit.observe(observed)
@@ -91,9 +92,7 @@ def audit_live(path: Path, options: Options) -> None:
             report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
         page = live_report.write(report, directory)
     except OSError as error:
-        raise InputError(
-            f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
-        ) from None
+        raise report_directory.refusal(directory, error) from None
     if options.as_json and options.follow:
         print(json.dumps(report, allow_nan=False), flush=True)
     elif options.as_json:

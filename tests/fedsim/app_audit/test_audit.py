@@ -134,7 +134,9 @@ def test_local_noise_is_judged_towards_the_server() -> None:
 
 
 def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add() -> None:
-    outcome = audited("accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None)
+    outcome = audited(
+        "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
+    )
     assert (outcome.vantage, outcome.scope) == (Vantage.PARTICIPANT, Scope.RUN)
     assert outcome.verdict is Verdict.ACQUITTED
     # The clients' epsilon of 200 says little, and is judged by theory beside the verdict.

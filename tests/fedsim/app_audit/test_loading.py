@@ -111,9 +111,9 @@ def test_an_app_that_ends_the_process_is_an_error_and_no_silence(tmp_path: Path)
 def test_an_app_that_fails_while_it_is_loaded_is_one_line(tmp_path: Path, code: str) -> None:
     components = 'serverapp = "failing_server:app"\nclientapp = "failing_client:app"'
     write_app(tmp_path, components, failing_server=f"{code}\n{SERVER}", failing_client=CLIENT)
-    with pytest.raises(InputError, match=r"cannot be loaded: (SystemExit|RuntimeError)") as refusal:
-        with opened(tmp_path, 2, {}):
-            pass
+    refused = pytest.raises(InputError, match=r"cannot be loaded: (SystemExit|RuntimeError)")
+    with refused as refusal, opened(tmp_path, 2, {}):
+        pass
     assert "\n" not in str(refusal.value)
 
 
