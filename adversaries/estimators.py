@@ -29,6 +29,9 @@ from fedsim.gaussian import epsilon as gaussian_epsilon
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
+ALARM_CONFIDENCE = 0.999
+"""How sure a contradiction of theory, or of a claim, must be before a report calls it one."""
+
 LARGEST_EFFECT = 50.0
 """Standardised mean differences above this count as this: scipy's noncentral t soon diverges."""
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
-from scipy.stats import chi2, kstest
+from scipy.stats import chi2, kstest, norm
+from scipy.stats import t as student
 
 from adversaries.estimators import Interval, significance
 
@@ -21,6 +22,13 @@ Floats = npt.NDArray[np.float64]
 
 FINGERPRINT = 4096
 """Coordinates of the noise that are kept from every round, to find noise that was used again."""
+
+
+ROUNDING_MARGIN = 2.0
+"""What is left over counts as rounding up to so many times the root mean square expected of it."""
+
+LOUDEST = 8.0
+"""Standard deviations between two means that evidence counts with at most: one round is proof."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,8 @@ class Release:
 
     size: P, the number of parameters; claimed_std: s as configured, None where nobody said
     energy: |e|^2 of what is left over; rounding: its root mean square were it rounding alone
+    count_std: of the noise on a count of clipped updates that was released beside the mean, 0 for
+        none or one that nobody recorded; None where no count was released
     clipping_norm: C, the longest that |u_j| can be, None where nothing limits it
     by_array: P and |e|^2 of each array of the model, by name
     fingerprint: the first coordinates of e, float32
@@ -52,6 +62,7 @@ class Release:
     contributions: dict[int, Contribution]
     by_array: dict[str, tuple[int, float]]
     fingerprint: npt.NDArray[np.float32]
+    count_std: float | None = None
 
     @property
     def left_over(self) -> float:
@@ -60,8 +71,13 @@ class Release:
 
     @property
     def noiseless(self) -> bool:
-        """Whether nothing is left over but rounding."""
-        return self.left_over <= self.rounding
+        """Whether nothing is left over that rounding could not have left."""
+        return self.left_over <= ROUNDING_MARGIN * self.rounding
+
+    @property
+    def energy_of_noise(self) -> float:
+        """At least this much of |e|^2 is noise and not rounding."""
+        return max(0.0, self.energy - self.size * (ROUNDING_MARGIN * self.rounding) ** 2)
 
 
 def clipped(update: Floats, norm: float | None) -> Floats:
@@ -93,6 +109,29 @@ def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
     if std == 0:
         return math.inf
     return (contribution.norm**2 / 2 + contribution.projection) / std**2
+
+
+def evidence_against(energy: float, shifted: float, gap: float, size: int) -> float:
+    """Return the logarithm of an e-value against e ~ N(0, s^2 I), s unknown; for it e + d ~ N.
+
+    energy = |e|^2, shifted = |e + d|^2, gap = |d|^2, size = P. Under the hypothesis
+    t = -<e, d>/|d| / sqrt((|e|^2 - <e, d>^2/|d|^2)/(P - 1)) is Student's with P - 1 degrees of
+    freedom, so that u = Phi^-1(F(t)) is standard normal whatever s is, and independent of |e|
+    (Basu, 1955). Hence exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at most `LOUDEST`. The
+    product over rounds exceeds 1/alpha at any time with probability at most alpha (Ville, 1939). 0
+    where nothing can be told: P < 2, d = 0.
+    """
+    if size < 2 or gap <= 0 or energy <= 0:
+        return 0.0
+    projection = (shifted - energy - gap) / (2 * math.sqrt(gap))
+    across = max(energy - projection**2, 0.0)
+    statistic = -projection / math.sqrt(across / (size - 1)) if across else -math.inf * projection
+    # Both tails, each where it is exact; far out the normal quantile is cut, which costs evidence.
+    normal = float(norm.isf(student.sf(statistic, size - 1)) if statistic > 0
+                   else norm.ppf(student.cdf(statistic, size - 1)))  # fmt: skip
+    normal = min(max(normal, -37.0), 37.0)
+    loudness = min(math.sqrt(gap * size / energy), LOUDEST)
+    return loudness * normal - loudness**2 / 2
 
 
 def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from adversaries import estimators, membership
+from adversaries.estimators import ALARM_CONFIDENCE
 from fedsim import identifiability, ledger, pac, trust_report, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
@@ -19,10 +20,6 @@ from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage, sensitivit
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
 from fedsim.vantages import measured
-
-ALARM_CONFIDENCE = 0.999
-"""How sure a contradiction of theory must be before the report calls it one."""
-
 
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 """Keys of the training that the report lists under the mechanism."""

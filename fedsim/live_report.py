@@ -3,7 +3,6 @@
 It words what `fedsim.live_audit` found, for the terminal while it grows and as a page at the end.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,7 +18,8 @@ from rich.text import Text
 from scipy.special import expit, logit
 
 from adversaries import estimators
-from fedsim import figures, identifiability
+from adversaries.estimators import ALARM_CONFIDENCE
+from fedsim import figures, identifiability, report_directory
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
@@ -30,9 +30,6 @@ from fedsim.transcript import Facts
 
 Report = Mapping[str, Any]
 Bools = npt.NDArray[np.bool_]
-
-ALARM_CONFIDENCE = 0.999
-"""How sure a contradiction of the claimed noise must be before the report calls it one."""
 
 SHOWN = 15
 """How many rounds the terminal shows."""
@@ -78,19 +75,8 @@ def assemble(
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page. Raises OSError.
-
-    They are their user's alone, 0600 and in a directory of 0700 where it is new: they tell of
-    people.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in ("report.json", "report.html"):
-        (directory / name).touch(mode=0o600)
-    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
-    page = directory / "report.html"
-    page.write_text(render_html(report), encoding="utf-8")
-    return page
+    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    return report_directory.write_report(directory, report, render_html(report))
 
 
 def verdict(report: Report) -> str:

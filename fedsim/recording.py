@@ -13,6 +13,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,17 +22,17 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import ClientAppCallable, Mod
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAvg,
-    Strategy,
-)
+from flwr.serverapp.strategy import Strategy
 
 from adversaries import canaries
-from fedsim.app_audit.introspection import configuration_findings
+from fedsim.app_audit.introspection import (
+    averages,
+    chain,
+    configuration_findings,
+    configuration_of,
+    local_noise,
+    weighting_key,
+)
 from fedsim.errors import InputError
 from fedsim.randomness import Role, generator
 from fedsim.transcript import (
@@ -48,14 +49,6 @@ from fedsim.transcript import (
 Sink = Callable[[ObservedRound], None]
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
 
-SERVER_SIDE = (
-    DifferentialPrivacyServerSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-)
-CLIENT_SIDE = (
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyClientSideAdaptiveClipping,
-)
 IDLE_SHARE = 1e-3
 """Length of the short canary by default, as a share of the long one: a change, but next to none."""
 
@@ -72,6 +65,7 @@ def record(
     to: file of the transcript, which must not exist unless `resume`; or a function to call with
         every round
     app: name of the app, for the transcript
+    resume: whether to continue a transcript whose run was killed, or ended with an exception
 
     The methods are replaced on this instance, so that a subclass of any kind keeps its own. Replies
     are kept as they arrived, before a wrapper clips them. Raises InputError if the file exists or
@@ -209,7 +203,7 @@ class _ServerRecorder:
 
         def aggregate_train(server_round: int, replies: Iterable[Message]) -> Any:
             replies = list(replies)
-            key = _weighting_key(strategy)
+            key = weighting_key(strategy)
             # Before the call, which may clip them in place.
             seen: dict[int, Reply] = {}
             with self._sink.guarded():
@@ -223,7 +217,7 @@ class _ServerRecorder:
                 model, participants, mechanism = self._pending.pop(server_round, ({}, None, {}))
                 if "clipping_norm" in mechanism:
                     # Flower's adaptive clipping scales its noise to the norm of the next round.
-                    mechanism["noise_clipping_norm"] = float(_wrapper(strategy).clipping_norm)
+                    mechanism["noise_clipping_norm"] = _mechanism(strategy)["clipping_norm"]
                 self._sink(
                     ObservedRound(
                         server_round,
@@ -241,7 +235,8 @@ class _ServerRecorder:
             try:
                 result = start(*arguments, **named)
             except BaseException as error:
-                self._sink.end(f"the run ended with {type(error).__name__}")
+                # No round is missing if somebody takes the run up again with `resume`.
+                self._sink.end(f"the run ended with {type(error).__name__}", resumable=True)
                 raise
             self._sink.end("")
             return result
@@ -276,12 +271,12 @@ class _Sink:
         )
         self.end(self._reason)
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, *, resumable: bool = False) -> None:
         """Say in the transcript that nothing follows."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(Exception):  # a full disk: the missing last record says it too
-                writer.end(reason)
+                writer.end(reason, resumable=resumable)
 
 
 class _Guard:
@@ -355,43 +350,28 @@ def _facts(vantage: str, recorder: str, app: str, node: int | None = None, run: 
 
 def _mechanism(strategy: Strategy) -> dict[str, Scalar]:
     """Return the noise configuration of a strategy as it stands."""
-    wrapper, inner = _wrapper(strategy), _innermost(strategy)
+    configuration = configuration_of(strategy)
+    central = configuration.central
+    mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
     found: dict[str, Scalar] = {
-        "strategy": type(strategy).__name__,
-        "inner_strategy": type(inner).__name__,
+        "strategy": configuration.strategies[0],
+        "inner_strategy": configuration.strategies[-1],
         # Whatever else a strategy is, its aggregate is a mean only if this is.
-        "aggregation": "mean"
-        if getattr(type(inner), "aggregate_train", None) is FedAvg.aggregate_train
-        else "other",
+        "aggregation": "mean" if mean else "other",
     }
-    if key := _weighting_key(strategy):
+    if key := weighting_key(strategy):
         found["weighted_by"] = key
-    if isinstance(wrapper, SERVER_SIDE + CLIENT_SIDE):
+    if central is not None:
         found |= {
-            "clipping": "server" if isinstance(wrapper, SERVER_SIDE) else "client",
-            "noise_multiplier": float(wrapper.noise_multiplier),
-            "clipping_norm": float(wrapper.clipping_norm),
-            "num_sampled_clients": int(wrapper.num_sampled_clients),
+            "clipping": "client" if central.client_clips else "server",
+            "noise_multiplier": central.noise_multiplier,
+            "clipping_norm": central.clipping_norms[0],
+            "num_sampled_clients": central.sampled_clients,
+            "adaptive": central.adaptive,
         }
+        if central.adaptive:
+            found["clipped_count_std"] = central.count_std
     return found
-
-
-def _wrapper(strategy: Any) -> Any:
-    """Return the outermost DP wrapper, or the strategy itself if there is none."""
-    found = strategy
-    while found is not None and not isinstance(found, SERVER_SIDE + CLIENT_SIDE):
-        found = getattr(found, "strategy", None)
-    return strategy if found is None else found
-
-
-def _innermost(strategy: Any) -> Any:
-    while (inner := getattr(strategy, "strategy", None)) is not None:
-        strategy = inner
-    return strategy
-
-
-def _weighting_key(strategy: Any) -> str:
-    return str(getattr(_innermost(strategy), "weighted_by_key", ""))
 
 
 def _client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str, Scalar]:
@@ -402,12 +382,7 @@ def _client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str
         if isinstance(norm, float):
             found |= {"clipping": "client", "clipping_norm": norm}
     if local_dp is not None:
-        found |= {
-            "local_clipping_norm": float(local_dp.clipping_norm),
-            "local_sensitivity": float(local_dp.sensitivity),
-            "local_epsilon": float(local_dp.epsilon),
-            "local_delta": float(local_dp.delta),
-        }
+        found |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
     return found
 
 

@@ -10,15 +10,16 @@ are there. The byte layout is in docs/transcripts.md.
 
 import fcntl
 import hashlib
+import io
 import json
 import math
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +111,8 @@ class ObservedRound:
     participants: the node ids that were asked to train, None where unknown
     mechanism: the noise configuration in force: "strategy", "noise_multiplier", "clipping_norm",
         "noise_clipping_norm" (what the noise was scaled to), "num_sampled_clients",
+        "adaptive" (whether the clipping norm follows a noisy count of clipped updates),
+        "clipped_count_std" (of that noise; where "adaptive"),
         "weighted_by" and "clipping" ("server" or "client") for a strategy; "local_clipping_norm",
         "local_sensitivity", "local_epsilon", "local_delta" for a local one; absent keys are unknown
     canary: None where the sender hid none
@@ -145,9 +148,10 @@ class Transcript:
 class Writer:
     """Appends rounds to a transcript, which only its user may read (0600): updates tell of people.
 
-    A file that exists is continued if its facts are these, after a torn last record was cut off.
-    Each record is on the disk when `append` returns. Raises InputError if the file is no
-    transcript, is damaged, has ended, holds other facts, or is being written by somebody else.
+    A file that exists is continued if its facts are these, after a torn last record was cut off,
+    and a last record that says that the run may be taken up again. Each record is on the disk when
+    `append` returns. Raises InputError if the file is no transcript, is damaged, has ended, holds
+    other facts, or is being written by somebody else.
     """
 
     def __init__(self, path: Path, facts: Facts) -> None:
@@ -158,7 +162,8 @@ class Writer:
             raise InputError(
                 f"cannot write the transcript '{path}': {error.strerror}; name another file"
             ) from None
-        self._file = os.fdopen(descriptor, "r+b")
+        # Unbuffered: nothing of a record that failed is left to be written later.
+        self._file: io.FileIO = os.fdopen(descriptor, "r+b", buffering=0)
         try:
             self._lock()
             self._position, self._digest = self._continued(facts)
@@ -176,9 +181,13 @@ class Writer:
         """Append one round. Raises InputError for arrays that are not numeric, OSError."""
         self._append(ROUND, *_packed_round(observed))
 
-    def end(self, incomplete: str = "") -> None:
-        """Say that nothing follows, and why rounds are missing if they are; close the file."""
-        self._append(END, {"incomplete": incomplete}, [])
+    def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
+        """Say that nothing follows, and why rounds are missing if they are; close the file.
+
+        resumable: whether another writer may go on all the same, because what ended was the run and
+            not the recording
+        """
+        self._append(END, {"incomplete": incomplete, "resumable": resumable}, [])
         self.close()
 
     def close(self) -> None:
@@ -202,29 +211,32 @@ class Writer:
             if not beginning.startswith(_start(self._file)):
                 raise InputError(f"'{self.path}' is no fedsim transcript; name another file")
             self._file.seek(0)
-            self._file.write(beginning)
+            _write(self._file, beginning)
             self._file.truncate()
             self._position, self._digest = len(beginning), hashlib.sha256(beginning).digest()
             self._append(HEADER, _facts_to_json(facts), [])
             return self._position, self._digest
         scan = _Scan(self._file, self.path)
+        position, digest = scan.position, scan.digest
         found: Facts | None = None
-        for record in scan.records(only=HEADER):
+        for record in scan.records(only=(HEADER, END)):
             if record.kind == END:
-                raise InputError(f"the transcript '{self.path}' has ended; name another file")
+                if not record.resumable():
+                    raise InputError(f"the transcript '{self.path}' has ended; name another file")
+                break
             if record.kind == HEADER:
                 found = record.facts()
-        self._file.seek(scan.position)
-        self._file.truncate()
-        if found is None:
-            self._position, self._digest = scan.position, scan.digest
-            self._append(HEADER, _facts_to_json(facts), [])
-            return self._position, self._digest
-        if found != facts:
+            position, digest = scan.position, scan.digest
+        if found is not None and found != facts:
             raise InputError(
                 f"the transcript '{self.path}' is of another recording; name another file"
             )
-        return scan.position, scan.digest
+        self._file.seek(position)
+        self._file.truncate()
+        self._position, self._digest = position, digest
+        if found is None:
+            self._append(HEADER, _facts_to_json(facts), [])
+        return self._position, self._digest
 
     def _append(self, kind: bytes, text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> None:
         document = json.dumps(text, allow_nan=False, separators=(",", ":")).encode()
@@ -237,15 +249,15 @@ class Writer:
         digest = hashlib.sha256(self._digest + prefix)
         try:
             self._file.seek(self._position)
-            self._file.write(prefix + _guard(self._digest, prefix))
+            _write(self._file, prefix + _guard(self._digest, prefix))
             for piece in pieces:
                 digest.update(piece)
-                self._file.write(piece)
-            self._file.write(digest.digest())
-            self._file.flush()
+                _write(self._file, piece)
+            _write(self._file, digest.digest())
             os.fsync(self._file.fileno())
-        except OSError:
-            # A full disk: the record counts as torn, which a shorter one must not be written into.
+        except BaseException:
+            # A full disk, or Ctrl-C: the record is torn, and a shorter one must not be written into
+            # it.
             os.ftruncate(self._file.fileno(), self._position)
             raise
         self._position = self._file.tell()
@@ -371,6 +383,10 @@ class _Record:
         text, _ = self._unpacked()
         return str(text.get("incomplete", ""))
 
+    def resumable(self) -> bool:
+        text, _ = self._unpacked()
+        return text.get("resumable") is True
+
     def round(self) -> ObservedRound:
         text, arrays = self._unpacked()
         try:
@@ -392,7 +408,7 @@ class _Record:
 class _Scan:
     """Walks over the whole records of a file, and remembers where it stands."""
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
+    def __init__(self, file: io.FileIO, path: Path) -> None:
         self._file, self._path, self._count, self._ended = file, path, 0, False
         beginning = _beginning()
         start = _start(file)
@@ -408,18 +424,22 @@ class _Scan:
             )
         self.position, self.digest = len(beginning), hashlib.sha256(beginning).digest()
 
-    def records(self, only: bytes | None = None) -> Iterator[_Record]:
+    def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[_Record]:
         """Yield whole records from here on. Raises InputError for a damaged one.
 
-        With `only`, payloads of other kinds are neither read nor checked: a quick walk to the end.
+        Payloads of kinds that are not in `only` are neither read nor checked: a quick walk to the
+        end. A record that its writer cuts off meanwhile is one that is not finished.
         """
         size = os.fstat(self._file.fileno()).st_size
         overhead = PREFIX.size + GUARD
         while size - self.position >= overhead:
             place = f"record {self._count} of '{self._path}'"
             self._file.seek(self.position)
-            prefix = self._file.read(PREFIX.size)
-            if self._file.read(GUARD) != _guard(self.digest, prefix):
+            start = _read(self._file, PREFIX.size + GUARD)
+            if len(start) < PREFIX.size + GUARD:
+                return
+            prefix, guard = bytes(start[: PREFIX.size]), bytes(start[PREFIX.size :])
+            if guard != _guard(self.digest, prefix):
                 raise self._damaged(place)
             kind, length = PREFIX.unpack(prefix)
             if length > LARGEST_RECORD or kind not in (HEADER, ROUND, END):
@@ -429,16 +449,18 @@ class _Scan:
             if size - self.position < overhead + length + DIGEST:
                 return  # not finished, or not finished yet
             payload = memoryview(b"")
-            if only in (None, kind):
-                payload = memoryview(self._file.read(length))
-                fits = hashlib.sha256(self.digest + prefix)
-                fits.update(payload)
-                stored = self._file.read(DIGEST)
-                if stored != fits.digest():
-                    raise self._damaged(place)
+            if kind in only:
+                payload = _read(self._file, length)
             else:
                 self._file.seek(length, os.SEEK_CUR)
-                stored = self._file.read(DIGEST)
+            stored = bytes(_read(self._file, DIGEST))
+            if len(stored) < DIGEST:
+                return
+            if kind in only:
+                fits = hashlib.sha256(self.digest + prefix)
+                fits.update(payload)
+                if stored != fits.digest():
+                    raise self._damaged(place)
             self.digest = stored
             self.position += overhead + length + DIGEST
             self._count += 1
@@ -452,9 +474,10 @@ class _Scan:
         )
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> io.FileIO:
+    """Open a file to read, unbuffered: a buffer keeps bytes that the next writer has cut off."""
     try:
-        return path.open("rb")
+        return path.open("rb", buffering=0)
     except OSError as error:
         raise InputError(f"cannot read the transcript '{path}': {error.strerror}") from None
 
@@ -467,9 +490,28 @@ def _beginning() -> bytes:
     return MAGIC + struct.pack("<I", VERSION)
 
 
-def _start(file: BinaryIO) -> bytes:
+def _start(file: io.FileIO) -> bytes:
     file.seek(0)
-    return file.read(len(MAGIC) + 4)
+    return bytes(_read(file, len(MAGIC) + 4))
+
+
+def _read(file: io.FileIO, length: int) -> memoryview:
+    """Return that many bytes, fewer at the end of the file; one system call may bring only some."""
+    buffer = memoryview(bytearray(length))
+    filled = 0
+    while filled < length:
+        count = file.readinto(buffer[filled:])
+        if not count:
+            break
+        filled += count
+    return buffer[:filled].toreadonly()
+
+
+def _write(file: io.FileIO, content: bytes) -> None:
+    """Write all of it; one system call may take only some."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _guard(digest: bytes, prefix: bytes) -> bytes:

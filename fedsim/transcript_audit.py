@@ -17,7 +17,7 @@ update, or no change, is in the mean, under weights and a number of owners that 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,9 @@ from scipy.special import expit
 
 from adversaries import canaries, estimators, noisy_means
 from adversaries.canaries import vector
-from adversaries.estimators import Interval
+from adversaries.estimators import ALARM_CONFIDENCE, Interval
 from adversaries.noisy_means import FINGERPRINT, Contribution, Release
 from fedsim import gaussian
-from fedsim.audit import ALARM_CONFIDENCE
 from fedsim.errors import InputError
 from fedsim.identifiability import rho_beta_of_epsilon
 from fedsim.strict_json import strict_json
@@ -50,7 +49,7 @@ EXCESS = 1e-3
 """Share by which an update may pass the clipping norm: clients clip in single precision."""
 
 EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
-"""The log-likelihood ratio that counts as proof: its exponential is that rare by chance (Ville)."""
+"""The logarithm of an e-value that counts as proof: larger ones are that rare by chance."""
 
 WEIGHTINGS = ("uniform", "examples")
 
@@ -77,6 +76,7 @@ class Auditor:
         self.rounds = 0
         self._last_round = -1
         self._releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
+        self._against = dict.fromkeys(WEIGHTINGS, 0.0)
         self._local: list[Release] = []
         self._scored: list[Scored] = []
         self._pending: ObservedRound | None = None
@@ -198,8 +198,10 @@ class Auditor:
             for name in means:
                 means[name] += weightings[name][node] * update
         sizes = {name: math.prod(shape) for name, shape in zip(names, shapes, strict=True)}
-        rounding = _rounding(before, after, observed.model, names)
-        claimed = _claimed_std(mechanism)
+        # Each of n updates is restored, weighted and summed in the model's precision: the partial
+        # sums make up n/3 roundings of the whole; then come noise and what clients round.
+        rounding = _rounding(before, after, observed.model, names, len(observed.replies) / 3 + 3)
+        claimed, count_std = _claimed_std(mechanism), self._count_std(observed)
         noises = {name: after - before - mean for name, mean in means.items()}
         parts: dict[str, dict[int, Contribution]] = {name: {} for name in means}
         for node in observed.replies:
@@ -208,8 +210,36 @@ class Auditor:
             for name, noise in noises.items():
                 parts[name][node] = _contribution(weightings[name][node], update, noise)
         for name, noise in noises.items():
-            release = _reduced(observed.round, noise, parts[name], sizes, rounding, norm, claimed)
+            release = _reduced(
+                observed.round, noise, parts[name], sizes, rounding, norm, claimed, count_std
+            )
             self._releases[name].append(release)
+        if len(means) == len(WEIGHTINGS):
+            self._weigh(means)
+
+    def _weigh(self, means: Mapping[str, Floats]) -> None:
+        """Take in what the last release says against either way to weight it."""
+        apart = means["uniform"] - means["examples"]
+        gap = float(apart @ apart)
+        last = {name: self._releases[name][-1] for name in WEIGHTINGS}
+        for name, other in (WEIGHTINGS, WEIGHTINGS[::-1]):
+            one = last[name]
+            said = noisy_means.evidence_against(one.energy, last[other].energy, gap, one.size)
+            # What rounding may have left says nothing against the weights that left it.
+            self._against[name] += min(said, 0.0) if one.noiseless else said
+
+    def _count_std(self, observed: ObservedRound) -> float | None:
+        """Return the noise on the count that adaptive clipping releases, None if it is fixed."""
+        mechanism = observed.mechanism
+        before, after = (_number(mechanism, f"{of}clipping_norm") for of in ("", "noise_"))
+        moved = after is not None and before != after
+        named = "AdaptiveClipping" in str(mechanism.get("strategy"))
+        if not (mechanism.get("adaptive") is True or moved or named):
+            return None
+        found = _number(mechanism, "clipped_count_std")
+        if not found:
+            self._note("alarm", NO_COUNT_NOISE, observed.round)
+        return found or 0.0
 
     def _observe_participant(self, observed: ObservedRound) -> None:
         pending = self._pending
@@ -259,7 +289,8 @@ class Auditor:
                 noise,
                 {node: _contribution(1.0, change, noise)},
                 sizes,
-                _rounding(before, sent, observed.model, names),
+                # The update is clipped, restored, and gets its noise in the model's precision.
+                _rounding(before, sent, observed.model, names, 3),
                 norm,
                 _claimed_local_std(observed.mechanism),
             )
@@ -271,7 +302,7 @@ class Auditor:
         if not self._releases["uniform"]:
             findings.append(_finding("note", "no round released an aggregate; nothing to audit"))
             return None
-        weighting, basis, evidence = self._weighting()
+        weighting, basis = self._weighting()
         towards = (
             "whoever sees the aggregates and knows all other owners' updates (the server itself "
             "sees every update without noise)"
@@ -280,7 +311,7 @@ class Auditor:
         release |= {
             "weighting": weighting,
             "weighting_basis": basis,
-            "weighting_evidence": evidence,
+            "weighting_evidence": {f"against_{name}": self._against[name] for name in WEIGHTINGS},
         }
         if self._mechanism.get("aggregation") == "other":
             findings.append(
@@ -289,31 +320,23 @@ class Auditor:
                 )
             )
         if release["claimed_noise_multiplier"]:
-            self._check_weights(weighting, evidence, findings)
+            self._check_weights(weighting, findings)
         return release
 
-    def _weighting(self) -> tuple[str, str, float]:
-        """Return how replies are weighted, what says so, and the log-likelihood ratio.
+    def _weighting(self) -> tuple[str, str]:
+        """Return how replies are weighted, and what says so.
 
-        The ratio is of example weights to uniform ones, with the noise that the better one leaves
-        over; its exponential is at least 1/alpha with probability at most alpha if weights are
-        uniform. FedAvg's own code is believed unless the ratio contradicts it.
+        FedAvg's own code is believed unless the aggregates prove it wrong.
         """
         uniform, examples = (self._releases[name] for name in WEIGHTINGS)
         if len(uniform) != len(examples):
-            return "uniform", "some node did not say how many examples it has", 0.0
-        evidence = 0.0
-        for one, other in zip(uniform, examples, strict=True):
-            variance = max(min(one.energy, other.energy) / one.size, one.rounding**2)
-            if variance:
-                evidence += (one.energy - other.energy) / (2 * variance)
-        if self._mechanism.get("aggregation") == "mean" and evidence > -EVIDENCE:
-            return "examples", "FedAvg's own code", evidence
-        return ("examples" if evidence > 0 else "uniform"), "the aggregate", evidence
+            return "uniform", "some node did not say how many examples it has"
+        if self._mechanism.get("aggregation") == "mean" and self._against["examples"] <= EVIDENCE:
+            return "examples", "FedAvg's own code"
+        likelier = self._against["uniform"] > self._against["examples"]
+        return ("examples" if likelier else "uniform"), "the aggregate"
 
-    def _check_weights(
-        self, weighting: str, evidence: float, findings: list[dict[str, Any]]
-    ) -> None:
+    def _check_weights(self, weighting: str, findings: list[dict[str, Any]]) -> None:
         """Look for owners that weigh more in the mean than the 1/n that the noise presumes."""
         presumed = 1 / max(1.0, _number(self._mechanism, "num_sampled_clients") or 1.0)
         releases = self._releases[weighting]
@@ -322,7 +345,7 @@ class Auditor:
             return
         if all(len({part.weight for part in one.contributions.values()}) == 1 for one in releases):
             text, severity = FEWER, "alarm"
-        elif evidence > EVIDENCE:
+        elif self._against["uniform"] > EVIDENCE:
             text, severity = f"{WEIGHTED}; the aggregates prove it", "alarm"
         else:
             text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to see it", "caution"
@@ -332,7 +355,7 @@ class Auditor:
         """Compare the epsilon that LocalDpMod was given with that of the noise it added."""
         claimed = _number(self._mechanism, "local_epsilon")
         delta = _number(self._mechanism, "local_delta")
-        multiplier = release["noise_multiplier"]
+        multiplier = release["proven"]["noise_multiplier"]
         if claimed is None or not delta or not 0 < delta < 1 or multiplier is None:
             return
         high = multiplier["high"]
@@ -347,6 +370,7 @@ class Auditor:
             )
 
 
+COUNT = "the noisy count of clipped updates is released too, and composed; of beliefs it is no part"
 NOTHING_MEASURED = (
     "a participant sees aggregates of unknown updates, from which no noise can be measured; attach "
     "canary_mod, record at the server, or record a local mechanism with recording_mod(local_dp=...)"
@@ -358,6 +382,14 @@ NO_MEAN = (
 WEIGHTED = (
     "the mean is weighted by num-examples: an owner weighs up to {heaviest:.3g}, while the noise "
     "presumes {presumed:.3g} of each, so that this owner is protected less than configured"
+)
+NO_COUNT_NOISE = (
+    "adaptive clipping releases a count of clipped updates, and no noise on it was recorded: "
+    "epsilon has no upper limit that is known"
+)
+HIDDEN = (
+    "rounding hides the noise: the configured noise is no larger than what rounding may leave over "
+    "of a model in this precision, so that nobody can tell from here whether it was added"
 )
 FEWER = (
     "fewer owners replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
@@ -409,20 +441,34 @@ def _release(
     """Return what the releases of a run say of noise and owners; append what is wrong."""
     noiseless = [release for release in releases if release.noiseless]
     claimed = all(release.claimed_std for release in releases)
+    # Noise that is configured below rounding may be there or not.
+    hidden = claimed and any(
+        (release.claimed_std or 0.0) <= noisy_means.ROUNDING_MARGIN * release.rounding
+        for release in noiseless
+    )
     # Without a claim every round is presumed to have the same noise.
     scales = [release.claimed_std if claimed else 1.0 for release in releases]
-    energy = sum(
-        release.energy / (scale or 1.0) ** 2
-        for release, scale in zip(releases, scales, strict=True)
+    interval = _relative_std(releases, scales, confidence)
+    sure = _relative_std(releases, scales, ALARM_CONFIDENCE)
+    point = math.sqrt(
+        sum(
+            release.energy / (scale or 1.0) ** 2
+            for release, scale in zip(releases, scales, strict=True)
+        )
+        / sum(release.size for release in releases)
     )
-    freedom = sum(release.size for release in releases)
-    point = math.sqrt(energy / freedom)
-    interval = noisy_means.std_interval(energy, freedom, confidence)
-    sure = noisy_means.std_interval(energy, freedom, ALARM_CONFIDENCE)
-    if noiseless:
-        point, interval = 0.0, Interval(0.0, 0.0, confidence)
-    noise = _verdict(bool(noiseless), claimed, sure)
-    if noiseless:
+    if hidden:
+        interval, sure = replace(interval, low=0.0), replace(sure, low=0.0)
+    elif noiseless:
+        point, interval, sure = (
+            0.0,
+            Interval(0.0, 0.0, confidence),
+            replace(sure, low=0.0, high=0.0),
+        )
+    noise = "hidden" if hidden else _verdict(bool(noiseless), claimed, sure)
+    if hidden:
+        findings.append(_finding("caution", HIDDEN))
+    elif noiseless:
         where = "" if len(noiseless) == len(releases) else f" in {len(noiseless)} rounds"
         said = "alarm" if claimed else "note"
         findings.append(_finding(said, NO_NOISE.replace("no noise", f"no noise{where}", 1)))
@@ -430,17 +476,20 @@ def _release(
         findings.append(
             _finding(
                 "alarm" if noise == "less" else "caution",
-                f"the noise is {noise} than configured: {interval.low:.4g} to {interval.high:.4g} "
-                "times its standard deviation",
+                f"the noise is {noise} than configured: {sure.low:.4g} to {sure.high:.4g} "
+                f"times its standard deviation ({ALARM_CONFIDENCE:.1%} confidence)",
             )
         )
     if not noiseless:
         _check_shape(releases, scales if claimed else [point] * len(releases), findings)
     # A claim that the data do not contradict is more exact than what they say.
-    factor = 1.0 if noise == "as claimed" else point
-    stds = [0.0 if release.noiseless else factor * (scale or 1.0)
-            for release, scale in zip(releases, scales, strict=True)]  # fmt: skip
+    factor = 1.0 if noise in ("as claimed", "hidden") else point
+    stds = [
+        0.0 if release.noiseless and not hidden else factor * (scale or 1.0)
+        for release, scale in zip(releases, scales, strict=True)
+    ]
     ends = {"point": point, "low": interval.low, "high": interval.high}
+    sure_ends = {"point": point, "low": sure.low, "high": sure.high}
     return {
         "towards": towards,
         "parameters": releases[0].size,
@@ -451,18 +500,53 @@ def _release(
             asdict(noisy_means.std_interval(release.energy, release.size, confidence))
             for release in releases
         ],
+        "rounding_std": [release.rounding for release in releases],
         "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
         "claimed_noise_multiplier": _composed(releases, scales) if claimed else None,
         "noise_multiplier": _noise_multipliers(releases, scales, ends),
         "round_numbers": [release.round for release in releases],
         "owners": _owners(releases, scales, stds, ends, delta),
+        "proven": _proven(releases, scales, stds, sure_ends, delta),
         "empirical": None if noiseless else _empirical(releases, stds, delta, confidence),
         "normality_p_value": noisy_means.normality(releases),
         "assumptions": [
             NEIGHBOURS,
             "every round counts in which the owner took part; no amplification by sampling",
             "the weights of the mean are public",
+            *([COUNT] if any(release.count_std is not None for release in releases) else []),
         ],
+    }
+
+
+def _relative_std(
+    releases: Sequence[Release], scales: Sequence[float | None], confidence: float
+) -> Interval:
+    """Return an interval for the noise over its scale; what rounding may have left is no noise."""
+    freedom = sum(release.size for release in releases)
+    most, least = 0.0, 0.0
+    for release, scale in zip(releases, scales, strict=True):
+        most += release.energy / (scale or 1.0) ** 2
+        least += release.energy_of_noise / (scale or 1.0) ** 2
+    high = noisy_means.std_interval(most, freedom, confidence).high
+    return Interval(noisy_means.std_interval(least, freedom, confidence).low, high, confidence)
+
+
+def _proven(
+    releases: Sequence[Release],
+    scales: Sequence[float | None],
+    stds: Sequence[float],
+    ends: Mapping[str, float],
+    delta: float,
+) -> dict[str, Any]:
+    """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon."""
+    owners = _owners(releases, scales, stds, ends, delta)
+    worst = max(owners, key=lambda owner: owner["epsilon"]["low"])
+    return {
+        "confidence": ALARM_CONFIDENCE,
+        "noise_multiplier": _noise_multipliers(releases, scales, ends),
+        "node": worst["node"],
+        "epsilon": worst["epsilon"]["low"],
+        "unbounded": math.isinf(worst["epsilon"]["low"]),
     }
 
 
@@ -514,7 +598,7 @@ def _owner(
     ends: Mapping[str, float],
     delta: float,
 ) -> dict[str, Any]:
-    energy, realised, bounded, steps = 0.0, 0.0, True, 0
+    energy, realised, bounded, steps, counts = 0.0, 0.0, True, 0, 0.0
     log_odds, rounds, total = [], [], 0.0
     for release, scale, std in zip(releases, scales, stds, strict=True):
         part = release.contributions.get(node)
@@ -526,14 +610,19 @@ def _owner(
             energy += (reach / (scale or 1.0)) ** 2
             realised += (part.norm / std) ** 2 if std else (math.inf if part.norm else 0.0)
             total += noisy_means.log_likelihood_ratio(part, std)
+            if release.count_std is not None:
+                # One owner changes the count by 1.
+                counts += release.count_std**-2 if release.count_std else math.inf
         log_odds.append(total)
         rounds.append(release.round)
     unit = math.sqrt(energy)
     # More noise is less epsilon: the ends of the interval change places.
     mu = {
-        name: unit / ends[end] if ends[end] else math.inf
+        name: math.hypot(unit / ends[end], math.sqrt(counts)) if ends[end] else math.inf
         for name, end in (("point", "point"), ("low", "high"), ("high", "low"))
     }
+    if math.isinf(counts) and ends["high"]:
+        mu["low"] = unit / ends["high"]  # noise that nobody recorded may still be there
     if not bounded:
         mu = dict.fromkeys(mu, math.inf)
     epsilon = {name: gaussian.epsilon(value, delta) for name, value in mu.items()}
@@ -642,6 +731,7 @@ def _canary(scored: Sequence[Scored], delta: float, confidence: float) -> dict[s
     if found.reason:
         one["point"] = None  # type: ignore[assignment]
     rounds = math.sqrt(len(scored))
+    least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low * rounds
     composed = {name: None if mu is None else max(0.0, mu) * rounds for name, mu in one.items()}
     return {
         "towards": "whoever sees the global models, as any participant does",
@@ -655,6 +745,10 @@ def _canary(scored: Sequence[Scored], delta: float, confidence: float) -> dict[s
         "guesses": guesses,
         "right_guesses": right,
         "epsilon_proven_one_round": proven,
+        "proven": {
+            "confidence": ALARM_CONFIDENCE,
+            "epsilon_all_rounds": gaussian.epsilon(max(0.0, least), delta),
+        },
         "round_numbers": [one.round for one in scored],
         "scores": scores.tolist(),
         "coins": coins.tolist(),
@@ -688,10 +782,10 @@ def _compare(
         return
     measured = []
     if release is not None:
-        worst = max(release["owners"], key=lambda owner: owner["epsilon"]["low"])
-        measured.append((worst["epsilon"]["low"], f"of node {worst['node']}"))
+        proven = release["proven"]
+        measured.append((proven["epsilon"], f"of node {proven['node']}"))
     if canary is not None:
-        measured.append((canary["epsilon_all_rounds"]["low"] or 0.0, "that canaries measured"))
+        measured.append((canary["proven"]["epsilon_all_rounds"], "that canaries measured"))
     for epsilon, whose in measured:
         if epsilon > claimed:
             found = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
@@ -699,7 +793,7 @@ def _compare(
                 _finding(
                     "alarm",
                     f"the claim of epsilon {claimed:g} at delta {delta:g} is refuted: the epsilon "
-                    f"{whose} is {found}",
+                    f"{whose} is {found} ({ALARM_CONFIDENCE:.1%} confidence)",
                 )
             )
 
@@ -717,6 +811,7 @@ def _reduced(
     rounding: float,
     clipping_norm: float | None,
     claimed_std: float | None,
+    count_std: float | None = None,
 ) -> Release:
     by_array, position = {}, 0
     for name, size in sizes.items():
@@ -733,6 +828,7 @@ def _reduced(
         contributions,
         by_array,
         noise[:FINGERPRINT].astype(np.float32),
+        count_std,
     )
 
 
@@ -760,11 +856,22 @@ def _aligned(
     return np.concatenate(parts, dtype=np.float64)
 
 
-def _rounding(before: Floats, after: Floats, model: Arrays, names: Sequence[str]) -> float:
-    """Return the largest root mean square that rounding can leave over in such a model."""
-    epsilon = max((float(np.finfo(model[name].dtype).eps) for name in names), default=0.0)
-    size = max(1, before.size)
-    return 8 * epsilon * float(np.linalg.norm(np.abs(before) + np.abs(after))) / math.sqrt(size)
+def _rounding(
+    before: Floats, after: Floats, model: Arrays, names: Sequence[str], roundings: float
+) -> float:
+    """Return the root mean square that so many roundings leave over in such a model.
+
+    A rounding to the nearest is off by up to half a unit in the last place, evenly: 1/sqrt(12).
+    """
+    total, position = 0.0, 0
+    for name in names:
+        part = slice(position, position + model[name].size)
+        position = part.stop
+        sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
+        limits = np.finfo(model[name].dtype)
+        units = np.spacing(np.minimum(sizes, float(limits.max)).astype(model[name].dtype))
+        total += float(np.square(units.astype(np.float64)).sum())
+    return math.sqrt(roundings * total / 12 / max(1, before.size))
 
 
 def _claimed_std(mechanism: Mapping[str, Any]) -> float | None:

@@ -4,7 +4,6 @@ It words what `fedsim.transcript_audit` found; it computes nothing. Infinity, wh
 null there and ∞ here.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import figures
+from fedsim import figures, report_directory
 from fedsim.report_figures import inline
 from fedsim.report_template import STYLE
 from fedsim.report_values import DASH, INFINITE, number, percent, plain
@@ -26,16 +25,8 @@ COLOURS = {"alarm": "bold red", "caution": "yellow", "note": "dim"}
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory, made if needed; return the page.
-
-    Raises OSError if it cannot be written.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
-    page = directory / "report.html"
-    page.write_text(render_html(report), encoding="utf-8")
-    return page
+    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    return report_directory.write_report(directory, report, render_html(report))
 
 
 def verdict(report: Report) -> str:

@@ -172,8 +172,9 @@ class _Player:
         self._audited, self._neighbouring, self._seed = audited, neighbouring, seed
         central, local = configuration.central, configuration.local
         norms = [*(central.clipping_norms if central else ()), local.clipping_norm if local else 0]
-        self._unit = max(norms) or 1.0
-        self.length = HUGE * self._unit
+        self.length = HUGE * (max(norms) or 1.0)
+        # Far below every clipping, or what all others send would be as long as the target's.
+        self._idle = IDLE * min([norm for norm in norms if norm] or [1.0])
         direction = generator(seed, Role.CANARY).standard_normal(parameters)
         self._direction = direction / np.linalg.norm(direction)
         seen = configuration.observation
@@ -185,11 +186,9 @@ class _Player:
     def run(self, number: int, world: bool) -> Execution:
         """Return what trial `number` shows in the world where the update is sent, or the other."""
         # The other world's target sends as little as everybody, or the opposite update.
-        absent = -self.length if self._neighbouring is Neighbouring.REPLACE else IDLE * self._unit
+        absent = -self.length if self._neighbouring is Neighbouring.REPLACE else self._idle
         update = self._direction * (self.length if world else absent)
-        script = Script(
-            0, update, self._weight, self._weighted_by, IDLE * self._unit, self._direction
-        )
+        script = Script(0, update, self._weight, self._weighted_by, self._idle, self._direction)
         return self._audited.execute(_app_seed(self._seed, number), script)
 
 
@@ -218,7 +217,7 @@ def _of_this_run(
     if configuration.central is None or not configuration.central.adaptive:
         return guarantee
     configuration = replace(configuration, central=_with_norms(configuration.central, execution))
-    return theory.guarantee(configuration, guarantee.neighbouring) or guarantee
+    return theory.guarantee(configuration, guarantee.neighbouring, guarantee.vantage) or guarantee
 
 
 def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:

@@ -9,7 +9,7 @@ from typing import Any
 
 import fedsim
 from adversaries import estimators
-from adversaries.estimators import Advantage, LowerBound, significance
+from adversaries.estimators import ALARM_CONFIDENCE, Advantage, LowerBound, significance
 from fedsim.app_audit import attack
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
@@ -22,9 +22,6 @@ from fedsim.strict_json import strict_json
 
 LEAST_TRIALS = 20
 DEFAULT_DELTA = 1e-5
-
-NOISE_CONFIDENCE = 0.999
-"""Of the interval for the realised noise: one false alarm in a thousand honest apps."""
 
 
 class Verdict(StrEnum):
@@ -49,7 +46,7 @@ class AppAudit:
     """The outcome.
 
     delta, scope: what every epsilon speaks of; epsilon: that of theory, None where it cannot tell
-    predicted_advantage: by theory, for this attack; advantage: measured
+    predicted_advantage: by theory, for this attack, None where it cannot tell; advantage: measured
     lower_bounds: each at the confidence (1 + confidence)/2, so that both hold at once
     """
 
@@ -144,10 +141,14 @@ def audit(
     alpha = significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
-    configuration, parameters = attack.observe(audited, seed, NOISE_CONFIDENCE)
+    configuration, parameters = attack.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
-    guarantee = theory.guarantee(configuration, neighbouring)
-    vantage = theory.vantage_of(configuration)
+    scope = Scope.RUN if claim is None else claim.scope
+    vantage = theory.vantage_of(configuration, claim)
+    guarantee = theory.guarantee(configuration, neighbouring, vantage)
+    # Both noises at once: the clients' passes through clipping, and the attack counts on one alone.
+    mixed = vantage is Vantage.PARTICIPANT and configuration.local is not None
+    foretold = None if guarantee is None or mixed else guarantee.advantage(scope)
     game = attack.play(
         audited,
         configuration,
@@ -159,7 +160,6 @@ def audit(
         parameters,
         progress,
     )
-    scope = Scope.RUN if claim is None else claim.scope
     delta = DEFAULT_DELTA if claim is None else claim.delta
     worlds, scores = game.scores(scope)
     reason = _not_normal(configuration, guarantee)
@@ -173,7 +173,7 @@ def audit(
         delta=delta,
         scope=scope,
         epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
-        predicted_advantage=None if guarantee is None else guarantee.advantage(scope),
+        predicted_advantage=foretold,
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=estimators.lower_bounds(worlds, scores, delta, 1 - alpha / 2, reason),
         confidence=confidence,
@@ -189,6 +189,8 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
     seen = configuration.observation
     if guarantee is None:
         return "it is not known what noise the strategy adds"
+    if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
+        return "the clients' own noise passes through what the server makes of it"
     if 0 in guarantee.on_models:
         return "there is no noise"
     if configuration.central is not None and configuration.central.adaptive:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from adversaries.estimators import Interval
 from fedsim.errors import InputError
+from fedsim.mechanism import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
 """The number of examples that a client claims in order to outweigh all others."""
@@ -26,6 +27,8 @@ class Scope(StrEnum):
 class Claim:
     """Somebody's statement that a run, or a round of it, is (epsilon, delta)-private.
 
+    vantage: towards whom; None where nobody said, so that the configuration decides
+
     Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
     """
 
@@ -33,6 +36,7 @@ class Claim:
     delta: float
     scope: Scope
     source: str
+    vantage: Vantage | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < math.inf:
@@ -145,12 +149,23 @@ class Configuration:
 
 
 def claim_of(configuration: Configuration) -> Claim | None:
-    """Return what the app itself claims: its accountant's last word, else LocalDpMod's epsilon."""
+    """Return what the app itself claims: its accountant's last word, else LocalDpMod's epsilon.
+
+    The accountant speaks of released models, towards a participant; LocalDpMod of every message,
+    towards the server.
+    """
     seen = configuration.observation
     if seen is not None and seen.statements:
         last = seen.statements[-1]
-        return Claim(last.epsilon, last.delta, Scope.RUN, "the app's accountant, at its end")
+        source = "the app's accountant, at its end"
+        return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT)
+    return local_claim(configuration)
+
+
+def local_claim(configuration: Configuration) -> Claim | None:
+    """Return what LocalDpMod says of every message, None without one or a delta that means any."""
     local = configuration.local
-    if local is not None and 0 < local.delta < 1:
-        return Claim(local.epsilon, local.delta, Scope.ROUND, "LocalDpMod, of every message")
-    return None
+    if local is None or not 0 < local.delta < 1:
+        return None
+    source = "LocalDpMod, of every message"
+    return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER)

@@ -128,7 +128,8 @@ class AuditedApp:
                 self._app.server_app(grid, context)
         except AppFailedError:
             raise
-        except Exception as error:
+        # SystemExit as well: an app that ends the process would end the audit without a verdict.
+        except (Exception, SystemExit) as error:
             raise AppFailedError(f"the app failed: {type(error).__name__}: {error}") from error
         finally:
             recorder.detach()
@@ -303,8 +304,7 @@ class _Recorder:
         strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
 
     def _weights(self, seen: dict[int, RecordDict]) -> dict[int, float]:
-        innermost = introspection.chain(self._strategy)[-1] if self._strategy else None
-        key = str(getattr(innermost, "weighted_by_key", ""))
+        key = introspection.weighting_key(self._strategy) if self._strategy else ""
         found = {}
         for partition, content in seen.items():
             for metrics in content.metric_records.values():

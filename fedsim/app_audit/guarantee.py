@@ -10,7 +10,7 @@ sampled is no secret from the server.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nlargest
 
 from fedsim import gaussian
@@ -63,26 +63,60 @@ class Guarantee:
         return gaussian.advantage(math.sqrt(sum(z**-2 for z in multipliers)))
 
 
-def vantage_of(configuration: Configuration) -> Vantage:
-    """Return who is protected against: the server where clients add noise, else a participant."""
-    return Vantage.PARTICIPANT if configuration.local is None else Vantage.SERVER
+def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vantage:
+    """Return who is protected against: whom the claim names, else whom the noise is for.
+
+    That is a participant, who sees released models, unless clients alone add noise: then it is the
+    server, who sees every message.
+    """
+    if claim is not None and claim.vantage is not None:
+        return claim.vantage
+    central = configuration.central
+    by_clients_alone = central is None or not central.noise_multiplier
+    by_clients_alone = by_clients_alone and configuration.local is not None
+    return Vantage.SERVER if by_clients_alone else Vantage.PARTICIPANT
 
 
-def guarantee(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
-    """Return what the configuration guarantees, None where theory cannot tell.
+def guarantee(
+    configuration: Configuration, neighbouring: Neighbouring, vantage: Vantage | None = None
+) -> Guarantee | None:
+    """Return what the configuration guarantees towards a vantage, None where theory cannot tell.
 
     Before the app ran, what the strategy states of itself is believed, equal weights included.
+    Towards a participant the clients' own noise counts where it protects better than the server's:
+    whatever the server makes of a noisy message tells no more than the message does.
     """
-    vantage, rounds = vantage_of(configuration), configuration.rounds
-    seen = configuration.observation
-    if configuration.local is not None:
-        moved = sensitivity(neighbouring, configuration.local.clipping_norm)
-        std = configuration.local.std
-        return _of(vantage, neighbouring, (moved,) * rounds, (std,) * rounds, 0.0)
+    vantage = vantage or vantage_of(configuration)
+    messages = _of_messages(configuration, neighbouring)
+    if vantage is Vantage.SERVER:
+        return messages
+    models = _of_models(configuration, neighbouring)
+    if configuration.local is None:
+        return models
+    if models is None:
+        # What the server adds is unknown, so that a released model has no predicted distribution.
+        unknown = (math.inf,) * configuration.rounds
+        return replace(messages, vantage=vantage, influences=unknown)
+    pairs = zip(models.multipliers, messages.multipliers, strict=True)
+    return replace(models, multipliers=tuple(max(pair) for pair in pairs))
+
+
+def _of_messages(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee:
+    """Return what the clients' own noise guarantees towards the server."""
+    rounds, local = configuration.rounds, configuration.local
+    moved = math.inf if local is None else sensitivity(neighbouring, local.clipping_norm)
+    std = 0.0 if local is None else local.std
+    return _of(Vantage.SERVER, neighbouring, (moved,) * rounds, (std,) * rounds, None)
+
+
+def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
+    """Return what the server's noise guarantees towards a participant."""
+    rounds, seen = configuration.rounds, configuration.observation
+    vantage = Vantage.PARTICIPANT
     if configuration.central is None:
         if not configuration.known:
             return None
-        return _of(vantage, neighbouring, (math.inf,) * rounds, (0.0,) * rounds, 0.0)
+        return _of(vantage, neighbouring, (math.inf,) * rounds, (0.0,) * rounds, None)
     central = configuration.central
     if not central.plain_mean:
         return None
@@ -99,7 +133,8 @@ def guarantee(configuration: Configuration, neighbouring: Neighbouring) -> Guara
     )
     if seen is not None and seen.seeded:
         stds = (0.0,) * rounds
-    return _of(vantage, neighbouring, moved_by, stds, central.count_std if central.adaptive else 0)
+    count_std = central.count_std if central.adaptive else None
+    return _of(vantage, neighbouring, moved_by, stds, count_std)
 
 
 def configured_stds(central: CentralNoise, norms: tuple[float, ...]) -> tuple[float, ...]:
@@ -145,15 +180,18 @@ def _of(
     neighbouring: Neighbouring,
     influences: tuple[float, ...],
     stds: tuple[float, ...],
-    count_std: float,
+    count_std: float | None,
 ) -> Guarantee:
+    """count_std: of the noise on a released count of clipped updates, None if none is released."""
     on_models = tuple(
         min(std / moved, MOST) if math.isfinite(moved) and std >= LEAST * moved else 0.0
         for std, moved in zip(stds, influences, strict=True)
     )
     # Of the count of clipped updates one client changes 1. (Andrew et al., 2021, count +-1/2, so
     # that a client is worth 1/2; Flower counts 0 or 1 but sets its noise as they do.)
-    both = tuple(
-        (z**-2 + count_std**-2) ** -0.5 if z > 0 and count_std > 0 else z for z in on_models
-    )
+    both = on_models
+    if count_std is not None:
+        both = tuple(
+            (z**-2 + count_std**-2) ** -0.5 if z > 0 and count_std > 0 else 0.0 for z in on_models
+        )
     return Guarantee(vantage, neighbouring, both, on_models, influences, stds)

@@ -43,6 +43,16 @@ def central_wrapper(strategy: Strategy) -> Any | None:
     return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
 
 
+def averages(strategy: Strategy) -> bool:
+    """Whether a strategy that wraps no other releases the plain, weighted mean of the replies."""
+    return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
+
+
+def weighting_key(strategy: Strategy) -> str:
+    """Return the metric that weights the innermost strategy's mean, "" if it names none."""
+    return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
+
+
 def configuration_of(
     strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
 ) -> Configuration:
@@ -87,8 +97,6 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
     if wrapper is None:
         return None
     adaptive = isinstance(wrapper, ADAPTIVE)
-    inner = wrapper.strategy
-    averages = isinstance(inner, FedAvg) and (type(inner).aggregate_train is FedAvg.aggregate_train)
     return CentralNoise(
         strategy=type(wrapper).__name__,
         noise_multiplier=float(wrapper.noise_multiplier),
@@ -98,7 +106,7 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
         client_clips=isinstance(wrapper, CLIENT_SIDE),
         adaptive=adaptive,
         count_std=float(wrapper.clipped_count_stddev) if adaptive else 0.0,
-        plain_mean=averages,
-        weighted_by=str(getattr(inner, "weighted_by_key", "")),
+        plain_mean=averages(wrapper.strategy),
+        weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
         equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
     )

@@ -5,7 +5,7 @@ import importlib
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,13 @@ def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type
             f"{other or 'elsewhere'}; rename it, or audit it from another environment"
         )
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {error}") from None
+        # What the app prints is no part of the audit's output, which may be one JSON document.
+        with redirect_stdout(sys.stderr):
+            found = getattr(importlib.import_module(module), attribute)
+    # SystemExit as well: an app that ends the process would end the audit without a verdict.
+    except (Exception, SystemExit) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {said}") from None
     if not isinstance(found, type_):
         raise InputError(
             f"the app's {kind} '{reference}' is a {type(found).__name__}, not a {type_.__name__}"

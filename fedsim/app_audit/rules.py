@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fedsim.app_audit import guarantee as theory
-from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
-from fedsim.mechanism import Neighbouring, sensitivity
+from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of, local_claim
+from fedsim.mechanism import Neighbouring, Vantage, sensitivity
 
 
 @dataclass(frozen=True)
@@ -259,6 +259,29 @@ def noise_below_claim(subject: Subject) -> Finding | None:
     )
 
 
+def local_below_claim(subject: Subject) -> Finding | None:
+    """LocalDpMod's own claim, where another one is judged."""
+    said = local_claim(subject.configuration)
+    if said is None or subject.claim in (None, said):
+        return None
+    guarantee = theory.guarantee(subject.configuration, subject.neighbouring, Vantage.SERVER)
+    if guarantee is None:
+        return None
+    epsilon = guarantee.epsilon(said.delta, said.scope)
+    if epsilon <= said.epsilon * (1 + 1e-6):
+        return None
+    return Finding(
+        "local-below-claim",
+        True,
+        f"LocalDpMod says epsilon {said.epsilon:.4g} of every message, towards the server; its "
+        f"noise keeps {'no' if math.isinf(epsilon) else f'{epsilon:.4g}, not that'} epsilon "
+        "(the verdict is on another claim)",
+        f"a true noise multiplier of {theory.enough_noise(said, 1):.4g} keeps it"
+        if said.epsilon > 0
+        else "no finite noise keeps epsilon 0",
+    )
+
+
 RULES: dict[str, Callable[[Subject], Finding | None]] = {
     "local-sensitivity": local_sensitivity,
     "local-formula": local_formula,
@@ -272,6 +295,7 @@ RULES: dict[str, Callable[[Subject], Finding | None]] = {
     "seeded-noise": seeded_noise,
     "no-noise": no_noise,
     "noise-below-claim": noise_below_claim,
+    "local-below-claim": local_below_claim,
 }
 """Name -> function of a subject."""
 
@@ -284,7 +308,8 @@ def findings(
     claim: what is judged; None for what the app claims itself, if anything.
     """
     claim = claim or claim_of(configuration)
-    guarantee = theory.guarantee(configuration, neighbouring)
+    vantage = theory.vantage_of(configuration, claim)
+    guarantee = theory.guarantee(configuration, neighbouring, vantage)
     subject = Subject(configuration, neighbouring, claim, guarantee)
     found = (rule(subject) for rule in RULES.values())
     return [finding for finding in found if finding is not None]

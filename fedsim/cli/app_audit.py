@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from fedsim import report_directory
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.config import Scalar, parse_override
 from fedsim.errors import InputError
@@ -58,6 +59,8 @@ def audit_app(
         overrides[ROUNDS_KEY] = rounds
     if out is not None and (out / "report.json").exists():
         raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
+    if out is not None:
+        report_directory.create(out)
     console = Console(stderr=True)
     with opened(app, nodes, overrides) as audited, _progress(trials, console) as progress:
         outcome = audit(
@@ -69,48 +72,32 @@ def audit_app(
             confidence=confidence,
             progress=progress,
         )
-    document = json.dumps(outcome.as_json(), indent=2, allow_nan=False)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "report.json").write_text(document + "\n", encoding="utf-8")
+    document = outcome.as_json()
     if as_json:
-        print(document)
+        print(json.dumps(document, indent=2, allow_nan=False))
     else:
         Console().print(summary(outcome))
-        if out is not None:
-            console.print(f"Report: {out / 'report.json'}", soft_wrap=True, highlight=False)
+    if out is not None:
+        from fedsim.app_audit.page import render_html  # noqa: PLC0415
+
+        try:
+            page = report_directory.write_report(
+                out, document, render_html(outcome, results(outcome))
+            )
+        except OSError as error:
+            raise report_directory.refusal(out, error) from None
+        if not as_json:
+            console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return 1 if strict and outcome.verdict is Verdict.CONVICTED else 0
 
 
 def summary(outcome: "AppAudit") -> Group:
     """Return the outcome for a terminal: the verdict, the numbers behind it, and the findings."""
-    whole = outcome.scope is Scope.RUN
-    rounds, bound = outcome.configuration.rounds, outcome.lower_bound
-    per = f"the whole run, {_counted(rounds, 'round')}" if whole else "one message"
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     verdict = outcome.verdict.value
     table.add_row("Verdict", Text(verdict.upper(), STYLES.get(verdict, "bold")))
-    table.add_row("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}")
-    table.add_row("Judged", f"{per}, at delta {outcome.delta:g}")
-    claim = outcome.claim
-    said = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
-    table.add_row("Claimed", said)
-    table.add_row("By theory", _theory(outcome))
-    observations = outcome.trials * (1 if whole else rounds)
-    table.add_row(
-        "By attack",
-        f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
-        f"{_counted(observations, 'observation')}; {bound.method}; assumes {bound.assumes})",
-    )
-    measured = outcome.advantage
-    expected = outcome.predicted_advantage
-    predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
-    table.add_row(
-        "Advantage",
-        f"{measured.point:.3f} ({measured.interval.low:.3f} to {measured.interval.high:.3f})"
-        f"{predicted}",
-    )
-    table.add_row("Two worlds", _worlds(outcome))
+    for name, value in results(outcome):
+        table.add_row(name, value)
     found = Table(title="Findings", title_justify="left", show_lines=True)
     for heading in ("rule", "why", "how to mend it"):
         found.add_column(heading)
@@ -118,6 +105,36 @@ def summary(outcome: "AppAudit") -> Group:
         style = "red" if finding.breaks else ""
         found.add_row(Text(finding.rule, style), finding.why, finding.mend)
     return Group(table, found) if outcome.findings else Group(table, Text("No findings."))
+
+
+def results(outcome: "AppAudit") -> list[tuple[str, str]]:
+    """Return the numbers behind the verdict, worded, name by name."""
+    whole = outcome.scope is Scope.RUN
+    rounds, bound = outcome.configuration.rounds, outcome.lower_bound
+    per = f"the whole run, {_counted(rounds, 'round')}" if whole else "one message"
+    claim = outcome.claim
+    said = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
+    observations = outcome.trials * (1 if whole else rounds)
+    measured = outcome.advantage
+    expected = outcome.predicted_advantage
+    predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
+    return [
+        ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
+        ("Judged", f"{per}, at delta {outcome.delta:g}"),
+        ("Claimed", said),
+        ("By theory", _theory(outcome)),
+        (
+            "By attack",
+            f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
+            f"{_counted(observations, 'observation')}; {bound.method}; assumes {bound.assumes})",
+        ),
+        (
+            "Advantage",
+            f"{measured.point:.3f} ({measured.interval.low:.3f} to {measured.interval.high:.3f})"
+            f"{predicted}",
+        ),
+        ("Two worlds", _worlds(outcome)),
+    ]
 
 
 def _theory(outcome: "AppAudit") -> str:

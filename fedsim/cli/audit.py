@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fedsim import report_directory
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring
 from fedsim.run_directory import RunDirectory
@@ -203,6 +204,8 @@ def _audit_transcript(
     from fedsim.cli.live_audit import view  # noqa: PLC0415
     from fedsim.transcript import Reader, follow  # noqa: PLC0415
 
+    directory = path.with_name(f"{path.stem}-audit") if out is None else out
+    report_directory.create(directory)
     console = Console(stderr=True)
     if follows:
         with view(console) as show, contextlib.suppress(KeyboardInterrupt):
@@ -214,13 +217,10 @@ def _audit_transcript(
                 show(transcript_report.summary(so_far))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, delta, confidence, claimed_epsilon)
-    directory = path.with_name(f"{path.stem}-audit") if out is None else out
     try:
         page = transcript_report.write(report, directory)
     except OSError as error:
-        raise InputError(
-            f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
-        ) from None
+        raise report_directory.refusal(directory, error) from None
     if json_:
         _print_json(report)
         return

@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adversaries.estimators import significance
+from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
@@ -77,10 +78,9 @@ def audit_live(path: Path, options: Options) -> None:
     console = Console(stderr=True)
     if options.follow:
         console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
+    report_directory.create(directory)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lines.touch(mode=0o600)
-        with lines.open("w", encoding="utf-8") as file, view(console) as show:
+        with report_directory.opened(lines) as file, view(console) as show:
             seen: list[Belief] = []
             for observed in _rounds(path, options.follow):
                 belief = audit.observe(observed)
@@ -98,9 +98,7 @@ def audit_live(path: Path, options: Options) -> None:
             report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
         page = live_report.write(report, directory)
     except OSError as error:
-        raise InputError(
-            f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
-        ) from None
+        raise report_directory.refusal(directory, error) from None
     if options.as_json and options.follow:
         print(json.dumps(report, allow_nan=False), flush=True)
     elif options.as_json:

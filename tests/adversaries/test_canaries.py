@@ -1,6 +1,7 @@
 """Canaries measure the signal-to-noise ratio of one release, and cry wolf as rarely as they say."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -58,6 +59,24 @@ def test_the_noncentrality_is_that_of_the_noncentral_t(statistic: float, freedom
         cdf = nct.cdf(statistic, freedom, found)
         assert found == 0 or cdf == pytest.approx(probability, abs=2e-4)
         assert found > 0 or nct.cdf(statistic, freedom, 0) <= probability
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_rank_test_counts_all_arrangements(tied: bool) -> None:
+    # More than 8 rounds on either side, where scipy would approximate by itself.
+    coins = np.arange(18) % 2 == 0
+    scores = np.random.default_rng(1).standard_normal(18) + coins
+    if tied:
+        scores = np.round(scores)
+    # Ties count against the loud round: it comes first among equals.
+    ranks = np.lexsort((~coins, scores)).argsort()
+    sums = [sum(chosen) for chosen in combinations(range(18), 9)]
+    brute = np.mean(np.array(sums) >= ranks[coins].sum())
+    assert canaries.rank_test(coins, scores) == pytest.approx(brute, rel=1e-9)
+
+
+def test_scores_that_are_all_equal_prove_nothing() -> None:
+    assert canaries.rank_test(np.arange(40) % 2 == 0, np.ones(40)) == pytest.approx(1.0)
 
 
 def test_no_signal_is_rarely_found_significant() -> None:

@@ -129,6 +129,7 @@ def test_adaptive_clipping_is_recorded_with_the_norm_of_either_use(tmp_path: Pat
     )
     _run(record(strategy, seen.append))
     first, second = seen[0].mechanism, seen[1].mechanism
+    assert (first["adaptive"], first["clipped_count_std"]) == (True, NODES / 20)
     assert first["clipping_norm"] == 0.1
     assert first["noise_clipping_norm"] == second["clipping_norm"] != 0.1
 
@@ -148,6 +149,14 @@ def test_any_strategy_is_recorded(tmp_path: Path) -> None:
     assert seen[0].mechanism["aggregation"] == "other"
 
 
+def test_strategies_that_wrap_each_other_in_a_circle_are_recorded() -> None:
+    outer, inner = Own(fraction_evaluate=0.0), Own(fraction_evaluate=0.0)
+    outer.strategy, inner.strategy = inner, outer  # type: ignore[attr-defined]
+    seen: list[ObservedRound] = []
+    _run(record(outer, seen.append))
+    assert seen[0].mechanism["inner_strategy"] == "Own"
+
+
 def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path: Path) -> None:
     path = tmp_path / "server.fedt"
     path.touch()
@@ -162,6 +171,26 @@ def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Pat
     _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
     found = read(path)
     assert ([one.round for one in found.rounds], found.ended) == ([1, 1, 2, 3], True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_run_that_an_exception_ended_can_be_taken_up_again(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    class Interrupted(FedAvg):
+        def configure_evaluate(self, *_):  # type: ignore[no-untyped-def]
+            raise error
+
+    path = tmp_path / "server.fedt"
+    with pytest.raises(error):
+        _run(record(Interrupted(), path))
+    assert error.__name__ in read(path).incomplete
+    _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
+    found = read(path)
+    assert [one.round for one in found.rounds] == [1, 1, 2, 3]
+    assert (found.ended, found.incomplete) == (True, "")
+    with pytest.raises(InputError, match="has ended"):
+        record(FedAvg(), path, resume=True)
 
 
 def test_the_app_goes_on_when_recording_fails(

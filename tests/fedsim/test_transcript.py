@@ -247,6 +247,49 @@ def test_a_follower_that_is_stopped_yields_what_is_whole(path: Path) -> None:
     assert [observed.round for observed in follow(path, stop=lambda: True)] == [1, 2]
 
 
+def test_a_follower_survives_a_writer_that_was_killed_and_taken_up_again(path: Path) -> None:
+    whole = path.stat().st_size
+    with Writer(path, FACTS) as writer:
+        writer.append(seen(4))
+    torn = path.read_bytes()[: whole + 200]
+    path.write_bytes(torn)
+    with transcript.Reader(path) as reader:
+        assert [one.round for one in reader.rounds()] == [1, 2, 3]
+        assert reader.torn == 200
+        # Another record of another length takes the place of the torn one.
+        with Writer(path, FACTS) as again:
+            again.append(ObservedRound(5, model={"w": np.ones(1000)}))
+        assert [one.round for one in reader.rounds()] == [5]
+
+
+def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_not(
+    path: Path,
+) -> None:
+    Writer(path, FACTS).end("the run ended with KeyboardInterrupt", resumable=True)
+    assert (read(path).ended, read(path).incomplete[-17:]) == (True, "KeyboardInterrupt")
+    with Writer(path, FACTS) as again:
+        again.append(seen(4))
+    assert (rounds(path), read(path).ended) == ([1, 2, 3, 4], False)
+    Writer(path, FACTS).end("the disk is full")
+    with pytest.raises(InputError, match="has ended"):
+        Writer(path, FACTS)
+
+
+def test_a_record_that_is_interrupted_leaves_nothing_behind(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    with Writer(path, FACTS) as writer:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(os, "fsync", interrupted)
+            writer.append(seen(4))
+        writer.end("interrupted", resumable=True)
+    found = read(path)
+    assert ([one.round for one in found.rounds], found.incomplete) == ([1, 2, 3], "interrupted")
+
+
 def test_a_writer_that_is_killed_loses_no_finished_round(tmp_path: Path) -> None:
     program = (
         "import sys, numpy as np; from pathlib import Path\n"

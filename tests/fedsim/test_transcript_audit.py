@@ -10,10 +10,11 @@ import pytest
 
 from adversaries import canaries
 from adversaries.canaries import vector
+from adversaries.noisy_means import evidence_against
 from fedsim import gaussian
 from fedsim.errors import InputError
 from fedsim.transcript import Canary, Facts, ObservedRound, Reply, Transcript
-from fedsim.transcript_audit import Auditor, audit
+from fedsim.transcript_audit import EVIDENCE, Auditor, audit
 
 DELTA, CONFIDENCE = 1e-5, 0.99
 NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2
@@ -155,6 +156,89 @@ def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
         assert "no noise" in texts(report, severity)
 
 
+def half_precision(std: float, claimed: float, seed: int = 0) -> Transcript:
+    """Return a server's transcript of a float16 model of weights N(0, 1), as Flower computes it."""
+    generator = np.random.default_rng(seed)
+    model, seen = generator.standard_normal(3000).astype(np.float16), []
+    config = SERVER | {"clipping_norm": 1.0, "noise_clipping_norm": 1.0}
+    config |= {"noise_multiplier": claimed * NODES, "weighted_by": "one"}
+    for round in range(1, 4):
+        sent = [
+            (model + 0.01 * generator.standard_normal(3000)).astype(np.float16)
+            for _ in range(NODES)
+        ]
+        total = np.zeros_like(model)
+        for one in sent:
+            length = float(np.linalg.norm((one - model).astype(np.float64)))
+            total += (model + (one - model) * np.float16(min(1, 1 / length))) * (1 / NODES)
+        total += generator.normal(0, std, 3000).astype(np.float16)
+        replies = {10 + node: Reply({"w": one}, 1.0) for node, one in enumerate(sent)}
+        seen.append(ObservedRound(round, {"w": model}, replies, aggregate={"w": total},
+                                  mechanism=config))  # fmt: skip
+        model = total
+    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+
+
+def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be() -> None:
+    there = report_of(half_precision(0.005, 0.005))
+    assert there["release"]["noise"] == "as claimed"
+    assert not texts(there, "alarm", "caution")
+    absent = report_of(half_precision(0.0, 0.005))
+    assert absent["release"]["noise"] == "none"
+    assert "no noise" in texts(absent, "alarm")
+
+
+def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
+    for std in (0.0, 1e-4):
+        report = report_of(half_precision(std, 1e-4), claimed_epsilon=1e6)
+        assert report["release"]["noise"] == "hidden"
+        assert "rounding hides the noise" in texts(report, "caution")
+        assert not texts(report, "alarm")
+        assert report["release"]["owners"][0]["epsilon"]["high"] is None  # infinity
+
+
+def test_the_count_of_adaptive_clipping_is_composed() -> None:
+    adaptive = SERVER | {"adaptive": True, "clipped_count_std": 2.0}
+    plain, counted = (report_of(federation(mechanism=one))["release"] for one in (SERVER, adaptive))
+    for end in ("point", "low", "high"):
+        expected = math.hypot(plain["owners"][0]["mu"][end], math.sqrt(ROUNDS) / 2.0)
+        assert counted["owners"][0]["mu"][end] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"adaptive": True},
+        {"adaptive": True, "clipped_count_std": 0.0},
+        {"strategy": "DifferentialPrivacyClientSideAdaptiveClipping"},
+    ],
+)
+def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]) -> None:
+    report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=20.0)
+    assert "no noise on it was recorded" in texts(report, "alarm")
+    assert "refuted" not in texts(report)
+    owner = report["release"]["owners"][0]
+    assert (owner["unbounded"], owner["epsilon"]["high"]) == (True, None)
+    assert owner["epsilon"]["low"] is not None
+
+
+def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown() -> None:
+    truth, refuted = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA), 0
+    for seed in range(60):
+        report = report_of(federation(seed), confidence=0.5, claimed_epsilon=truth)
+        refuted += "refuted" in texts(report)
+    # At half confidence 15 of 60 would be.
+    assert refuted <= 1
+    local_refuted = 0
+    for seed in range(60):
+        # Tight: what this noise really gives is the claim itself.
+        z = math.sqrt(2 * math.log(1.25 / DELTA)) / 40.0
+        factor = 1 / gaussian.mu_of_epsilon(40.0, DELTA) / z
+        transcript = local(seed, factor, 40.0)
+        local_refuted += "LocalDpMod claims" in texts(report_of(transcript, confidence=0.5))
+    assert local_refuted <= 1
+
+
 def test_noise_without_clipping_bounds_nothing() -> None:
     config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
     report = report_of(federation(mechanism=config))
@@ -182,6 +266,34 @@ def test_few_rounds_prove_no_weights() -> None:
     report = report_of(federation(examples=(1, 1, 1, 2), rounds=1))
     assert "too few rounds to see it" in texts(report, "caution")
     assert "prove" not in texts(report)
+
+
+def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven() -> None:
+    # Two parameters: the noise that is left over says little of its own size.
+    generator, wrong = np.random.default_rng(5), 0
+    for _ in range(4000):
+        evidence = 0.0
+        for _ in range(3):
+            noise, apart = generator.standard_normal(2), generator.standard_normal(2)
+            shifted = noise + apart
+            evidence += evidence_against(noise @ noise, shifted @ shifted, apart @ apart, 2)
+        wrong += evidence > EVIDENCE
+    # At most one in a thousand: 4 expected, and more than three deviations above.
+    assert wrong <= 11
+
+
+def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong() -> None:
+    generator = np.random.default_rng(6)
+    for size in (3, 50):
+        apart = np.full(size, 1 / math.sqrt(size))
+        for truth, low, high in ((0.0, 0.0, 1.1), (-1.0, 1.3, math.inf)):
+            values = []
+            for _ in range(6000):
+                noise = generator.standard_normal(size) + truth * apart
+                shifted = noise + apart
+                found = evidence_against(noise @ noise, shifted @ shifted, 1.0, size)
+                values.append(math.exp(found))
+            assert low <= np.mean(values) <= high
 
 
 def test_missing_owners_leave_too_little_noise() -> None:

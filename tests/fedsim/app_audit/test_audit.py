@@ -133,6 +133,17 @@ def test_local_noise_is_judged_towards_the_server() -> None:
     assert (outcome.vantage, outcome.scope) == (Vantage.SERVER, Scope.ROUND)
 
 
+def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add() -> None:
+    outcome = audited(
+        "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
+    )
+    assert (outcome.vantage, outcome.scope) == (Vantage.PARTICIPANT, Scope.RUN)
+    assert outcome.verdict is Verdict.ACQUITTED
+    # The clients' epsilon of 200 says little, and is judged by theory beside the verdict.
+    assert "local-formula" in [finding.rule for finding in outcome.findings]
+    assert outcome.lower_bounds["gaussian"].reason is not None
+
+
 def test_an_audit_can_be_repeated() -> None:
     first, second, other = (
         json.dumps(audited("uniform", FOUR_SIGMA, trials=20, seed=seed).as_json(), allow_nan=False)

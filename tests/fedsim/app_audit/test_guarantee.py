@@ -18,7 +18,7 @@ from fedsim.app_audit.configuration import (
     Statement,
     claim_of,
 )
-from fedsim.app_audit.guarantee import enough_noise, guarantee
+from fedsim.app_audit.guarantee import enough_noise, guarantee, vantage_of
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
 
@@ -153,3 +153,31 @@ def test_the_app_claims_what_its_accountant_said_last() -> None:
 def test_an_impossible_claim_is_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(InputError, match="claimed"):
         Claim(epsilon, delta, Scope.RUN, "")
+
+
+def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise() -> None:
+    # Noise of the clients' that says next to nothing, beside the server's of multiplier 2.
+    both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 200.0, 1e-5))
+    own = claim_of(both)
+    stated = replace(both, observation=replace(SEEN, statements=(Statement(3.0, 1e-5, 3),)))
+    assert own is not None
+    assert vantage_of(both, own) is Vantage.SERVER
+    assert vantage_of(stated, claim_of(stated)) is Vantage.PARTICIPANT
+    assert vantage_of(both, Claim(3.0, 1e-5, Scope.RUN, "given")) is Vantage.PARTICIPANT
+    assert vantage_of(LOCAL, Claim(3.0, 1e-5, Scope.RUN, "given")) is Vantage.SERVER
+    assert multipliers(both) == pytest.approx([2.0] * 3)
+    messages = guarantee(both, Neighbouring.ADD_REMOVE, Vantage.SERVER)
+    assert messages is not None
+    assert messages.multipliers == pytest.approx([math.sqrt(2 * math.log(1.25e5)) / 200] * 3)
+
+
+def test_noisy_messages_bound_what_the_models_made_of_them_tell() -> None:
+    both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 1.0, 1e-5))
+    assert multipliers(both) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
+    unknown = replace(both, central=replace(CENTRAL, plain_mean=False))
+    assert multipliers(unknown) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
+
+
+def test_a_count_of_clipped_updates_without_noise_leaves_no_guarantee() -> None:
+    assert multipliers(central(adaptive=True, count_std=0.0)) == [0.0] * 3
+    assert multipliers(central(adaptive=True, count_std=2.0)) == pytest.approx([2**0.5] * 3)

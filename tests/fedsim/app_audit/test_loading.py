@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.app_audit.execution import opened
+from fedsim.app_audit.execution import AppFailedError, opened
 from fedsim.errors import InputError
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
@@ -97,3 +97,32 @@ def test_components_that_are_none_are_refused(tmp_path: Path, components: str, w
     with pytest.raises(InputError, match=why), opened(tmp_path, 2, {}):
         pass
     assert "audited_client" not in sys.modules
+
+
+def test_an_app_that_ends_the_process_is_an_error_and_no_silence(tmp_path: Path) -> None:
+    ends = SERVER + "@app.main()\ndef main(grid, context):\n    raise SystemExit(0)\n"
+    components = 'serverapp = "ending_server:app"\nclientapp = "ending_client:app"'
+    write_app(tmp_path, components, ending_server=ends, ending_client=CLIENT)
+    with opened(tmp_path, 2, {}) as app, pytest.raises(AppFailedError, match="SystemExit"):
+        app.execute(0)
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(0)", "raise RuntimeError('two\\nlines')"])
+def test_an_app_that_fails_while_it_is_loaded_is_one_line(tmp_path: Path, code: str) -> None:
+    components = 'serverapp = "failing_server:app"\nclientapp = "failing_client:app"'
+    write_app(tmp_path, components, failing_server=f"{code}\n{SERVER}", failing_client=CLIENT)
+    refused = pytest.raises(InputError, match=r"cannot be loaded: (SystemExit|RuntimeError)")
+    with refused as refusal, opened(tmp_path, 2, {}):
+        pass
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_an_app_prints_while_it_is_loaded_is_no_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    components = 'serverapp = "loud_server:app"\nclientapp = "loud_client:app"'
+    write_app(tmp_path, components, loud_server=f"print('hello')\n{SERVER}", loud_client=CLIENT)
+    with opened(tmp_path, 2, {}):
+        pass
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "hello\n")

@@ -106,10 +106,17 @@ def test_noise_is_compared_with_the_claim() -> None:
     assert broken(observed(fixed()), broken_claim) == ["noise-below-claim"]
 
 
+def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it() -> None:
+    claim = Claim(1.4, 1e-5, Scope.RUN, "given")
+    tight, loose = (observed(fixed(), (LocalDpMod(1.0, s, 1.0, 1e-5),)) for s in (1.0, 0.1))
+    assert broken(tight, claim) == []
+    assert broken(loose, claim) == ["local-sensitivity", "local-below-claim"]
+
+
 def test_every_rule_is_tested_here() -> None:
     marks = test_a_rule_finds_its_mistake.pytestmark  # type: ignore[attr-defined]
     tested = {case[0] for mark in marks for case in mark.args[1]}
-    assert tested | {"noise-below-claim"} == set(RULES)
+    assert tested | {"noise-below-claim", "local-below-claim"} == set(RULES)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`fedsim audit --app`, from the command line to the verdict."""
 
 import json
+import stat
 from pathlib import Path
 
 from click.testing import Result
@@ -28,20 +29,31 @@ def refusal(arguments: str) -> str:
 
 
 def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> None:
-    result = run(f"{SMALL} 1.4 --run-config variant=weighted --out {tmp_path / 'audit'}")
+    mistake = "--run-config variant=weighted --run-config noise-multiplier=1"
+    result = run(f"{SMALL} 1.4 {mistake} --out {tmp_path / 'audit'}")
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     for part in ("CONVICTED", "epsilon 1.4 (given)", "weighted-average", "at least", "send a"):
         assert part in text
     report = json.loads((tmp_path / "audit" / "report.json").read_text(encoding="utf-8"))
     assert report["verdict"] == "convicted"
+    page = (tmp_path / "audit" / "report.html").read_text(encoding="utf-8")
+    for part in ("Convicted", "epsilon 1.4 (given)", "weighted-average", "send a constant 1"):
+        assert part in page
+    assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o700
 
 
 def test_json_is_one_document_and_nothing_else() -> None:
     result = run(f"{SMALL} 1.4 --json")
     document = json.loads(result.stdout)
     assert document["verdict"] == "acquitted"
-    assert document["claim"] == {"epsilon": 1.4, "delta": 1e-5, "scope": "run", "source": "given"}
+    assert document["claim"] == {
+        "epsilon": 1.4,
+        "delta": 1e-5,
+        "scope": "run",
+        "source": "given",
+        "vantage": None,
+    }
     assert document["configuration"]["rounds"] == 2
     assert document["measured"]["epsilon_lower_bound"] <= document["theory"]["epsilon"] <= 1.4
 
@@ -65,6 +77,11 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "pyproject" in refusal(f"audit --app {tmp_path}")
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
     assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
+
+
+def test_where_the_report_cannot_be_written_is_known_before_the_app_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "cannot write" in refusal(f"audit --app {tmp_path} --out {tmp_path / 'file'}")
 
 
 def test_what_is_audited_must_be_clear() -> None:

@@ -72,6 +72,16 @@ def test_json_is_the_report_and_nothing_else(
     assert any("refuted" in finding["text"] for finding in printed["findings"])
 
 
+def test_a_directory_that_cannot_be_written_is_known_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "damaged.fedt"
+    path.write_bytes(server(tmp_path / "t", 1.0).read_bytes()[:-1] + b"?")
+    assert command(path, "--out", tmp_path / "file") == 2
+    assert "cannot write to" in capsys.readouterr().err
+
+
 def test_without_noise_the_page_says_infinity(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,9 +136,10 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     damaged = tmp_path / "damaged.fedt"
     damaged.write_bytes(content)
     (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
     for arguments, said in (
         ((tmp_path / "nowhere",), "cannot read"),
-        ((tmp_path,), "not a run directory"),
+        ((tmp_path / "empty",), "holds neither a run nor a transcript"),
         ((damaged,), "is damaged"),
         ((path, "--delta", "2"), "delta is 2.0"),
         ((path, "--out", tmp_path / "file" / "x"), "cannot write"),

@@ -20,6 +20,7 @@ def privacy_mod(message: Message, context: Context, call_next: Any) -> Message:
     mods = {
         "client-fixed": fixedclipping_mod,
         "client-adaptive": adaptiveclipping_mod,
+        "accountant-and-local": LocalDpMod(norm, norm, 200.0, delta),
         "local-dp-tight": LocalDpMod(norm, norm, epsilon, delta),
         "local-dp-loose": LocalDpMod(norm, norm / 10, epsilon, delta),
     }

@@ -5,6 +5,7 @@ VARIANTS = {
     "uniform": "central noise, every client counts alike",
     "weighted": "central noise for a plain average, but clients count by their examples",
     "accountant-kept": "central noise and one accountant for the whole run",
+    "accountant-and-local": "central noise and an accountant; clients add a little noise as well",
     "accountant-rebuilt": "central noise and a new accountant for every round",
     "noise-too-small": "central noise, of which a subclass adds only a tenth",
     "seeded": "central noise from a generator whose seed is in the code",

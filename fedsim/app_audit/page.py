@@ -1,0 +1,76 @@
+"""The audit of a Flower app as one HTML page that needs no other file, script or network."""
+
+from collections.abc import Sequence
+
+from jinja2 import Environment, StrictUndefined
+
+from fedsim.app_audit.audit import AppAudit, Verdict
+from fedsim.report_template import STYLE
+
+MEANINGS = {
+    Verdict.CONVICTED: "the attack proves, with the stated confidence, that the claim is false",
+    Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
+    Verdict.ACQUITTED: "theory supports the claim, and the attack found nothing against it",
+    Verdict.UNDECIDED: "theory cannot tell, and the attack has not disproved the claim",
+    Verdict.NO_CLAIM: "nobody claims anything",
+}
+
+
+def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
+    """Return the page; results: the numbers behind the verdict, worded, name by name."""
+    return ENVIRONMENT.from_string(PAGE).render(
+        app=outcome.app,
+        style=STYLE,
+        verdict=outcome.verdict.value.capitalize(),
+        meaning=MEANINGS[outcome.verdict],
+        alarming=outcome.verdict is Verdict.CONVICTED,
+        results=results,
+        findings=outcome.findings,
+    )
+
+
+ENVIRONMENT = Environment(
+    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ app }} – audit of a Flower app</title>
+{{ style | safe }}
+</head>
+<body>
+<main>
+<header>
+<p class="kind">Audit of a Flower app</p>
+<h1>{{ app }}</h1>
+<p class="meta">The unit of privacy is one client's update.</p>
+</header>
+<section class="verdict{{ ' alarm' if alarming else '' }}">
+<p>{{ verdict }}: {{ meaning }}.</p></section>
+<dl class="settings">
+{% for name, value in results %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+<h2>Findings</h2>
+{% if findings %}
+<div class="table"><table><thead><tr>
+<th scope="col">rule</th><th scope="col">weakens the guarantee</th>
+<th scope="col">why</th><th scope="col">how to mend it</th>
+</tr></thead><tbody>
+{% for finding in findings %}
+<tr><th scope="row">{{ finding.rule }}</th><td>{{ "yes" if finding.breaks else "no" }}</td>
+<td>{{ finding.why }}</td><td>{{ finding.mend }}</td></tr>
+{% endfor %}
+</tbody></table></div>
+{% else %}
+<p>No rule objects to anything.</p>
+{% endif %}
+</main>
+</body>
+</html>
+"""

@@ -1,0 +1,57 @@
+"""The directory of a report about persons: for its owner's eyes, each file whole or not at all."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from fedsim.errors import InputError
+
+
+def create(directory: Path) -> Path:
+    """Make the directory (0700) if there is none, and see that it can be written; return it.
+
+    To be called before the work whose result goes there. Raises InputError.
+    """
+    probe = directory / ".writable.partial"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with opened(probe):
+            pass
+        probe.unlink()
+    except OSError as error:
+        raise refusal(directory, error) from None
+    return directory
+
+
+def refusal(directory: Path, error: OSError) -> InputError:
+    """Return the error that says that a directory cannot be written."""
+    return InputError(
+        f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
+    )
+
+
+def opened(path: Path) -> TextIO:
+    """Open a file to write that only its owner may read (0600). Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    os.fchmod(descriptor, 0o600)  # of a file that was there before
+    return os.fdopen(descriptor, "w", encoding="utf-8")
+
+
+def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
+    """Write report.json and report.html; return the page. Raises OSError, ValueError on NaN."""
+    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
+    _write(directory / "report.json", f"{text}\n")
+    _write(directory / "report.html", page)
+    return directory / "report.html"
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    with opened(partial) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

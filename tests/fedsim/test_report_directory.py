@@ -1,0 +1,49 @@
+"""A report about persons is private, and whole or not there."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from fedsim import report_directory
+from fedsim.errors import InputError
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_only_its_owner_may_read_a_report(tmp_path: Path) -> None:
+    directory = report_directory.create(tmp_path / "deep" / "report")
+    (directory / "report.json").write_text("of before")
+    (directory / "report.json").chmod(0o644)
+    page = report_directory.write_report(directory, {"epsilon": 1.5}, "<html>")
+    assert mode(directory) == 0o700
+    assert (mode(page), page.read_text()) == (0o600, "<html>")
+    assert mode(directory / "report.json") == 0o600
+    assert json.loads((directory / "report.json").read_text()) == {"epsilon": 1.5}
+    assert sorted(path.name for path in directory.iterdir()) == ["report.html", "report.json"]
+
+
+def test_a_report_that_fails_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = report_directory.create(tmp_path)
+    report_directory.write_report(directory, {"run": 1}, "first")
+
+    def full(descriptor: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        report_directory.write_report(directory, {"run": 2}, "second")
+    assert json.loads((directory / "report.json").read_text()) == {"run": 1}
+    assert (directory / "report.html").read_text() == "first"
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match="name another directory with --out"):
+            report_directory.create(place)
