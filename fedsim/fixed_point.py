@@ -181,11 +181,12 @@ def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) ->
     tau = fixed_point.total_variation(rounds)  # above 0, because an owner may refuse
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))
     if leaked > math.log(NEGLIGIBLE * delta):
+        digits = min(0.0, leaked) / math.log(10)
         raise InputError(
             f"the noise of one owner is {fixed_point.share_std / fixed_point.step:.2g} steps of "
             f"the grid of secure aggregation and epsilon is {epsilon:.4g}: integers may then leak "
-            f"delta 1e{min(0.0, leaked) / math.log(10):+.0f}, not negligible beside privacy.delta = "
-            f"{delta:g}; raise the noise or lower data.records or training.rounds"
+            f"delta 1e{digits:+.0f}, not negligible beside privacy.delta = {delta:g}; raise the "
+            "noise or lower data.records or training.rounds"
         )
 
 

@@ -89,6 +89,7 @@ LOCAL_STEPS_NOTE = (
     "upper bound: sees {}, and is granted every local step of an owner under that owner's own "
     "noise, because other owners' noise does not hide the model that it steps from"
 )
+SECURE = "sees the aggregate only, as long as secure aggregation holds"
 AS_IF_SECURE = (
     "as if aggregated securely: aggregation was simulated, and the server received every message "
     "under one owner's share of the noise, the nominal multiplier over the root of {} owners"
@@ -291,9 +292,8 @@ def _vantage_note(description: Description, vantage: Vantage) -> str:
         case Vantage.SERVER, Trust.LOCAL:
             return "sees every owner's sum under that owner's own noise"
         case Vantage.SERVER, Trust.DISTRIBUTED:
-            if not description.summed_in_the_clear:
-                return "sees the aggregate only, as long as secure aggregation holds"
-            return AS_IF_SECURE.format(description.owners)
+            simulated = AS_IF_SECURE.format(description.owners)
+            return simulated if description.summed_in_the_clear else SECURE
         case Vantage.PARTICIPANT, Trust.CENTRAL:
             return "sees the aggregate of every round, and did not draw its noise"
         case Vantage.PARTICIPANT, _:
