@@ -69,6 +69,12 @@ TRUST = {
     "under secure aggregation.",
 }
 
+SIMULATED = (
+    "Here every owner adds a share of the noise, and the messages are summed in the clear, which "
+    "simulates secure aggregation: bounds towards the server are as if they were aggregated "
+    "securely."
+)
+
 LOWER_BOUNDS = {
     "clopper_pearson": "Clopper–Pearson",
     "gaussian": "Gaussian",
@@ -256,6 +262,8 @@ def labels(report: Report) -> list[Label]:
 def trust(report: Report) -> str:
     """Say who added the noise, and what of it the bounds count on."""
     words = TRUST.get(str(at(report, "trust")), "")
+    if at(report, "mechanism.rounding.secure_aggregation") == "simulated":
+        words = SIMULATED
     if local_steps(report) > 1:
         words += (
             " Owners take several steps of their own in a round, each at a model that only their "
