@@ -110,6 +110,7 @@ def assemble(
         "trials": config.trials.count,
         "rounds": rounds,
         "owners": config.federation.owners,
+        "colluding": config.federation.colluding,
         "data": {
             "name": facts["dataset"],
             "records": config.data.records,

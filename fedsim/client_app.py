@@ -299,10 +299,12 @@ def _canary_seed(config: Config, context: Context) -> int | None:
         return None
     consent.check(context.node_config, {consent.CANARIES})
     simple = config.training.local_steps == 1 and config.training.clipping
+    simple = simple and config.privacy.sensitivity == "global"
     if config.privacy.unit != "record" or config.privacy.noise == "pac" or not simple:
         raise InputError(
             "this node's config has a canary-seed, but canaries stand for single clipped records: "
-            "they need privacy.unit 'record', clipping, isotropic noise and no local steps; drop it"
+            "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
+            "no local steps; drop it"
         )
     return int(seed)
 

@@ -15,9 +15,9 @@ Row = dict[str, Any]
 def compare(reports: Sequence[Report]) -> list[Row]:
     """Return a row for each run and vantage, from the runs' report.json; None where unknown.
 
-    run, trust, vantage, noise_multiplier (effective), epsilon (None: infinite or unstated),
-    rho_alpha, predicted, measured, interval, confidence, verdict. Raises InputError for the report
-    of a run from before vantages were reported.
+    run, trust, colluding (how many owners), vantage, noise_multiplier (effective), epsilon (None:
+    infinite or unstated), rho_alpha, predicted, measured, interval, confidence, verdict. Raises
+    InputError for the report of a run from before vantages were reported.
     """
     return [row for report in reports for row in _rows(report)]
 
@@ -41,9 +41,10 @@ def table(rows: Sequence[Row]) -> Table:
         if row["vantage"] == rows[0]["vantage"]:
             drawn.add_section()
         interval = f" ({span(row['interval'], '{:.2f}'.format)})" if row["interval"] else ""
+        collude = f", {row['colluding']} collude" if row["colluding"] else ""
         drawn.add_row(
             *[Text(str(row["run"]))] * named,
-            Text(str(row["trust"])),
+            Text(f"{row['trust']}{collude}"),
             Text(str(row["vantage"])),
             number(row["noise_multiplier"]),
             INFINITE if row["noise_multiplier"] == 0 else number(row["epsilon"]),
@@ -66,6 +67,7 @@ def _rows(report: Report) -> Iterator[Row]:
         yield {
             "run": at(report, "name"),
             "trust": at(report, "trust"),
+            "colluding": at(report, "colluding") or 0,
             "vantage": vantage,
             **{name: at(place, name) for name in ("noise_multiplier", "epsilon", "rho_alpha")},
             "predicted": at(place, "prediction.advantage"),

@@ -39,7 +39,8 @@ class Belief:
 
     first_trial, round: which; log_odds [T]: for D; sensitivities, noise_stds [T]: of the round;
     epsilon, rho_beta: what the noise of all rounds so far allows this vantage point at the
-    configured delta; missed: how many rounds of this training the auditor did not see.
+    configured delta, also of those that it missed: the models that it did see carry what they
+    released; missed: how many rounds of this training the auditor did not see.
     """
 
     first_trial: int
@@ -110,15 +111,19 @@ class LiveAudit:
         first, parameters = told["first-trial"], observed.model["parameters"]
         trials = range(first, first + len(parameters))
         training = self._trainings.get(first)
-        if observed.round == 1 or training is None:
-            # A cohort that begins anew, also one that a restarted server runs again.
+        before = None if training is None else training.previous
+        if training is None or (before is not None and observed.round <= before.round):
+            # A cohort that begins, or begins anew. Messages arrive in order: one that does not is
+            # never put together with those before it.
             training = _Training(trials, adversary.Memory.empty(len(trials)), [])
-            training.missed = observed.round - 1
+            self._miss(config, training, told["noise-multiplier"], observed.round - 1)
             self._trainings[first] = training
             self.beliefs[first] = []
         previous, belief = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
-            training.missed += observed.round - 1 - previous.round
+            # Without the message between, neither the sum of the one nor the model of the other.
+            missed = observed.round - previous.round
+            self._miss(config, training, told["noise-multiplier"], missed)
             previous = None
         if previous is not None and "sum" in observed.model:
             belief = self._conclude(config, training, previous, observed)
@@ -126,8 +131,8 @@ class LiveAudit:
         return belief
 
     def mechanism(self) -> Mechanism | None:
-        """Return the noise of the rounds seen so far, of the cohort of which most were seen."""
-        longest = max(self._trainings.values(), key=lambda each: len(each.groups), default=None)
+        """Return the noise of the rounds so far, of the cohort that came farthest."""
+        longest = max(self._trainings.values(), key=_rounds, default=None)
         if self.config is None or longest is None or not longest.groups:
             return None
         return Mechanism(tuple(longest.groups), self.config.privacy.neighbouring)
@@ -161,6 +166,13 @@ class LiveAudit:
             self.config, self._given = config, given
         return self.config
 
+    def _miss(self, config: Config, training: _Training, nominal: float, rounds: int) -> None:
+        """Note rounds that were not seen; of their noise there was as little as is tolerated."""
+        if rounds:
+            fewest = config.federation.fewest_participants
+            training.missed += rounds
+            training.groups.append(_steps(config, nominal, fewest, rounds))
+
     def _conclude(
         self, config: Config, training: _Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | None:
@@ -169,19 +181,7 @@ class LiveAudit:
         everybody = range(config.federation.owners)
         present = everybody if now.participants is None else now.participants
         nominal = told["noise-multiplier"]
-        multiplier = aggregate_noise_multiplier(
-            nominal, config.federation.trust, config.federation.owners, len(present)
-        )
-        # Within a round of local steps others' noise does not hide the models in between.
-        steps = config.training.local_steps
-        clipped = config.training.clipping
-        training.groups.append(
-            Steps(
-                (nominal if steps > 1 else multiplier) if clipped else 0.0,
-                steps,
-                config.training.sampling_rate,
-            )
-        )
+        training.groups.append(_steps(config, nominal, len(present), 1))
         released = torch.tensor(now.model["sum"])
         if self._canary_seed is not None:
             coins, directions = canary.draw(
@@ -237,6 +237,26 @@ class LiveAudit:
         )
         self.beliefs[trials.start].append(belief)
         return belief
+
+
+def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
+    """Return rounds in which so many owners took part, as somebody without own noise faces them."""
+    federation, training = config.federation, config.training
+    multiplier = nominal
+    if training.local_steps == 1:
+        # Within a round of local steps others' noise does not hide the models in between.
+        multiplier = aggregate_noise_multiplier(
+            nominal, federation.trust, federation.owners, sources
+        )
+    return Steps(
+        multiplier if training.clipping else 0.0,
+        rounds * training.local_steps,
+        training.sampling_rate,
+    )
+
+
+def _rounds(training: _Training) -> int:
+    return sum(group.count for group in training.groups)
 
 
 NOBODY = -1

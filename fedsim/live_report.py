@@ -20,6 +20,7 @@ from scipy.special import expit, logit
 
 from adversaries import estimators
 from fedsim import figures, identifiability
+from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
 from fedsim.report_template import STYLE
@@ -44,9 +45,14 @@ def assemble(
 
     worlds bool [T]: which trials trained on D, where whoever ran the federation has told; None
     before that. Without them nobody can say whether the beliefs are right. Raises InputError for
-    an impossible confidence.
+    an impossible confidence, or worlds of another run.
     """
     config = audit.config
+    if config is not None and worlds is not None and len(worlds) != config.trials.count:
+        raise InputError(
+            f"the run that --worlds names has {len(worlds)} trials, but the one that was recorded "
+            f"has {config.trials.count}: it is of another run; name the one that the auditor joined"
+        )
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
     report: dict[str, Any] = {
         "kind": "live audit",
@@ -72,8 +78,14 @@ def assemble(
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write report.html and report.json into a directory; return the page. Raises OSError.
+
+    They are their user's alone, 0600 and in a directory of 0700 where it is new: they tell of
+    people.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in ("report.json", "report.html"):
+        (directory / name).touch(mode=0o600)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
     (directory / "report.json").write_text(f"{text}\n", encoding="utf-8")
     page = directory / "report.html"
@@ -90,7 +102,7 @@ def verdict(report: Report) -> str:
         said.append(
             f"After {report['rounds']} rounds the auditor believes with {percent(belief['mean'])} "
             f"(highest of {report['trials']}: {percent(belief['highest'])}) that {what} was used; "
-            f"the noise allows {percent(bounds['rho_beta'])}, epsilon "
+            f"the noise allows {percent(bounds['rho_beta'])}{_but_for(bounds)}, epsilon "
             f"{_infinite(bounds['epsilon'])} at delta {report['delta']:g}."
         )
     if canaries is not None and canaries["reason"] is None:
@@ -264,6 +276,12 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     elif report["trials"]:
         rows.append(("advantage", "unknown until the worlds are told (--worlds RUN)"))
     return rows
+
+
+def _but_for(bounds: Mapping[str, Any]) -> str:
+    """Word how often a belief is beyond rho-beta by chance, where that is known."""
+    tail = bounds["tail_probability"]
+    return f", and more with probability {number(tail)}" if tail else ""
 
 
 def _infinite(value: float | None) -> str:

@@ -65,15 +65,9 @@ DROPOUTS = {
 TRUST = {
     "central": "Here the server is trusted to add the noise to the sum of the owners' messages.",
     "local": "Here every owner adds the whole noise to its own message.",
-    "distributed": "Here every owner adds a share of the noise, and the messages are summed "
-    "under secure aggregation.",
+    "distributed": "Here every owner adds a share of the noise, and nobody is taken to see more of "
+    "the messages than their sum.",
 }
-
-SIMULATED = (
-    "Here every owner adds a share of the noise, and the messages are summed in the clear, which "
-    "simulates secure aggregation: bounds towards the server are as if they were aggregated "
-    "securely."
-)
 
 LOWER_BOUNDS = {
     "clopper_pearson": "Clopper–Pearson",
@@ -260,10 +254,19 @@ def labels(report: Report) -> list[Label]:
 
 
 def trust(report: Report) -> str:
-    """Say who added the noise, and what of it the bounds count on."""
+    """Say who added the noise, how the messages were summed, and what the bounds count on."""
     words = TRUST.get(str(at(report, "trust")), "")
-    if at(report, "mechanism.rounding.secure_aggregation") == "simulated":
-        words = SIMULATED
+    if at(report, "mechanism.rounding"):
+        words += (
+            f" They were {at(report, 'mechanism.rounding.note')}, as integers: for the rounding "
+            "the noise, like the sensitivity, is "
+            f"{percent(at(report, 'mechanism.rounding.relative_growth'))} larger."
+        )
+    if colluding := at(report, "colluding"):
+        words += (
+            f" {colluding} of the {at(report, 'owners')} owners told the adversary their noise, "
+            "and the bounds count on none of it."
+        )
     if local_steps(report) > 1:
         words += (
             " Owners take several steps of their own in a round, each at a model that only their "
@@ -897,6 +900,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
     sections: dict[str, dict[str, str]] = {
         "Federation": {
             "Owners": "owners",
+            "Owners colluding with the adversary": "colluding",
             "Rounds": "rounds",
             "Trials": "trials",
             "Trust": "trust",

@@ -48,7 +48,7 @@ from fedsim.strict_json import strict_json
 
 app = ServerApp()
 
-CONNECT_TIMEOUT = 120.0
+CONNECT_TIMEOUT = 300.0
 """Seconds in which every owner's node must have connected."""
 
 DISMISS_TIMEOUT = 30.0
@@ -121,10 +121,10 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     rounds = ledger.plan(config, noise_multiplier, directory)
     book = Ledger(config, directory, challenge.colluders(config, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, present = connect(
+    nodes, present, asked = connect(
         grid, config.federation.owners, CONNECT_TIMEOUT, registered_nodes(directory)
     )
-    auditors = Auditors(nodes.values(), present, directory.log_event)
+    auditors = Auditors(nodes.values(), present, directory.log_event, asked)
     bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
     for first in range(0, config.trials.count, config.trials.cohort):

@@ -3,7 +3,7 @@
 import math
 import os
 import tomllib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
     AsJson,
     Clients,
+    Colluding,
     LocalSteps,
     NeighbouringChoice,
     Row,
@@ -71,6 +72,7 @@ def account(
         int | None,
         typer.Option(help="How many owners take part in each round.", show_default="all"),
     ] = None,
+    colluding: Colluding = None,
     vantage: VantageChoice = None,
     prior: Annotated[
         float | None,
@@ -117,7 +119,9 @@ def account(
         description, config = _read(source)
         usual_vantage = Vantage.PARTICIPANT if config is None else config.federation.vantage
         usual_delta = None if config is None else config.privacy.delta
-        description = description if trust is None else description.under(trust)
+        supposed: Row = {"trust": trust, "colluders": colluding}
+        given_too = {name: value for name, value in supposed.items() if value is not None}
+        description = replace(description, **given_too)
     elif noise_multiplier is None or steps is None:
         raise InputError(
             "what mechanism? Give --noise-multiplier and --steps, a configuration, a run "
@@ -136,6 +140,7 @@ def account(
             neighbouring or Neighbouring.ADD_REMOVE,
             trust or Trust.CENTRAL,
             2 if clients is None else clients,
+            colluders=colluding or 0,
         )
         usual_vantage, usual_delta = Vantage.PARTICIPANT, None
     at, where = usual_delta if delta is None else delta, vantage or usual_vantage

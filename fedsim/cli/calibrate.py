@@ -16,6 +16,7 @@ from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
     AsJson,
     Clients,
+    Colluding,
     LocalSteps,
     NeighbouringChoice,
     Row,
@@ -50,6 +51,7 @@ class Question:
     neighbouring: Neighbouring
     trust: Trust
     clients: int
+    colluding: int
     vantage: Vantage
 
     def answer(self, requirement: Requirement) -> Description:
@@ -70,7 +72,9 @@ class Question:
             )
             return self._describe(replace(rounds, noise_multiplier=self.nominal(found)))
         assert self.noise_multiplier is not None
-        effective = effective_noise_multiplier(self.noise_multiplier, *setting)
+        effective = effective_noise_multiplier(
+            self.noise_multiplier, *setting, colluders=self.colluding
+        )
         if self.unknown == "steps":
             count = calibration.steps(
                 requirement, effective, self.sampling_rate, self.neighbouring, self.local_steps
@@ -85,11 +89,18 @@ class Question:
     def nominal(self, effective: float) -> float:
         """Return the multiplier to add for this effective one. Raises InputError if none helps."""
         return nominal_noise_multiplier(
-            effective, self.trust, self.vantage, self.clients, self.local_steps
+            effective,
+            self.trust,
+            self.vantage,
+            self.clients,
+            self.local_steps,
+            colluders=self.colluding,
         )
 
     def _describe(self, rounds: Rounds) -> Description:
-        return Description((rounds,), self.neighbouring, self.trust, self.clients)
+        return Description(
+            (rounds,), self.neighbouring, self.trust, self.clients, colluders=self.colluding
+        )
 
 
 def calibrate(
@@ -142,6 +153,7 @@ def calibrate(
     neighbouring: NeighbouringChoice = None,
     trust: TrustChoice = None,
     clients: Clients = None,
+    colluding: Colluding = None,
     vantage: VantageChoice = None,
     accountant: Annotated[
         str, typer.Option(help=f"Method of accounting: {', '.join(ACCOUNTANTS)}.")
@@ -169,6 +181,7 @@ def calibrate(
         neighbouring or Neighbouring.ADD_REMOVE,
         trust or Trust.CENTRAL,
         2 if clients is None else clients,
+        colluding or 0,
         vantage or Vantage.PARTICIPANT,
     )
     beliefs, deltas = _numbers("rho-beta", rho_beta), _numbers("delta", delta)
@@ -392,7 +405,8 @@ def _compare(question: Question, beliefs: list[float], deltas: list[float], json
     if per_effective != 1:
         console.print(
             f"z is effective, towards the vantage {question.vantage.value}; nominal is the noise "
-            f"to add, with {question.trust.value} trust and {question.clients} clients."
+            f"to add, with {question.trust.value} trust and {question.clients} clients"
+            f"{f', {question.colluding} of whom collude' if question.colluding else ''}."
         )
     _print_table("What that noise guarantees", advantage, console)
     console.print(

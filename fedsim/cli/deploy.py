@@ -42,7 +42,7 @@ def init(
         int, typer.Option(min=1, max=65535, help="The SuperLink's own, on loopback.")
     ] = 8000,
     listen: Annotated[str, typer.Option(help="The address the server listens on.")] = "0.0.0.0",
-    auditor: Annotated[bool, typer.Option("--auditor", help="A key for an auditor too.")] = False,
+    auditor: Annotated[bool, typer.Option("--auditor", help="A folder for an auditor.")] = False,
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long certificates last.")] = 365,
 ) -> None:
     """Write keys, certificates, scripts and instructions for the server and every owner.

@@ -44,6 +44,12 @@ TrustChoice = Annotated[
     ),
 ]
 Clients = Annotated[int | None, typer.Option(help="Number of data owners, m.", show_default="2")]
+Colluding = Annotated[
+    int | None,
+    typer.Option(
+        help="How many other owners tell the adversary their noise; up to m - 2.", show_default="0"
+    ),
+]
 VantageChoice = Annotated[
     Vantage | None, typer.Option(help="Where the adversary sits.", show_default="participant")
 ]
@@ -80,6 +86,7 @@ def asked(description: Description, vantage: Vantage) -> Row:
         "trust": description.trust.value,
         "vantage": vantage.value,
         "clients": description.owners,
+        "colluding": description.colluders,
         "rounds": [asdict(alike) for alike in rounds],
     }
 
@@ -153,10 +160,11 @@ def print_description(description: Description, vantage: Vantage, console: Conso
     """Say how much noise there is, and how much of it counts."""
     row = asked(description, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
+    colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
     console.print(
         f"Noise multiplier [bold]{_of_rounds(nominal)}[/bold] "
         f"({_of_rounds(effective)} towards the vantage {vantage.value}, with "
-        f"{description.trust.value} trust and {description.owners} clients)."
+        f"{description.trust.value} trust and {description.owners} clients{colluding})."
     )
     for alike in description.rounds:
         if alike.local_steps > 1:

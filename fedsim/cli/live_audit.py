@@ -10,7 +10,9 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from adversaries.estimators import significance
 from fedsim.cli.guarantees import print_json
+from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.run_directory import RunDirectory
@@ -64,17 +66,20 @@ def audit_live(path: Path, options: Options) -> None:
     """
     from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
 
-    worlds = None
-    if options.worlds is not None:
-        worlds = RunDirectory.open(options.worlds).read_arrays("transcript.npz")["worlds"]
+    significance(options.confidence)  # what is wrong with it shows before the run, not after
+    run = None if options.worlds is None else RunDirectory.open(options.worlds)
+    worlds = None if run is None else run.read_arrays("transcript.npz")["worlds"]
     seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
     root = "" if options.data_root is None else str(options.data_root.expanduser().absolute())
     audit = LiveAudit(root, canary_seed=seed, challenge=options.challenge)
     directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
     lines = directory / "beliefs.jsonl"
     console = Console(stderr=True)
+    if options.follow:
+        console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lines.touch(mode=0o600)
         with lines.open("w", encoding="utf-8") as file, view(console) as show:
             seen: list[Belief] = []
             for observed in _rounds(path, options.follow):
@@ -87,6 +92,8 @@ def audit_live(path: Path, options: Options) -> None:
                     print(line, flush=True)
                 seen.append(belief)
                 show(live_report.table(seen))
+        if run is not None and audit.config is not None:
+            _check_same(run, audit.config)
         with Reader(path) as reader:
             report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
         page = live_report.write(report, directory)
@@ -122,6 +129,29 @@ def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
         return
     with Live(console=console, transient=True, refresh_per_second=4) as live:
         yield live.update
+
+
+def _check_same(run: RunDirectory, recorded: Config) -> None:
+    """Raise InputError unless a run directory is of the run that the auditor recorded."""
+
+    def experiment(config: Config) -> dict[str, Scalar]:
+        keys = to_run_config(config).items()
+        # Where and on what it ran does not change the worlds.
+        return {
+            key: value
+            for key, value in keys
+            if key not in ("data.root", "trials.cohort")
+            and (key == "run.seed" or not key.startswith("run."))
+        }
+
+    there, here = experiment(run.config), experiment(recorded)
+    differing = sorted(key for key in here if there[key] != here[key])
+    if differing:
+        key = differing[0]
+        raise InputError(
+            f"'{run.path}' is not the run that was recorded: its {key} is {there[key]!r}, the "
+            f"recorded one {here[key]!r}; name the directory of that run with --worlds"
+        )
 
 
 def _seed(path: Path) -> int:

@@ -70,7 +70,8 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
     if "dropped" in event or "auditor" in event:
         return
     if "trials" not in event:
-        bar.update(task, description=event["phase"])
+        if "phase" in event:  # else it is of an owner or an auditor
+            bar.update(task, description=event["phase"])
         return
     first, last = event["trials"]
     per_cohort = bar.tasks[task].fields["rounds"] + 1

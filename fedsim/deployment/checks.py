@@ -10,7 +10,7 @@ import socket
 import ssl
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -121,7 +121,8 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
             f"keys/{lacking[0]}.pub is missing: copy that machine's node.key.pub to it",
         )
     else:
-        yield "node keys", OK, f"{len(keys)} for {laid_out.owners} owners"
+        auditor = " and an auditor" if laid_out.auditor else ""
+        yield "node keys", OK, f"{len(keys)} for {laid_out.owners} owners{auditor}"
     superlink_port, port = kit.port(place, "SUPERLINK_PORT"), kit.port(place, "PORT")
     superlink = _service(place, "superlink", superlink_port)
     yield superlink
@@ -298,6 +299,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield "node.toml", WRONG, f"cannot be read: {error}; mend {path}"
         return
     if machine == "auditor":
+        yield from _auditor_config(place, values)
         return
     partition = int(machine.removeprefix("owner-"))
     expected = {"partition-id": partition, "num-partitions": laid_out.owners}
@@ -329,6 +331,29 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
     else:
         yield "consent", OK, ", ".join(sorted(agreed)) or "to nothing but plain training"
+
+
+def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
+    """Look at whether the node joins as an auditor, and can keep what it sees to itself."""
+    path = place / "node.toml"
+    if values.get("role") != "auditor":
+        yield "node.toml", WRONG, f'role is {values.get("role")!r}: set role = "auditor" in {path}'
+    told = values.get("transcript-path", "")
+    # Flower's processes are started in work/.
+    folder = (place / "work" / str(told)).resolve()
+    if not told or not folder.is_dir():
+        yield (
+            "transcripts",
+            WRONG,
+            f"there is no folder '{told}': set transcript-path in {path} to where this node is to "
+            "record",
+        )
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield "transcripts", WRONG, f"'{told}' cannot be written: give this user access to it"
+    elif (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
+        yield "transcripts", WRONG, f"others may read {told} ({mode:o}): chmod 700 {folder}"
+    else:
+        yield "transcripts", OK, str(folder)
 
 
 def _reached(place: Path, host: str, port: int) -> Iterator[Line]:
@@ -396,7 +421,9 @@ def _process(place: Path, name: str) -> int | None:
         command = " ".join(psutil.Process(pid).cmdline())
     except (OSError, ValueError, psutil.Error):
         return None
-    return pid if str(place) in command or name in command else None
+    # A number in a file that was left behind may be another program's by now.
+    folders = {place.absolute(), place.resolve()}
+    return pid if any(f"{folder}/" in f"{command}/" for folder in folders) else None
 
 
 def _listening(host: str, port: int) -> bool:

@@ -4,7 +4,7 @@
     ca/            the certificate authority, which no machine needs
     server/        TLS key and certificate, the public keys of all nodes, scripts, Flower's settings
     owners/owner-K/, auditor/   the node's own key, its node.toml, scripts
-    compose.yaml, README.md
+    compose.yaml, Dockerfile, README.md
 
 Secrets are 0600 in folders that are 0700. Every script, unit and setting is a text of `templates`.
 """
@@ -140,6 +140,7 @@ def write(
     values = _values(kit, listen)
     _write(directory / "README.md", _fill(templates.README, values))
     _write(directory / "compose.yaml", compose(kit))
+    _write(directory / "Dockerfile", templates.DOCKERFILE.replace("@VERSION@", kit.fedsim))
     _write_server(directory / "server", kit, authority, values, days, created)
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
@@ -235,6 +236,7 @@ def _values(kit: Kit, listen: str) -> dict[str, str]:
         "FLOWER": kit.flwr,
         "EXPIRES": kit.expires[:10],
         "COPIES": copies,
+        "AUDITOR": templates.AUDITOR_README if kit.auditor else "",
     }
 
 
@@ -278,8 +280,7 @@ def _write_node(
     _write(place / "node.toml", _fill(config, values))
     _write_scripts(place, templates.NODE_SCRIPT, "supernode", " and node.toml")
     _write_unit(place, machine, "supernode", f"the node of {machine}")
-    if machine != "auditor":
-        (place / "data").mkdir(mode=0o700)
+    (place / ("transcripts" if machine == "auditor" else "data")).mkdir(mode=0o700)
 
 
 def _write_scripts(place: Path, script: str, services: str, own: str) -> None:

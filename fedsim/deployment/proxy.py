@@ -56,7 +56,10 @@ def application(superlink: str, trusted: ssl.SSLContext) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         # A round may take hours, but it is polled for: no single request does.
-        async with httpx.AsyncClient(base_url=superlink, verify=trusted, timeout=300) as client:
+        # The SuperLink is on this machine: a proxy of the environment is none of its business.
+        async with httpx.AsyncClient(
+            base_url=superlink, verify=trusted, timeout=300, trust_env=False
+        ) as client:
             app.state.client = client
             yield
 

@@ -21,16 +21,19 @@ mkdir -p "$HERE/flower" "$HERE/state" "$HERE/logs" "$HERE/work"
 # Flower's processes import from where they are started before they look into the app.
 cd "$HERE/work"
 
+# Whether a process is one of this folder's: the number in a file left behind may be another's.
+ours() { ps -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
+
 start() {
     name=$1; shift
-    if [ -f "$HERE/$name.pid" ] && kill -0 "$(cat "$HERE/$name.pid")" 2>/dev/null; then
+    if [ -f "$HERE/$name.pid" ] && ours "$(cat "$HERE/$name.pid")"; then
         echo "$name is running already (process $(cat "$HERE/$name.pid"))"
         return
     fi
     nohup "$@" >>"$HERE/logs/$name.log" 2>&1 </dev/null &
     echo $! >"$HERE/$name.pid"
     sleep 1
-    if ! kill -0 "$(cat "$HERE/$name.pid")" 2>/dev/null; then
+    if ! ours "$(cat "$HERE/$name.pid")"; then
         echo "$name did not start: $(tail -n 1 "$HERE/logs/$name.log")" >&2
         exit 1
     fi
@@ -46,7 +49,7 @@ run_superlink() {
         --disable-runtime-dependency-installation --database "$HERE/state/superlink.db"
 }
 run_proxy() {
-    exec fedsim deploy proxy "$HERE" --listen "$LISTEN" --port "$PORT" \\
+    exec fedsim deploy proxy "$HERE/" --listen "$LISTEN" --port "$PORT" \\
         --superlink-port "$SUPERLINK_PORT"
 }
 case "${1:-}" in
@@ -78,18 +81,24 @@ STOP_SCRIPT = """\
 # Written by `fedsim deploy init`. Ends what start.sh began, in order.
 set -u
 HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+# Whether a process is one of this folder's: the number in a file left behind may be another's.
+ours() { ps -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
 for name in @SERVICES@; do
     [ -f "$HERE/$name.pid" ] || continue
     pid=$(cat "$HERE/$name.pid")
-    kill "$pid" 2>/dev/null || true
-    waited=0
-    while kill -0 "$pid" 2>/dev/null; do
-        if [ "$waited" -ge 100 ]; then kill -9 "$pid" 2>/dev/null; fi
-        waited=$((waited + 1))
-        sleep 0.2
-    done
+    if ours "$pid"; then
+        kill "$pid" 2>/dev/null || true
+        waited=0
+        while ours "$pid" && [ "$waited" -lt 100 ]; do
+            waited=$((waited + 1))
+            sleep 0.2
+        done
+        if ours "$pid"; then kill -9 "$pid" 2>/dev/null || true; fi
+        echo "$name stopped"
+    else
+        echo "$name was not running"
+    fi
     rm -f "$HERE/$name.pid"
-    echo "$name stopped"
 done
 """
 
@@ -129,12 +138,18 @@ state-path = "../state"
 # with and without one of them, and an adversary tells which), "instrumented" (a run may read their
 # gradients without noise, to measure), "canaries" (records made up for a test are added to yours).
 consent = ""
+
+# Adds a canary to your clean sum in half of all rounds and trials, for an auditor who knows this
+# number; it needs "canaries" above. Draw your own, and tell nobody else: docs/live-audit.md.
+# canary-seed = 0
 """
 
 AUDITOR_CONFIG = """\
-# What the app is told of this node: it holds no records.
+# What the app is told of this node: it holds no records. Relative paths begin in work/.
 role = "auditor"
-state-path = "../state"
+
+# Where every run is recorded, as RUN_ID.fedt. It tells of people: keep it to yourself (0700).
+transcript-path = "../transcripts"
 """
 
 UNIT = """\
@@ -189,6 +204,16 @@ COMPOSE_HEAD = """\
 services:
 """
 
+DOCKERFILE = """\
+# The image that compose.yaml names. Put a wheel of the fedsim that wrote this kit beside it
+# (pip wheel --no-deps -w . SOURCE), then: docker build -t fedsim:@VERSION@ .
+FROM python:3.11-slim
+RUN apt-get update && apt-get install -y --no-install-recommends procps \\
+    && rm -rf /var/lib/apt/lists/*
+COPY fedsim-@VERSION@-*.whl /tmp/
+RUN pip install --no-cache-dir /tmp/fedsim-@VERSION@-*.whl
+"""
+
 COMPOSE_SERVICE = """\
   @NAME@:
     image: ${FEDSIM_IMAGE:-fedsim:@VERSION@}
@@ -212,6 +237,7 @@ it is needed only to make a new server certificate. Each machine gets one folder
 ## 1. Hand out the folders
 
 ```sh
+# On every machine: mkdir -p /etc/fedsim
 scp -pr server/ @ADDRESS@:/etc/fedsim/
 @COPIES@
 ```
@@ -244,11 +270,15 @@ sh /etc/fedsim/owner-0/start.sh             # or the systemd unit fedsim-superno
 fedsim deploy check /etc/fedsim/owner-0     # what is wrong, and how to mend it
 ```
 
-## 4. Run, on the server
+@AUDITOR@## 4. Run, on the server
 
 ```sh
 fedsim deploy run /etc/fedsim/server CONFIG.toml --set federation.owners=@OWNERS@ --out RUN
 ```
+
+Where systemd or a container runs the SuperLink, runs must lie in its folder and be its user's:
+`sudo -u fedsim fedsim deploy run /etc/fedsim/server CONFIG.toml --out /etc/fedsim/server/runs/RUN`,
+or the same command in the container (`docker compose exec superlink ...`).
 
 The report is `RUN/report.html`. The data of a run stay where they are; `data.root` is the server's
 own copy of what it holds out for evaluation, and is told to nobody.
@@ -261,5 +291,29 @@ sh /etc/fedsim/server/stop.sh
 ```
 
 On one machine, to try it: all of the above with the folders where they are. `compose.yaml` starts
-the same scripts in containers, one profile for each machine.
+the same scripts in containers, one profile for each machine (image: see `Dockerfile`). The systemd
+units, `compose.yaml`, `Dockerfile` and `nginx.conf` have not been tried on real machines.
+"""
+
+AUDITOR_README = """\
+### The auditor
+
+One more node, which is sent what every owner is sent and answers with nothing. It may join and
+leave at any time, also during a run:
+
+```sh
+sh /etc/fedsim/auditor/start.sh             # or the systemd unit fedsim-supernode
+fedsim deploy check /etc/fedsim/auditor     # what is wrong, and how to mend it
+```
+
+To watch a run, on the same machine, with a copy of the data that the challenge is about in DATA:
+
+```sh
+cd /etc/fedsim/auditor
+fedsim audit --follow transcripts --data-root DATA
+fedsim audit --follow transcripts --no-challenge --canary-seed-file SEED   # canaries, no data
+```
+
+Without `--follow` a run that has ended is audited. The report lies beside the transcript.
+
 """

@@ -24,7 +24,7 @@ from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 __all__ = [
     "DEPLOYMENT",

@@ -1,4 +1,4 @@
-"""Benchmarks: clipped gradients, their memory, accounting, and a whole campaign.
+"""Benchmarks: clipped gradients, memory, accounting, a campaign, the runtimes; exact scores.
 
 python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 """
@@ -14,12 +14,14 @@ import accounting
 import campaign
 import clipping
 import memory
+import runtimes
+import scores
 import torch
 from contestants import NETWORKS
 from rich.console import Console
 from tables import Table, machine, markdown, show
 
-PARTS = ("clipping", "memory", "accounting", "campaign")
+PARTS = ("clipping", "memory", "accounting", "campaign", "runtimes", "scores")
 
 
 def main() -> None:
@@ -31,9 +33,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures to FILE.md or FILE.json")
     parser.add_argument("--network", choices=tuple(NETWORKS), help="clipping of this one alone")
     parser.add_argument("--trials", type=int, help="trials of the campaign (1000)")
+    parser.add_argument("--rounds", type=int, help="rounds on each of the runtimes (10)")
     parser.add_argument("--opacus-trials", type=int, help="models that Opacus is timed on (40)")
     parser.add_argument("--data-root", type=Path, help="MNIST's four IDX files; else random pixels")
     options = parser.parse_args()
+    if options.rounds is not None and options.rounds < 2:
+        parser.error(
+            f"--rounds is {options.rounds}, and the first round is start-up; give 2 or more"
+        )
     if unknown := set(options.parts) - set(PARTS):
         parser.error(
             f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"
@@ -72,6 +79,11 @@ def measure(options: argparse.Namespace) -> Iterator[Table]:
         given = {"trials": options.trials, "opacus_trials": options.opacus_trials}
         size = replace(size, **{name: value for name, value in given.items() if value})
         yield from campaign.measure(size, options.data_root, where)
+    if "scores" in parts:
+        yield from scores.measure(scores.SMOKE if options.smoke else scores.CAMPAIGNS)
+    if "runtimes" in parts:
+        few = runtimes.SMOKE if options.smoke else runtimes.Size()
+        yield from runtimes.measure(replace(few, rounds=options.rounds or few.rounds))
 
 
 if __name__ == "__main__":

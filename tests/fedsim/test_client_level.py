@@ -1,6 +1,7 @@
 """An owner's clipped update, and what an adversary makes of it."""
 
 import copy
+import itertools
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -261,6 +262,54 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     model = messages.only(final[messages.MODEL])
     step = config.training.learning_rate / 3
     np.testing.assert_array_equal(model, (theta.double() - step * aggregate).float().numpy())
+
+
+def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
+    small: Make, tmp_path: Path
+) -> None:
+    """What is left of each round's aggregate, share by share, is the seed tree's noise."""
+    config = small(CLIENT | {"privacy.sensitivity": "local", "federation.partition": "dirichlet"})
+    grid, transcript, chosen = _record(config, tmp_path / "run")
+    known, challenged, trials = federation.load(config), chosen["owner"], range(8)
+    received = [
+        content.array_records
+        for kind, content in grid.recorded[chosen["adversary"]]
+        if kind in ("train", "evaluate")
+    ]
+    assert len(received) == config.training.rounds + 1
+    worlds = torch.tensor(transcript["worlds"])[:, None]
+    for round, (before, after) in enumerate(itertools.pairwise(received), start=1):
+        theta = torch.tensor(messages.only(before[messages.MODEL]))
+        aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
+        rest = client_level.total(config, known, {0, 1, 2} - {challenged}, theta, trials, round)
+        pair = challenge_contributions(config, known, challenged, theta, trials, round)
+        noise = aggregate - rest - torch.where(worlds, *pair)
+        std = 1.5 * (pair[0] - pair[1]).norm(dim=1, keepdim=True)
+        drawn = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))
+        torch.testing.assert_close(noise, std * drawn, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_scores_are_standard_normal_over_seeds(small: Make, run: Run) -> None:
+    """(Lambda -+ mu^2/2) / mu ~ N(0, 1), from 5 seeds of 2000 trials: mean, variance and law."""
+    rounds, multiplier, mu = 4, 2.0, 1.0
+    changes = {"privacy.sensitivity": "local", "privacy.noise-multiplier": multiplier}
+    changes |= {"data.records": 9, "training.rounds": rounds, "audit.mode": "instrumented"}
+    changes |= {"training.local-epochs": 1, "training.batch-size": 2}
+    changes |= {"trials.count": 2000, "trials.cohort": 2000}
+    runs = [run(small(CLIENT | changes | {"run.seed": seed})) for seed in range(3001, 3006)]
+    steps = np.concatenate([np.diff(each["log_odds"], axis=1, prepend=0.0) for each in runs])
+    towards = np.where(np.concatenate([each["worlds"] for each in runs]), 1, -1)
+    scores = (towards[:, None] * steps - 0.5 / multiplier**2) * multiplier
+    count, total = len(scores), scores.sum(axis=1) / np.sqrt(rounds)
+    assert np.abs(scores.mean(axis=0)).max() < 4 / np.sqrt(count)
+    assert abs(total.mean()) < 3.3 / np.sqrt(count)
+    assert abs(total.var() - 1) < 3.3 * np.sqrt(2 / count)
+    assert stats.kstest(total, "norm").pvalue > 1e-3
+    apart = np.corrcoef(scores.T)[np.triu_indices(rounds, 1)]
+    assert np.abs(apart).max() < 4 / np.sqrt(count)
+    wins = int((total > -mu / 2).sum())
+    assert stats.binomtest(wins, count, stats.norm.cdf(mu / 2)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(

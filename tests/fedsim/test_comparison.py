@@ -69,6 +69,15 @@ def test_the_table_says_that_epsilon_is_infinite() -> None:
     assert "intervals at 95.0%" in capture.get()
 
 
+def test_colluders_are_named_beside_the_trust() -> None:
+    console = Console(width=140)
+    with console.capture() as capture:
+        reports = [_report("local"), _report("local") | {"colluding": 3}]
+        console.print(comparison.table(comparison.compare(reports)))
+    lines = [line for line in capture.get().splitlines() if "participant" in line]
+    assert ["local, 3 collude" in line for line in lines] == [False, True]
+
+
 def test_a_report_without_vantages_is_to_be_made_anew() -> None:
     with pytest.raises(InputError, match="make it anew with fedsim report"):
         comparison.compare([{"name": "old", "trust": "central"}])

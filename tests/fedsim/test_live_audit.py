@@ -118,13 +118,49 @@ def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> Non
     beliefs = live_audit.replay(LiveAudit(), recorded.rounds[2:])
     assert [belief.round for belief in beliefs] == [3, 4]
     assert beliefs[-1].missed == 2
+    # The model that it saw first carries what the rounds before released.
+    whole = live_audit.replay(LiveAudit(), recorded.rounds)
+    assert beliefs[-1].epsilon == pytest.approx(whole[-1].epsilon, rel=1e-9)
+    assert beliefs[-1].rho_beta == pytest.approx(config.privacy.rho_beta, abs=1e-6)
     steps = np.diff(found["log_odds"], axis=1)[:, 1:]
     expected = log_odds(config.audit.prior, steps)
     np.testing.assert_allclose(beliefs[-1].log_odds, expected[:, -1], rtol=0, atol=1e-6)
 
 
+def test_a_message_that_is_missing_costs_both_rounds_that_it_is_part_of(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    kept = [each for each in recorded.rounds if each.round != 3]
+    beliefs = live_audit.replay(LiveAudit(), kept)
+    assert [(belief.round, belief.missed) for belief in beliefs] == [(1, 0), (4, 2)]
+    steps = np.diff(found["log_odds"], axis=1, prepend=0.0)[:, [0, 3]]
+    np.testing.assert_allclose(beliefs[-1].log_odds, steps.sum(axis=1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2, 4), (0, 1, 1, 2, 3, 4)])
+def test_messages_out_of_order_are_never_put_together(
+    order: tuple[int, ...], small: Make, tmp_path: Path
+) -> None:
+    config = small({"training.rounds": 4})
+    found, recorded, _ = _audited(config, tmp_path)
+    audit = LiveAudit()
+    live_audit.replay(audit, [recorded.rounds[index] for index in order])
+    steps = np.diff(found["log_odds"], axis=1, prepend=0.0)
+    believed = audit.beliefs[0]
+    rounds = [belief.round for belief in believed]
+    assert not believed or believed[-1].missed == 4 - len(rounds)
+    expected = steps[:, [round - 1 for round in rounds]].sum(axis=1)
+    if believed:
+        np.testing.assert_allclose(believed[-1].log_odds, expected, rtol=0, atol=1e-6)
+
+
 def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path: Path) -> None:
-    config = small({"trials.count": 100, "trials.cohort": 100, "training.rounds": 10})
+    config = small(
+        {"trials.count": 200, "trials.cohort": 200, "training.rounds": 5}
+        | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
+    )
     _, recorded, _ = _audited(
         config, tmp_path, {"canary-seed": 11, "consent": "canaries,challenge"}
     )
@@ -133,9 +169,14 @@ def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path:
     effect, claimed = audit.canary_effect(0.999), audit.canary_prediction()
     assert effect is not None
     assert claimed is not None
-    # Other records add spread, so that mu is at most that of the noise, and here nearly it.
+    # Other records add spread along a random direction, so that mu is at most that of the noise:
+    # all 24 gradients of norm 1 together, if they agreed, 24/sqrt(650) beside sigma.
+    multiplier = 1 / claimed
+    fewest = 1 / np.hypot(multiplier, 24 / np.sqrt(650))
     assert effect.interval.low < claimed
-    assert effect.interval.high > 0.8 * claimed
+    assert effect.interval.high > fewest
+    # Half as loud a canary would be told apart.
+    assert effect.interval.low > 0.5 * claimed
     stranger = LiveAudit(canary_seed=12, challenge=False)
     live_audit.replay(stranger, recorded.rounds)
     nothing = stranger.canary_effect(0.999)
@@ -146,6 +187,25 @@ def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path:
 def test_an_owner_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
         _audited(small(), tmp_path, {"canary-seed": 11, "consent": "challenge"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy.sensitivity": "local"},
+        {"privacy.unit": "client"},
+        {"federation.trust": "local", "training.local-steps": 2},
+    ],
+)
+def test_canaries_are_refused_where_the_noise_does_not_fit_one_clipped_record(
+    changes: dict[str, Scalar], small: Make, tmp_path: Path
+) -> None:
+    consenting: dict[str, Scalar] = {
+        "canary-seed": 11,
+        "consent": "canaries,challenge,instrumented",
+    }
+    with pytest.raises(RuntimeError, match="canaries stand for single clipped records"):
+        _audited(small(changes), tmp_path, consenting)
 
 
 def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) -> None:

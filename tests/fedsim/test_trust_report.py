@@ -65,6 +65,9 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
     unprotected = np.isinf(spent[:, 1, -1])
     assert np.flatnonzero(unprotected).tolist() == [told]
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(spent[~unprotected, 1].max())
+    page = " ".join(directory.path.joinpath("report.html").read_text().split())
+    assert "aggregated in the clear: a simulation of secure aggregation, as integers" in page
+    assert "1 of the 5 owners told the adversary their noise" in page
     # Calibrated for two missing owners in every round: the target holds.
     assert report["bounds"]["rho_beta"] <= 0.9
 

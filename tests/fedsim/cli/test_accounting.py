@@ -91,6 +91,44 @@ def test_the_noise_of_other_owners_lowers_the_nominal_multiplier() -> None:
     assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
 
 
+def test_colluders_tell_their_noise() -> None:
+    """Of eight owners three collude: a participant faces the noise of the other four."""
+    setting = "--trust local --clients 8 --colluding 3"
+    answer = document(f"{CALIBRATE} {setting}")
+    assert answer["colluding"] == 3
+    assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
+    assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
+    command = f"account --noise-multiplier {answer['noise_multiplier']!r} --steps 30 --delta 0.01"
+    again = document(f"{command} {setting}")
+    assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
+    multipliers = {
+        (row["trust"], row["vantage"]): row["noise_multiplier"] / answer["noise_multiplier"]
+        for row in again["to_whom"]
+    }
+    assert multipliers["distributed", "server"] == pytest.approx(math.sqrt(5 / 8))
+    assert multipliers["distributed", "participant"] == pytest.approx(math.sqrt(4 / 8))
+    assert multipliers["local", "server"] == pytest.approx(1)
+    assert "with local trust and 8 clients, 3 of whom collude" in text(f"{command} {setting}")
+    assert "collude" not in text(f"{command} --clients 8")
+    rounds = f"calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4 {setting}"
+    fewer = document(rounds.replace("--clients 8 --colluding 3", "--clients 5"))
+    assert document(rounds)["steps"] == fewer["steps"]
+    several = document(f"{CALIBRATE} {setting}".replace("0.9", "0.75,0.9"))["comparison"][1]
+    assert several["nominal_tight"] == pytest.approx(5.699546592 / 2, rel=1e-6)
+
+
+def test_colluders_may_be_supposed_of_a_described_federation(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.toml"
+    path.write_text(
+        'trust = "local"\nowners = 8\ncolluders = 1\n'
+        "[[rounds]]\nnoise-multiplier = 2.0\ncount = 5\n"
+    )
+    asked = f"account {path} --delta 0.01"
+    for options, others in (("", 6), (" --colluding 3", 4), (" --colluding 0", 7)):
+        effective = document(asked + options)["effective_noise_multiplier"]
+        assert effective == pytest.approx(2 * math.sqrt(others))
+
+
 def test_local_steps_count_as_steps_under_the_owners_own_noise() -> None:
     arguments = "--delta 0.01 --trust local --clients 5"
     local = document(f"account --noise-multiplier 4 --steps 10 --local-steps 3 {arguments}")
@@ -177,6 +215,8 @@ def test_help_teaches_with_an_example(command: str) -> None:
         (f"{CALIBRATE} --sampling-rate 2", "sampling rate is 2"),
         (f"{CALIBRATE} --clients 1", "1 owners"),
         (f"{CALIBRATE} --vantage server", "no noise helps"),
+        (f"{CALIBRATE} --clients 4 --colluding 3", "give 0 to 2"),
+        (f"{ACCOUNT} --clients 4 --colluding -1", "give 0 to 2"),
         (f"{CALIBRATE} --accountant pdl", "did you mean 'pld'"),
         ("account --noise-multiplier -1 --steps 30 --delta 0.01", "noise multiplier is -1"),
         ("account --noise-multiplier 1 --steps 0 --delta 0.01", "steps is 0"),

@@ -1,6 +1,8 @@
 """`fedsim deploy` refuses, in one line, what it should not or cannot do."""
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +68,11 @@ def test_two_services_on_one_port_are_refused(fedsim: Fedsim, tmp_path: Path) ->
     assert (status, "--superlink-port" in err) == (2, True)
 
 
-def test_check_says_by_its_status_and_in_json_what_is_wrong(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_check_says_by_its_status_and_in_json_what_is_wrong(
+    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     status, out, _ = fedsim("deploy", "check", tmp_path / "kit", "--machine", "server", "--json")
     answer = json.loads(out)

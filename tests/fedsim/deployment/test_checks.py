@@ -1,7 +1,9 @@
 """Each thing that can be wrong with a deployment is found, and only that."""
 
+import os
 import socket
 import stat
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,8 +27,10 @@ def _set(path: Path, name: str, value: object) -> None:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
-    """A kit on ports where nothing listens."""
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kit on ports where nothing listens, in an environment with fedsim's commands."""
+    commands = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     directory = tmp_path / "kit"
     kit.write(directory, "127.0.0.1", _free_port(), 2, superlink_port=_free_port())
     for owner in range(2):
@@ -160,3 +164,31 @@ def test_a_port_that_another_program_has(written: Path, found: Found) -> None:
 def test_commands_that_are_not_there(written: Path, found: Found) -> None:
     _set(written / "server" / "settings.env", "BIN", "/nowhere")
     assert "is not on the PATH: set BIN" in found("server")["commands"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "said"),
+    [
+        ('"auditor"', '"owner"', "node.toml", "role is 'owner'"),
+        ("../transcripts", "../nowhere", "transcripts", "there is no folder '../nowhere'"),
+        ('transcript-path = "../transcripts"', "", "transcripts", "set transcript-path"),
+    ],
+)
+def test_an_auditors_config(tmp_path: Path, old: str, new: str, what: str, said: str) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", _free_port(), 2, auditor=True)
+    node = tmp_path / "kit" / "auditor" / "node.toml"
+    before = {one.what: one for one in checks.check(tmp_path / "kit", "auditor")}
+    assert before["transcripts"].state == checks.OK
+    node.write_text(node.read_text().replace(old, new))
+    wrong = [one for one in checks.check(tmp_path / "kit", "auditor") if one.state == WRONG]
+    after = {one.what: one.message for one in wrong if one.what not in ("server", "commands")}
+    assert set(after) == {what}
+    assert said in after[what]
+
+
+def test_others_may_read_an_auditors_transcripts(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", _free_port(), 2, auditor=True)
+    folder = tmp_path / "kit" / "auditor" / "transcripts"
+    folder.chmod(0o755)
+    wrong = {one.what: one.message for one in checks.check(tmp_path / "kit", "auditor")}
+    assert wrong["transcripts"].endswith(f"chmod 700 {folder}")

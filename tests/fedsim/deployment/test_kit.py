@@ -84,6 +84,27 @@ def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
     }
 
 
+def test_an_auditor_records_where_nobody_else_may_read(written: Path) -> None:
+    place = written / "auditor"
+    values = tomllib.loads((place / "node.toml").read_text())
+    assert values == {"role": "auditor", "transcript-path": "../transcripts"}
+    assert (place / "transcripts").is_dir()
+    assert (
+        "fedsim audit --follow transcripts --data-root DATA" in (written / "README.md").read_text()
+    )
+
+
+def test_without_an_auditor_nobody_is_told_of_one(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "federation.example", 8443, 2)
+    assert "### The auditor" not in (tmp_path / "kit" / "README.md").read_text()
+    assert not (tmp_path / "kit" / "auditor").exists()
+
+
+def test_an_owners_canaries_are_off_until_it_takes_the_comment_away(written: Path) -> None:
+    text = (written / "owners" / "owner-0" / "node.toml").read_text()
+    assert tomllib.loads(text.replace("# canary-seed", "canary-seed"))["canary-seed"] == 0
+
+
 def test_compose_starts_each_machines_scripts_from_its_own_folder(written: Path) -> None:
     services = yaml.safe_load((written / "compose.yaml").read_text())["services"]
     assert set(services) == {"superlink", "proxy", "owner-0", "owner-1", "auditor"}
@@ -116,3 +137,20 @@ def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
         kit.folder(written, "owner-2")
     with pytest.raises(InputError, match="is the folder of 'server'"):
         kit.folder(written / "server", "owner-0")
+
+
+def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    folder = tmp_path / "kit" / "owners" / "owner-0"
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        (folder / "supernode.pid").write_text(f"{stranger.pid}\n")
+        stopped = subprocess.run(
+            ["sh", folder / "stop.sh"], capture_output=True, text=True, check=True, timeout=30
+        )
+        assert "was not running" in stopped.stdout
+        assert stranger.poll() is None
+        assert not (folder / "supernode.pid").exists()
+    finally:
+        stranger.kill()
+        stranger.wait()

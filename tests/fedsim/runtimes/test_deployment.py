@@ -1,16 +1,20 @@
 """A deployment over TLS, with authenticated nodes, gives the bits of a run in process."""
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedsim import transcript
 from fedsim.config import Config, dump
 from fedsim.deployment import kit
 from fedsim.run_directory import Arrays, RunDirectory
@@ -48,10 +52,11 @@ def server_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         OWNERS,
         superlink_port=_free_port(),
         listen="127.0.0.1",
+        auditor=True,
     )
-    for owner in range(OWNERS):
-        settings = directory / "owners" / f"owner-{owner}" / "settings.env"
-        own = f"NODE_PORT={9094 + owner}"
+    for index, machine in enumerate(kit.read(directory).nodes):
+        settings = kit.folder(directory, machine) / "settings.env"
+        own = f"NODE_PORT={9094 + index}"
         settings.write_text(settings.read_text().replace(own, f"NODE_PORT={_free_port()}"))
     _script(directory / "server", "start.sh")
     try:
@@ -71,26 +76,104 @@ def server_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             _script(kit.folder(directory, machine), "stop.sh")
 
 
+def _start_owners(directory: Path) -> None:
+    for owner in range(OWNERS):
+        place = kit.folder(directory, f"owner-{owner}")
+        node = place / "node.toml"
+        node.write_text(node.read_text().replace('consent = ""', 'consent = "challenge"'))
+        _script(place, "start.sh")
+
+
+@contextmanager
+def _background(*command: object) -> Iterator[subprocess.Popen[str]]:
+    arguments = [str(BIN / "fedsim"), *map(str, command)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(arguments, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def _wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 900
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def _auditor_events(directory: RunDirectory) -> list[bool]:
+    return [event["joined"] for event, _ in directory.events() if "auditor" in event]
+
+
 @pytest.mark.slow
-def test_a_deployment_gives_the_bits_of_a_run_in_process(
+def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beliefs(
     server_up: Path, small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
 ) -> None:
     config = small({"federation.owners": OWNERS, "training.rounds": 2})
     (tmp_path / "small.toml").write_text(dump(config))
-    for owner in range(OWNERS):
-        place = kit.folder(server_up, f"owner-{owner}")
-        node = place / "node.toml"
-        node.write_text(node.read_text().replace('consent = ""', 'consent = "challenge"'))
-        _script(place, "start.sh")
+    _start_owners(server_up)
+    auditor = kit.folder(server_up, "auditor")
+    _script(auditor, "start.sh")
     out = tmp_path / "deployed"
-    result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
-    assert result.returncode == 0, result.stderr
+    with _background("audit", "--follow", "--json", auditor / "transcripts") as watching:
+        result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
+        assert result.returncode == 0, result.stderr
+        printed, _ = watching.communicate(timeout=300)
+    *lines, report = map(json.loads, printed.splitlines())
+    assert watching.returncode == 0
+    assert [line["round"] for line in lines] == [1, 2]
+    heard = np.array([line["log_odds"] for line in lines]).T
+    believed = RunDirectory.open(out).read_arrays("transcript.npz")["log_odds"]
+    np.testing.assert_allclose(heard, believed, rtol=0, atol=1e-6)
+    assert (report["rounds"], report["missed"]) == (2, 0)
     deployed, expected = RunDirectory.open(out).read_arrays("transcript.npz"), run(config)
     for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
         np.testing.assert_array_equal(deployed[name], expected[name], err_msg=name)
     assert RunDirectory.open(out).read_json("report.json")["runtime"] == "Flower deployment"
     checked = _deploy("check", server_up)
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.slow
+def test_an_auditor_may_join_late_and_be_killed(
+    server_up: Path, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    config = small({"federation.owners": OWNERS, "training.rounds": 8})
+    (tmp_path / "small.toml").write_text(dump(config))
+    _start_owners(server_up)
+    auditor, out = kit.folder(server_up, "auditor"), tmp_path / "deployed"
+    recordings = auditor / "transcripts"
+    arguments = ("run", server_up, tmp_path / "small.toml", "--experiment", "--quiet")
+    with _background("deploy", *arguments, "--out", out) as running:
+        directory = RunDirectory(out)
+        _wait_for(lambda: any(event.get("round") == 1 for event, _ in directory.events()), running)
+        _script(auditor, "start.sh")
+
+        def has_seen_two_messages() -> bool:
+            recorded = list(recordings.glob("*.fedt"))
+            return bool(recorded) and len(transcript.read(recorded[0]).rounds) >= 2
+
+        _wait_for(has_seen_two_messages, running)
+        os.kill(int((auditor / "supernode.pid").read_text()), signal.SIGKILL)
+        _, complaint = running.communicate(timeout=900)
+        assert running.returncode == 0, complaint
+    assert _auditor_events(directory) == [True, False]
+    (recording,) = recordings.glob("*.fedt")
+    with recording.open("ab") as file:
+        file.write(b"ROND and then the power went")
+    audited = [str(BIN / "fedsim"), "audit", str(recordings), "--json"]
+    result = subprocess.run(audited, capture_output=True, text=True, check=False, timeout=120)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    first = report["belief"]["rounds"][0]
+    assert first > 1
+    assert report["missed"] == first - 1
+    ratios = np.diff(directory.read_arrays("transcript.npz")["log_odds"], axis=1)
+    seen = ratios[:, first - 2 : report["rounds"] - 1].sum(axis=1)
+    np.testing.assert_allclose(report["belief"]["log_odds"], seen, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -1,0 +1,179 @@
+"""What an auditor costs everybody else: one deployed run, which an auditor joins and leaves.
+
+    python tests/deployment/auditor_cost.py FOLDER [--rounds 60] [--block 8] [--trials 400]
+
+A kit on loopback, TLS and authenticated nodes, two owners and an auditor. Every `block` rounds the
+auditor's node is started or stopped, so that rounds with and without it alternate under the same
+conditions. The linear model of the digits has 650 parameters, 400 trials of it are 1.04 MB a
+message. Prints JSON: medians, and an interval of their ratio from a bootstrap over blocks.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fedsim.config import dump, from_run_config
+from fedsim.deployment import kit
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes import deployment
+from fedsim.runtimes.flower_command import FlowerError
+
+BIN = Path(sys.executable).parent
+OWNERS = 2
+RESAMPLES = 10_000
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def script(place: Path, name: str) -> None:
+    subprocess.run(["sh", str(place / name)], check=False, stdout=sys.stderr)
+
+
+def start_server(directory: Path) -> None:
+    """Write a kit, start its server and owners, and register all keys."""
+    kit.write(
+        directory,
+        "127.0.0.1",
+        free_port(),
+        OWNERS,
+        superlink_port=free_port(),
+        listen="127.0.0.1",
+        auditor=True,
+    )
+    for index, machine in enumerate(kit.read(directory).nodes):
+        place = kit.folder(directory, machine)
+        settings, node = place / "settings.env", place / "node.toml"
+        own = f"NODE_PORT={kit.NODE_PORT + index}"
+        settings.write_text(settings.read_text().replace(own, f"NODE_PORT={free_port()}"))
+        node.write_text(node.read_text().replace('consent = ""', 'consent = "challenge"'))
+    script(directory / "server", "start.sh")
+    while True:
+        try:
+            deployment.register(directory / "server")
+            break
+        except FlowerError:
+            time.sleep(1)
+    for owner in range(OWNERS):
+        script(kit.folder(directory, f"owner-{owner}"), "start.sh")
+
+
+def toggle(
+    running: subprocess.Popen[bytes], run: RunDirectory, auditor: Path, block: int
+) -> list[float]:
+    """Start or stop the auditor whenever `block` rounds were counted; return when."""
+    toggled: list[float] = []
+    while running.poll() is None:
+        blocks, present = spans(run, toggled)
+        if blocks and len(blocks[-1][1]) >= block and present == blocks[-1][0]:
+            toggled.append(time.time())
+            script(auditor, "stop.sh" if present else "start.sh")
+            while running.poll() is None and spans(run, toggled)[1] == present:
+                time.sleep(0.5)
+        time.sleep(0.5)
+    return toggled
+
+
+def spans(run: RunDirectory, toggled: list[float]) -> tuple[list[tuple[bool, list[float]]], bool]:
+    """Return each block's state and seconds a round, and the state at the end.
+
+    Rounds count from the first that is wholly after a change to the last before the next.
+    """
+    blocks: list[tuple[bool, list[float]]] = []
+    present, changing, clean, last = False, False, False, None
+    marks = [{"time": moment, "toggled": True} for moment in toggled]
+    for event in sorted([event for event, _ in run.events()] + marks, key=lambda one: one["time"]):
+        if "toggled" in event:
+            changing, clean = True, False
+        elif "auditor" in event:
+            present, changing, clean = event["joined"], False, False
+        elif "round" in event:
+            if last is not None and event["round"] > 1 and clean:
+                if not blocks or blocks[-1][0] != present:
+                    blocks.append((present, []))
+                blocks[-1][1].append(event["time"] - last)
+            last, clean = event["time"], not changing
+    return blocks, present
+
+
+def conclude(blocks: list[tuple[bool, list[float]]]) -> dict[str, object]:
+    """Return medians and their ratio, with a bootstrap interval that resamples whole blocks."""
+    by_state = {state: [rounds for on, rounds in blocks if on is state] for state in (False, True)}
+
+    def ratio(groups: dict[bool, list[list[float]]]) -> float:
+        medians = {state: np.median(np.concatenate(groups[state])) for state in groups}
+        return float(medians[True] / medians[False])
+
+    generator = np.random.default_rng(0)
+    ratios = [
+        ratio(
+            {
+                state: [rounds[i] for i in generator.integers(len(rounds), size=len(rounds))]
+                for state, rounds in by_state.items()
+            }
+        )
+        for _ in range(RESAMPLES)
+    ]
+    found: dict[str, object] = {}
+    for state, name in ((False, "without"), (True, "with")):
+        seconds = np.concatenate(by_state[state])
+        quartiles = np.quantile(seconds, [0.25, 0.5, 0.75]).round(3).tolist()
+        found[name] = {
+            "rounds": len(seconds),
+            "blocks": len(by_state[state]),
+            "quartiles": quartiles,
+        }
+    found["ratio"] = round(ratio(by_state), 4)
+    found["interval_95"] = np.quantile(ratios, [0.025, 0.975]).round(4).tolist()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    for name, default in (("rounds", 60), ("block", 8), ("trials", 400)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    arguments = parser.parse_args()
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    folder = arguments.folder.absolute()
+    folder.mkdir(mode=0o700)
+    config = from_run_config(
+        {
+            "data.records": 24,
+            "federation.owners": OWNERS,
+            "model.name": "linear",
+            "training.rounds": arguments.rounds,
+            "trials.count": arguments.trials,
+            "trials.cohort": arguments.trials,
+            "audit.evaluated-trials": 1,
+            "run.threads": 1,
+            "run.device": "cpu",
+        }
+    )
+    (folder / "config.toml").write_text(dump(config))
+    directory, run = folder / "kit", RunDirectory(folder / "run")
+    start_server(directory)
+    auditor = kit.folder(directory, "auditor")
+    try:
+        command = [BIN / "fedsim", "deploy", "run", directory, folder / "config.toml"]
+        command += ["--experiment", "--quiet", "--out", run.path]
+        with subprocess.Popen([str(part) for part in command]) as running:
+            toggled = toggle(running, run, auditor, arguments.block)
+    finally:
+        for machine in [*kit.read(directory).nodes, "server"]:
+            script(kit.folder(directory, machine), "stop.sh")
+    print(json.dumps(conclude(spans(run, toggled)[0])))
+
+
+if __name__ == "__main__":
+    main()

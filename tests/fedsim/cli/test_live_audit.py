@@ -1,0 +1,157 @@
+"""`fedsim audit` of what an auditor's node recorded: beliefs, a report, one line for bad input."""
+
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from fedsim import client_app, server_app
+from fedsim.cli.main import main
+from fedsim.config import from_run_config, to_run_config
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.transcript import Facts, Writer
+
+ROUNDS, TRIALS = 2, 8
+
+
+def _federation(folder: Path, trials: int) -> Path:
+    """Run a small federation with an auditor; transcripts/ and run/ are left in the folder."""
+    config = from_run_config(
+        {
+            "data.records": 24,
+            "data.held-out": 20,
+            "data.pool": 30,
+            "federation.owners": 2,
+            "model.name": "linear",
+            "training.rounds": ROUNDS,
+            "trials.count": trials,
+            "trials.cohort": 4,
+            "run.threads": 1,
+            "run.device": "cpu",
+        }
+    )
+    run_config = to_run_config(config)
+    grid = InProcessGrid(client_app.app, 2, run_config)
+    grid.contexts[7777] = Context(
+        run_id=RUN_ID,
+        node_id=7777,
+        node_config={"role": "auditor", "transcript-path": str(folder / "transcripts")},
+        state=RecordDict(),
+        run_config=run_config,
+    )
+    server_app.run(grid, config, RunDirectory.create(folder / "run", config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _federation(tmp_path_factory.mktemp("federation"), TRIALS)
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", *map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_users_own(
+    federation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(federation / "transcripts") == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "the auditor believes with" in " ".join(printed.err.split())
+    assert "unknown until the worlds are told" in " ".join(printed.err.split())
+    directory = federation / "transcripts" / f"{RUN_ID}-audit"
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+    report = json.loads((directory / "report.json").read_text())
+    assert (report["rounds"], report["missed"], report["trials"]) == (ROUNDS, 0, TRIALS)
+    assert report["empirical"] is None
+    page = (directory / "report.html").read_text()
+    assert page.count("<svg") == 1
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_every_belief_is_a_line_of_json(federation: Path, tmp_path: Path) -> None:
+    assert command(federation / "transcripts" / f"{RUN_ID}.fedt", "--out", tmp_path / "a") == 0
+    written = (tmp_path / "a" / "beliefs.jsonl").read_text()
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [(line["trials"], line["round"]) for line in lines] == [
+        ([first, first + 4], round) for first in (0, 4) for round in (1, 2)
+    ]
+    believed = RunDirectory.open(federation / "run").read_arrays("transcript.npz")["log_odds"]
+    for line in lines:
+        expected = believed[slice(*line["trials"]), line["round"] - 1]
+        np.testing.assert_allclose(line["log_odds"], expected, rtol=0, atol=1e-6)
+
+
+def test_following_a_finished_transcript_ends_by_itself_and_streams_json(
+    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a"
+    assert command("--follow", "--json", federation / "transcripts", "--out", out) == 0
+    *lines, report = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [line["round"] for line in lines] == [1, 2, 1, 2]
+    assert report == json.loads((out / "report.json").read_text())
+
+
+def test_the_worlds_say_how_right_the_beliefs_were(
+    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--json", "--out", tmp_path / "a", "--worlds", federation / "run")
+    assert command(federation / "transcripts", *options) == 0
+    found = json.loads(capsys.readouterr().out)["empirical"]
+    embedded = RunDirectory.open(federation / "run").read_json("report.json")["empirical"]
+    assert found["trials"] == TRIALS
+    assert found["advantage"] == pytest.approx(embedded["advantage"])
+    assert found["delta_prime"] == pytest.approx(embedded["delta_prime"])
+
+
+def test_canaries_need_no_data(
+    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "seed").write_text("11\n")
+    options = ("--no-challenge", "--canary-seed-file", tmp_path / "seed", "--out", tmp_path / "a")
+    assert command(federation / "transcripts", "--json", *options) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["belief"] is None
+    # Nobody added any: the interval must not exclude it.
+    assert report["canaries"]["interval"][0] <= 0
+    assert report["canaries"]["claimed_mu"] > 0
+    assert report["alarms"] == []
+
+
+def test_what_cannot_be_audited_is_one_line_and_status_2(
+    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded, out = federation / "transcripts", tmp_path / "a"
+    with Writer(tmp_path / "server.fedt", Facts("server", "a test")) as writer:
+        writer.end()
+    (tmp_path / "words").write_text("eleven")
+    (tmp_path / "empty").mkdir()
+    fewer = _federation(tmp_path / "fewer", 4)
+    for arguments, said in (
+        ((recorded, "--canary-seed-file", tmp_path / "nowhere"), "cannot read a seed"),
+        ((recorded, "--canary-seed-file", tmp_path / "words"), "cannot read a seed"),
+        ((federation / "run", "--follow"), "leave them out for a run"),
+        ((federation / "run", "--worlds", federation / "run"), "leave them out for a run"),
+        ((tmp_path / "server.fedt", "--data-root", tmp_path), "leave them out"),
+        ((recorded, "--worlds", tmp_path), "is not a run directory"),
+        ((recorded, "--worlds", fewer / "run"), "is of another run"),
+        ((recorded, "--delta", "1e-3"), "leave them out"),
+        ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
+        ((recorded, "--out", tmp_path / "words"), "cannot write"),
+        ((tmp_path / "empty",), "neither a run nor a transcript"),
+    ):
+        options = ("--out", out) if arguments[0] == recorded and "--out" not in arguments else ()
+        assert command(*arguments, *options) == 2, arguments
+        printed = capsys.readouterr()
+        assert said in printed.err
+        assert printed.err.count("\n") == 1, printed.err
+        assert printed.out == ""

@@ -1,0 +1,396 @@
+"""What goes wrong in a federation ends a run by name, or is accounted; nothing is just wrong."""
+
+import copy
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Error, Message
+
+from fedsim import client_app, ledger, messages, server_app
+from fedsim.config import Config, to_run_config
+from fedsim.errors import InputError
+from fedsim.nodes import REGISTERED, connect
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.flower_private import NODE_UNAVAILABLE, Key, Stage
+from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.secure_aggregation import CONFIGS, SecureAggregationError
+from fedsim.strategy import OwnerFailedError
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+Fault = Callable[[Message, Message], Message | None]
+
+TINY = {"trials.count": 4, "trials.cohort": 2, "training.rounds": 2}
+TOLERANT = TINY | {"federation.owners": 4, "federation.tolerated-dropouts": 1}
+SECAGG = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
+
+
+class FaultyGrid(InProcessGrid):
+    """A grid between whose nodes and server something happens to every message and its reply.
+
+    fault: returns the reply that arrives, None for none.
+    """
+
+    def __init__(self, config: Config, fault: Fault) -> None:
+        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        self._fault = fault
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        arrived = []
+        for message in messages:
+            content = copy.deepcopy(message.content)  # Flower's mod takes out what it reads
+            reply = self._execute(message)
+            message.content = content
+            arrived.append(self._fault(message, reply))
+        return [reply for reply in arrived if reply is not None]
+
+
+def _of(message: Message, partition: int) -> bool:
+    return message.metadata.dst_node_id == FIRST_NODE + partition
+
+
+def _stage(message: Message) -> str:
+    """Return the stage of secure aggregation that a message asks for, "" for none."""
+    record = message.content.config_records.get(CONFIGS) if message.has_content() else None
+    return "" if record is None else str(record[Key.STAGE])
+
+
+def _run(config: Config, directory: RunDirectory, fault: Fault = lambda _, reply: reply) -> Arrays:
+    server_app.run(FaultyGrid(config, fault), config, directory)
+    return directory.read_arrays("transcript.npz")
+
+
+@pytest.fixture
+def chosen(small: Make) -> Callable[[Config], tuple[int, int, int]]:
+    """Return a function that tells the challenge's owner, the adversary and one more owner."""
+
+    def roles(config: Config) -> tuple[int, int, int]:
+        from fedsim import challenge  # noqa: PLC0415
+
+        found = challenge.choose(config)
+        others = set(range(config.federation.owners)) - {found.owner, found.adversary}
+        return found.owner, found.adversary, min(others)
+
+    return roles
+
+
+Roles = Callable[[Config], tuple[int, int, int]]
+
+# A killed server
+
+
+class Killed(BaseException):
+    """What kill -9 does, in a test."""
+
+
+def _report(directory: RunDirectory) -> dict[str, Any]:
+    """Return the report without what may differ: when the run was and how long it took."""
+    report = json.loads((directory.path / "report.json").read_text(encoding="utf-8"))
+    return {name: value for name, value in report.items() if name not in ("created", "timing")}
+
+
+MISSING = {
+    "federation.owners": 5,
+    "federation.tolerated-dropouts": 2,
+    "federation.dropout-rate": 0.3,
+}
+KILLED = {
+    "central": TINY,
+    "distributed, owners missing": TOLERANT | {"federation.trust": "distributed"} | MISSING,
+    "secagg+, owners missing": TOLERANT | SECAGG | MISSING,
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_run_killed_in_a_round_ends_as_if_it_had_not_been(
+    name: str, small: Make, tmp_path: Path
+) -> None:
+    config = small(KILLED[name])
+    whole = RunDirectory.create(tmp_path / "whole", config)
+    expected = _run(config, whole)
+    seen = []
+
+    def kill(message: Message, reply: Message) -> Message:
+        # In the second round of the second cohort, when somebody has computed already.
+        record = message.content.config_records.get(messages.REQUEST)
+        if record is not None and (record["first_trial"], record["round"]) == (2, 2):
+            seen.append(message)
+            if len(seen) == 2:
+                raise Killed
+        return reply
+
+    directory = RunDirectory.create(tmp_path / "killed", config)
+    with pytest.raises(Killed):
+        _run(config, directory, kill)
+    found = _run(config, directory)
+    for each in ("worlds", "log_odds", "noise_stds", "final_models", "epsilon_spent"):
+        np.testing.assert_array_equal(found[each], expected[each], err_msg=each)
+    assert _report(directory) == _report(whole)
+
+
+def test_an_event_that_a_kill_tore_is_skipped(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small())
+    with (directory.path / "events.jsonl").open("w") as file:
+        file.write('{"phase": "trai')
+    directory.log_event(phase="training")
+    directory.log_event(phase="done")
+    assert [event["phase"] for event, _ in directory.events()] == ["done"]
+
+
+def test_one_directory_has_one_run_at_a_time(small: Make, tmp_path: Path) -> None:
+    config = small(TINY)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with directory.lock(), pytest.raises(InputError, match=r"another process is running .*--out"):
+        _run(config, RunDirectory.open(directory.path))
+    assert not list(directory.events())
+    _run(config, directory)
+
+
+# Owners that die, restart, or are others than they say
+
+
+def test_an_owner_that_is_gone_for_a_round_is_accounted(
+    small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(TOLERANT | {"federation.trust": "local"})
+    *_, other = chosen(config)
+
+    def gone(message: Message, reply: Message) -> Message | None:
+        request = message.content.config_records.get(messages.REQUEST, {})
+        return None if _of(message, other) and request.get("round") == 2 else reply
+
+    directory = RunDirectory.create(tmp_path / "run", config)
+    found = _run(config, directory, gone)
+    assert [(row.round, row.shares) for row in ledger.read(directory)] == [(1, 4), (2, 3)] * 2
+    # The noise of two owners hides the challenge from the adversary at first, then that of one.
+    ratio = found["noise_stds"][:, 1] / found["noise_stds"][:, 0]
+    np.testing.assert_allclose(ratio, np.sqrt(2 / 3), rtol=1e-12)
+    dropped = [event for event, _ in directory.events() if event.get("dropped") == other]
+    assert [event["of"] for event in dropped] == ["round 2"] * 2
+    assert all("no answer from owner" in event["reason"] for event in dropped)
+
+
+def test_an_adversary_that_was_restarted_says_what_it_lost(
+    small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(TINY)
+    _, adversary, _ = chosen(config)
+    directory = RunDirectory.create(tmp_path / "run", config)
+
+    def restart(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train" and _of(message, adversary):
+            grid.contexts[FIRST_NODE + adversary].state.clear()
+        return reply
+
+    grid = FaultyGrid(config, restart)
+    with pytest.raises(OwnerFailedError, match=r"state is of round None.*was lost between rounds"):
+        server_app.run(grid, config, directory)
+
+    def restart_at_last(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "evaluate" and _of(message, adversary):
+            grid.contexts[FIRST_NODE + adversary].state.clear()
+        return reply
+
+    grid = FaultyGrid(config, restart_at_last)
+    with pytest.raises(OwnerFailedError, match=r"no 'ratios': the node's Flower state was lost"):
+        server_app.run(grid, config, directory)
+
+
+def test_an_adversary_with_a_state_path_outlives_its_restart(
+    small: Make, run: Run, tmp_path: Path
+) -> None:
+    config = small(TINY)
+
+    def restart(_: Message, reply: Message) -> Message:
+        for context in grid.contexts.values():
+            context.state.clear()
+        return reply
+
+    grid = FaultyGrid(config, restart)
+    for context in grid.contexts.values():
+        context.node_config["state-path"] = str(tmp_path / "state")
+    directory = RunDirectory.create(tmp_path / "run", config)
+    server_app.run(grid, config, directory)
+    found = directory.read_arrays("transcript.npz")
+    np.testing.assert_array_equal(found["log_odds"], run(config)["log_odds"])
+
+
+def test_a_partition_belongs_to_the_node_whose_key_is_its_owners(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(TINY)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    keys = {str(owner): FIRST_NODE + owner for owner in range(3)}
+    directory.write_json(REGISTERED, keys | {"1": 77})
+    with pytest.raises(InputError, match=r"node 1001 claims partition 1.*is the one of node 77;"):
+        _run(config, directory)
+    directory.write_json(REGISTERED, keys)
+    _run(config, directory)
+    directory.write_text(REGISTERED, '{"0": "mine"}')
+    with pytest.raises(InputError, match=r"cannot read nodes\.json"):
+        _run(config, directory)
+
+
+def test_a_node_that_died_a_moment_ago_is_waited_for(small: Make) -> None:
+    asked = []
+
+    def dead_at_first(message: Message, reply: Message) -> Message:
+        asked.append(message.metadata.dst_node_id)
+        if asked.count(FIRST_NODE + 1) == 1 and _of(message, 1):
+            return Message(Error(NODE_UNAVAILABLE, "Node Unavailable"), reply_to=message)
+        return reply
+
+    nodes, auditors = connect(FaultyGrid(small(TINY), dead_at_first), 3, 60.0)
+    assert (nodes, auditors) == ({owner: FIRST_NODE + owner for owner in range(3)}, [])
+    assert asked.count(FIRST_NODE) == 1
+
+    def dead(message: Message, reply: Message) -> Message:
+        dying = Error(NODE_UNAVAILABLE, "Node Unavailable")
+        return Message(dying, reply_to=message) if _of(message, 1) else reply
+
+    with pytest.raises(InputError, match=r"2 of 3 owners connected.*a node failed: Node Unav"):
+        connect(FaultyGrid(small(TINY), dead), 3, 0.1)
+
+
+@pytest.mark.parametrize("claimed", [None, float("nan")])
+def test_a_node_that_does_not_say_what_it_holds_is_named(
+    claimed: float | None, small: Make
+) -> None:
+    def silent(message: Message, reply: Message) -> Message:
+        if claimed is None:
+            del reply.content[messages.METRICS]
+        else:
+            reply.content.metric_records[messages.METRICS]["partition"] = claimed
+        return reply
+
+    with pytest.raises(RuntimeError, match="node 1000 failed to identify itself: its reply is fal"):
+        connect(FaultyGrid(small(TINY), silent), 3, 1.0)
+
+
+# Owners that answer something else
+
+
+def test_noise_that_is_not_told_is_no_belief(small: Make, chosen: Roles, tmp_path: Path) -> None:
+    config = small(TINY | {"federation.trust": "local", "audit.mode": "instrumented"})
+    *_, other = chosen(config)
+
+    def secretive(message: Message, reply: Message) -> Message:
+        if _of(message, other):
+            reply.content.pop(messages.MEASUREMENT, None)
+        return reply
+
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with pytest.raises(OwnerFailedError, match=rf"owner {other} failed.*no 'measurement' of noise"):
+        _run(config, directory, secretive)
+
+
+def test_a_message_beyond_its_range_does_not_wrap_into_the_sum(
+    small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(TINY | {"federation.trust": "distributed"})
+    *_, other = chosen(config)
+
+    def wild(message: Message, reply: Message) -> Message:
+        if _of(message, other) and messages.REPLY in reply.content:
+            words = messages.only(reply.content.array_records[messages.REPLY]).copy()
+            words[0, 0] = 2**31
+            reply.content[messages.REPLY] = messages.array_record(sum=words)
+        return reply
+
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with pytest.raises(OwnerFailedError, match=rf"owner {other} failed.*beyond the range"):
+        _run(config, directory, wild)
+
+
+# Secure aggregation
+
+
+@pytest.mark.parametrize(
+    ("stage", "how"),
+    [
+        (Stage.SETUP, "silent"),
+        (Stage.SETUP, "failing"),
+        (Stage.SHARE_KEYS, "silent"),
+        (Stage.COLLECT_MASKED_VECTORS, "failing"),
+    ],
+)
+def test_an_owner_may_be_lost_in_any_stage_before_its_sum(
+    stage: str, how: str, small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    clear = small(TOLERANT | {"federation.trust": "distributed", "trials.count": 2})
+    masked = small(TOLERANT | SECAGG | {"trials.count": 2})
+    *_, other = chosen(clear)
+
+    def lost(message: Message) -> Message | None:
+        return None if how == "silent" else Message(Error(0, "gone"), reply_to=message)
+
+    def lost_in_stage(message: Message, reply: Message) -> Message | None:
+        return lost(message) if _of(message, other) and _stage(message) == stage else reply
+
+    def lost_in_clear(message: Message, reply: Message) -> Message | None:
+        return lost(message) if _of(message, other) and messages.REPLY in reply.content else reply
+
+    found = _run(masked, RunDirectory.create(tmp_path / "masked", masked), lost_in_stage)
+    expected = _run(clear, RunDirectory.create(tmp_path / "clear", clear), lost_in_clear)
+    for name in ("log_odds", "noise_stds", "final_models", "epsilon_spent"):
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_an_owner_may_be_lost_in_the_last_stage_and_not_two(
+    small: Make, run: Run, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(TOLERANT | SECAGG | {"trials.count": 2})
+    owner, _, other = chosen(config)
+
+    def lost(*owners: int) -> Fault:
+        def fault(message: Message, reply: Message) -> Message | None:
+            absent = any(_of(message, each) for each in owners)
+            return None if absent and _stage(message) == Stage.UNMASK else reply
+
+        return fault
+
+    # Its sum arrived: nothing is missing from the total.
+    found = _run(config, RunDirectory.create(tmp_path / "one", config), lost(other))
+    np.testing.assert_array_equal(found["log_odds"], run(config)["log_odds"])
+    directory = RunDirectory.create(tmp_path / "two", config)
+    with pytest.raises(SecureAggregationError, match=r"2 owners answered.*3 are needed.*nothing"):
+        _run(config, directory, lost(owner, other))
+
+
+def test_a_false_share_unmasks_nothing(small: Make, chosen: Roles, tmp_path: Path) -> None:
+    config = small(TINY | SECAGG | {"trials.count": 2})
+    *_, other = chosen(config)
+
+    def forged(message: Message, reply: Message) -> Message:
+        if _of(message, other) and _stage(message) == Stage.UNMASK:
+            record = reply.content.config_records[CONFIGS]
+            shares: Any = record[Key.SHARE_LIST]
+            record[Key.SHARE_LIST] = [bytes([*part[:-1], part[-1] ^ 1]) for part in shares]
+        return reply
+
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with pytest.raises(SecureAggregationError, match=r"do not fit together.*nothing of the sum"):
+        _run(config, directory, forged)
+
+
+@pytest.mark.parametrize("key", [Key.PUBLIC_KEY_1, Key.CIPHERTEXT_LIST, Key.SHARE_LIST])
+def test_what_is_missing_from_a_stage_is_named(
+    key: str, small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(TINY | SECAGG | {"trials.count": 2})
+    *_, other = chosen(config)
+
+    def lacking(message: Message, reply: Message) -> Message:
+        if _of(message, other) and reply.has_content():
+            reply.content.config_records.get(CONFIGS, {}).pop(key, None)
+        return reply
+
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with pytest.raises(RuntimeError, match=f"its reply is false: '{key}'"):
+        _run(config, directory, lacking)

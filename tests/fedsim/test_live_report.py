@@ -1,0 +1,112 @@
+"""A live report says what was seen, and cries alarm where there is less noise than claimed."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+from rich.console import Console
+
+from fedsim import client_app, live_audit, live_report, server_app, transcript
+from fedsim.config import Config, to_run_config
+from fedsim.errors import InputError
+from fedsim.live_audit import RECORDER, LiveAudit
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.transcript import Facts, ObservedRound
+
+FACTS = Facts("auditor", RECORDER, "fedsim", run="1 <b>")
+Bits = np.ndarray
+
+
+@pytest.fixture
+def seen(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+    """What an auditor was sent in 60 trials of two rounds, and which of them trained on D."""
+    changes = {"trials.count": 60, "trials.cohort": 60, "training.rounds": 2}
+    config = small(changes | {"privacy.rho-beta": 0.9999, "privacy.sensitivity": "local"})
+    run_config = to_run_config(config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
+    grid.contexts[7777] = Context(
+        run_id=RUN_ID,
+        node_id=7777,
+        node_config={"role": "auditor", "transcript-path": str(tmp_path)},
+        state=RecordDict(),
+        run_config=run_config,
+    )
+    directory = RunDirectory.create(tmp_path / "run", config)
+    server_app.run(grid, config, directory)
+    rounds = transcript.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
+
+
+def _claiming(rounds: list[ObservedRound], factor: float) -> list[ObservedRound]:
+    """Return the same rounds of a server that claims so many times the noise that it added."""
+    key = "request.noise-multiplier"
+    claims = [float(each.mechanism[key]) * factor for each in rounds]
+    return [
+        replace(each, mechanism={**each.mechanism, key: claim})
+        for each, claim in zip(rounds, claims, strict=True)
+    ]
+
+
+def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
+    audit = LiveAudit()
+    live_audit.replay(audit, rounds)
+    return live_report.assemble(audit, FACTS, 0.95, worlds)
+
+
+def test_nothing_seen_is_said_so() -> None:
+    report = live_report.assemble(LiveAudit(), FACTS, 0.95)
+    assert live_report.verdict(report).startswith("No round was seen")
+    assert report["belief"] is None
+    assert "1 &lt;b&gt;" in live_report.render_html(report)
+
+
+def test_honest_noise_raises_no_alarm_and_is_bounded(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, worlds = seen
+    report = _report(rounds, worlds)
+    assert report["alarms"] == []
+    # rho-beta is the configuration's own target, for the noise of all rounds.
+    assert report["bounds"]["rho_beta"] == pytest.approx(0.9999, abs=1e-5)
+    low, high = report["empirical"]["advantage_interval"]
+    assert low <= report["bounds"]["rho_alpha"] <= high
+    page = live_report.render_html(report)
+    assert "1 &lt;b&gt;" in page
+    assert "1 <b>" not in page
+    json.dumps(report, allow_nan=False)
+
+
+def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bits]) -> None:
+    rounds, worlds = seen
+    report = _report(_claiming(rounds, 30.0), worlds)
+    assert len(report["alarms"]) == 1
+    assert "the noise is not what was claimed" in report["alarms"][0]
+    console = Console(record=True, width=200, file=None, quiet=False)
+    with console.capture() as captured:
+        console.print(live_report.summary(report))
+    assert "Alarm: The advantage is at least" in captured.get()
+
+
+def test_without_the_worlds_nobody_says_who_was_right(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    report = _report(seen[0])
+    assert report["empirical"] is None
+    assert "of 2, 0 missed" in dict(live_report._rows(report))["rounds"]
+
+
+def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:
+    with pytest.raises(InputError, match="has 59 trials, but the one that was recorded has 60"):
+        _report(seen[0], seen[1][:59])
+
+
+def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
+    report = live_report.assemble(LiveAudit(), FACTS, 0.95)
+    page = live_report.write(report, tmp_path / "report")
+    assert page.parent.stat().st_mode & 0o077 == 0
+    assert json.loads((page.parent / "report.json").read_text()) == report
