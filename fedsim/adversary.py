@@ -127,8 +127,7 @@ def expect(
         noise_multiplier,
         config.federation.trust,
         owners,
-        # Where nobody's is unknown the challenge's owner is missing, and there is nothing to tell.
-        max(1, owners - 1 if unknown_shares is None else unknown_shares),
+        owners - 1 if unknown_shares is None else unknown_shares,
     )
     if config.training.local_steps > 1:
         known, difference = _replay(

@@ -230,12 +230,16 @@ def _common_noise_multiplier(mechanism: Mechanism) -> float | None:
 def _budget(
     config: Config, nominal: float, transcript: Arrays, rows: Sequence[ledger.Row], delta: float
 ) -> dict[str, Any]:
-    """Return what the rounds cost the worst owner of the worst cohort, at this delta."""
+    """Return what the rounds cost the worst owner of the worst cohort, at this delta.
+
+    Colluders are left out: their records are no secret.
+    """
     spent, run = transcript.get("epsilon_spent"), transcript["log_odds"].shape[1]
     if spent is None or delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
         spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows, run)
-    worst = spent.max(axis=0)
+    # A budget is for those whom a guarantee is meant for.
+    worst = np.delete(spent, sorted(ledger.colluders(rows)), axis=0).max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at
     return {
         "stop_at": stop_at or None,
@@ -510,6 +514,18 @@ def _dp_failings(config: Config) -> list[str]:
         failings.append(
             "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
             'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
+        )
+    if config.federation.summed_in_the_clear:
+        failings.append(
+            "Secure aggregation was simulated: the server saw every message under a share of the "
+            "noise only, and what is stated towards it is as if aggregated securely. Protecting "
+            'people needs federation.secure-aggregation = "secagg+".'
+        )
+    if config.federation.colluding and config.federation.trust is not Trust.CENTRAL:
+        failings.append(
+            f"{config.federation.colluding} owners sent their noise to the adversary by way of the "
+            "server, in the clear: their own records had no protection. Protecting people needs "
+            "federation.colluding = 0."
         )
     if config.audit.mode == "instrumented":
         handed = (

@@ -53,10 +53,11 @@ class DataConfig(Table):
 class FederationConfig(Table):
     """Who holds which records, who adds the noise, where the adversary sits.
 
-    secure_aggregation: how owners' messages are summed under distributed trust, "simulated" in the
-    clear or by Flower's protocol; colluding: how many other owners tell the adversary what they
-    know; tolerated_dropouts: without how many owners a round may go on; dropout_rate: probability
-    that an owner fails to answer in a round, for simulations.
+    secure_aggregation: how owners' messages are summed under distributed trust: "simulated", in the
+    clear, where the server sees every message under a share of the noise only, or by Flower's
+    protocol; colluding: how many other owners tell the adversary what they know, which leaves their
+    own records unprotected; tolerated_dropouts: without how many owners a round may go on;
+    dropout_rate: probability that an owner fails to answer in a round, for simulations.
     """
 
     owners: Annotated[int, Field(ge=2)] = 2
@@ -75,6 +76,11 @@ class FederationConfig(Table):
     def fewest_participants(self) -> int:
         """How many owners a round has at least."""
         return self.owners - self.tolerated_dropouts
+
+    @property
+    def summed_in_the_clear(self) -> bool:
+        """Whether the server sees single messages that only their sum's noise protects."""
+        return self.trust is Trust.DISTRIBUTED and self.secure_aggregation == "simulated"
 
     @model_validator(mode="after")
     def _noise_remains(self) -> Self:

@@ -46,8 +46,10 @@ class Rounds:
 class Description:
     """What a federation releases. clipping_norm is None where only its ratio to the noise is known.
 
-    colluders: how many owners besides the adversary tell it their noise. The bounds hold for a
-    record whose owner takes part in all of the rounds.
+    colluders: how many owners besides the adversary tell it their noise; summed_in_the_clear:
+    whether the server sees the messages that distributed trust means it to see the sum of. The
+    bounds hold for a record whose owner takes part in all of the rounds, and for the server under
+    distributed trust as if it saw the sum alone.
     """
 
     rounds: tuple[Rounds, ...]
@@ -56,6 +58,7 @@ class Description:
     owners: int = 2
     clipping_norm: float | None = None
     colluders: int = 0
+    summed_in_the_clear: bool = False
 
     def towards(self, vantage: Vantage) -> Mechanism:
         """Return the mechanism that this vantage point faces. Raises InputError as its parts do."""

@@ -25,7 +25,9 @@ that a sum of at most n clipped gradients is refused with probability 2 Q(12) pe
 most, which the bound counts as if a refusal gave everything away.
 
 All in all a guarantee (epsilon, delta) of the Gaussian mechanism becomes (epsilon, delta + (1 +
-e^epsilon) tau) with tau = `FixedPoint.total_variation(k)` for k rounds.
+e^epsilon) tau) with tau = `FixedPoint.total_variation(k)` for k rounds. `check` refuses a run where
+that adds more than a thousandth of delta. Refusals alone keep tau above 1e-33, so that an epsilon
+of more than about 50 cannot be stated for sums of integers, whatever the grid.
 """
 
 import math
@@ -50,8 +52,8 @@ SUM_BITS = 31
 TAIL = 12.0
 """How many standard deviations of its noise an owner's message has room for."""
 
-NEGLIGIBLE = 1e-9
-"""The largest tau over delta: (1 + e^epsilon) tau is then below delta/1000 up to epsilon = 13."""
+NEGLIGIBLE = 1e-3
+"""The largest (1 + e^epsilon) tau over delta."""
 
 Words = npt.NDArray[np.uint32]
 
@@ -171,14 +173,20 @@ def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoi
     )
 
 
-def check(fixed_point: FixedPoint, rounds: int, delta: float) -> None:
-    """Raise InputError unless what rounding may give away is negligible beside delta."""
-    found = fixed_point.total_variation(rounds)
-    if found > NEGLIGIBLE * delta:
+def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
+    """Raise InputError unless what rounding may give away is negligible beside delta.
+
+    epsilon: at delta, of all rounds, at the vantage point where it is largest.
+    """
+    tau = fixed_point.total_variation(rounds)  # above 0, because an owner may refuse
+    leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))
+    if leaked > math.log(NEGLIGIBLE * delta):
+        digits = min(0.0, leaked) / math.log(10)
         raise InputError(
             f"the noise of one owner is {fixed_point.share_std / fixed_point.step:.2g} steps of "
-            f"the grid of secure aggregation, whose rounding may then leak delta {found:.1g}, not "
-            f"negligible beside privacy.delta = {delta:g}; raise the noise or lower data.records"
+            f"the grid of secure aggregation and epsilon is {epsilon:.4g}: integers may then leak "
+            f"delta 1e{digits:+.0f}, not negligible beside privacy.delta = {delta:g}; raise the "
+            "noise or lower data.records or training.rounds"
         )
 
 

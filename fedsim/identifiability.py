@@ -89,6 +89,11 @@ LOCAL_STEPS_NOTE = (
     "upper bound: sees {}, and is granted every local step of an owner under that owner's own "
     "noise, because other owners' noise does not hide the model that it steps from"
 )
+SECURE = "sees the aggregate only, as long as secure aggregation holds"
+AS_IF_SECURE = (
+    "as if aggregated securely: aggregation was simulated, and the server received every message "
+    "under one owner's share of the noise, the nominal multiplier over the root of {} owners"
+)
 _SEES = {
     Vantage.SERVER: "every owner's message",
     Vantage.PARTICIPANT: "the aggregate of every round",
@@ -214,7 +219,7 @@ def vantage_bounds(
                 yeom_bound=bound.yeom_bound,
                 note=LOCAL_STEPS_NOTE.format(_SEES[vantage])
                 if local
-                else _vantage_note(description.trust, vantage),
+                else _vantage_note(description, vantage),
             )
         )
     return rows
@@ -280,14 +285,15 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
     return routes
 
 
-def _vantage_note(trust: Trust, vantage: Vantage) -> str:
-    match vantage, trust:
+def _vantage_note(description: Description, vantage: Vantage) -> str:
+    match vantage, description.trust:
         case Vantage.SERVER, Trust.CENTRAL:
             return "sees clean sums: no protection"
         case Vantage.SERVER, Trust.LOCAL:
             return "sees every owner's sum under that owner's own noise"
         case Vantage.SERVER, Trust.DISTRIBUTED:
-            return "sees the aggregate only, as long as secure aggregation holds"
+            simulated = AS_IF_SECURE.format(description.owners)
+            return simulated if description.summed_in_the_clear else SECURE
         case Vantage.PARTICIPANT, Trust.CENTRAL:
             return "sees the aggregate of every round, and did not draw its noise"
         case Vantage.PARTICIPANT, _:

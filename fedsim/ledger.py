@@ -11,8 +11,24 @@ and what the interrupted attempt released stays spent. From the seed a restart r
 values again, which count once. An owner is charged for the rounds that it was asked in.
 
 Where missing owners are tolerated, a round is entered twice: before its messages leave, for the
-fewest shares of noise that it may have, provisionally; and, before its sum is released, as it is. A
-provisional row that no other followed counts for what it says.
+fewest shares of noise that it may have, provisionally; and, before its sum is released, with the
+owners that came. A provisional row that no other followed counts for what it says.
+
+The same noise under other data hides nothing: two sums of one round with noise from the seed differ
+by what the owners sent that are in one of them alone, under no noise but their own, and the models
+after them by sums without any. So a restart from the seed whose round has other owners present than
+an attempt before is refused before its sum is released. Where a ledger holds such a pair all the
+same, the later round counts as one without noise: epsilon is infinite from then on. Older ledgers
+say how many came and not who: the same number is taken for the same owners.
+
+Colluders told their noise, by way of the server and unencrypted: under local and distributed trust
+their own records count as unprotected towards the server and the participant that they help, also
+in rounds where their noise did not hide others'. They are left out of the budget and of what is
+worst, which are those of the owners that a guarantee is meant for.
+
+The column of the server is, under distributed trust, that of a server which learns the sum alone.
+Where aggregation was simulated (`federation.secure-aggregation`) it is as if aggregated securely:
+the server received every message under one share of the noise.
 """
 
 import hashlib
@@ -33,7 +49,7 @@ from fedsim.accounting import accountant
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Vantage
+from fedsim.mechanism import Mechanism, Trust, Vantage
 from fedsim.run_directory import RunDirectory
 from fedsim.strict_json import strict_json
 
@@ -45,12 +61,19 @@ ROUNDING = 1e-12
 Counts = Counter[Rounds]
 """How many rounds of each kind; the kinds have count 1."""
 
-Release = tuple[int, int, Rounds, tuple[int, ...]]
-"""Attempt (0 where the noise is the seed's), round, kind and participants: what is one release."""
+Release = tuple[int, int, Rounds, tuple[int, ...], tuple[int, ...] | None]
+"""What is one release: attempt (0 where the noise is the seed's), round, kind, asked, present."""
+
+TOLD = (Vantage.SERVER, Vantage.PARTICIPANT)
+"""The vantage points that colluders help."""
 
 
 class BudgetExceededError(RuntimeError):
     """A round would exceed `privacy.stop-at`; it was refused before anything of it left."""
+
+
+class OtherOwnersError(RuntimeError):
+    """A round repeats the noise of an earlier attempt over other owners; its sum was held back."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +85,9 @@ class Row:
     participants: the owners that were asked; epsilon: owner -> vantage -> what one trial has spent
     after this round at `delta`, inf without noise, by counts that `rounded_up` may have rounded;
     shares: of how many owners the noise is, None (as in older ledgers) for that of all who were
-    asked; provisional: whether a row with the true number of shares is to follow.
+    asked; provisional: whether a row with the true number of shares is to follow; present: the
+    owners that came, None where shares says it or (in older ledgers) nothing does; colluders: the
+    owners that told the adversary their noise.
     """
 
     cohort: int
@@ -77,6 +102,8 @@ class Row:
     epsilon: Mapping[int, Mapping[str, float]]
     shares: int | None = None
     provisional: bool = False
+    present: tuple[int, ...] | None = None
+    colluders: tuple[int, ...] = ()
 
     @property
     def kind(self) -> Rounds:
@@ -87,7 +114,10 @@ class Row:
     @property
     def release(self) -> Release:
         """What was released; equal for a round that is repeated with the same noise."""
-        return *self.place, self.kind, self.participants
+        present = self.present
+        if present is None and self.kind.participants == len(self.participants):
+            present = self.participants
+        return *self.place, self.kind, self.participants, present
 
     @property
     def place(self) -> tuple[int, int]:
@@ -101,45 +131,62 @@ class Row:
             int(owner): {name: math.inf if e is None else float(e) for name, e in values.items()}
             for owner, values in entry["epsilon"].items()
         }
-        participants = tuple(map(int, entry["participants"]))
-        return cls(**{**entry, "participants": participants, "epsilon": epsilon})
+        owners = {
+            name: tuple(map(int, entry[name]))
+            for name in ("participants", "present", "colluders")
+            if entry.get(name) is not None
+        }
+        return cls(**{**entry, **owners, "epsilon": epsilon})
 
 
 @dataclass
 class Account:
     """What the trials of one cohort have released, each release once, and to every owner's cost.
 
-    settled: the places of the rows that are not provisional; pending: the provisional rows that no
-    other has followed so far, by their place.
+    releases: what each counted as; settled: the places of the rows that are not provisional;
+    pending: the provisional rows that no other has followed so far, by their place; colluders: the
+    owners that told their noise.
     """
 
     attempts: int = 0
-    releases: set[Release] = field(default_factory=set)
+    releases: dict[Release, Rounds] = field(default_factory=dict)
     counts: dict[int, Counts] = field(default_factory=dict)
     settled: set[tuple[int, int]] = field(default_factory=set)
     pending: dict[tuple[int, int], Row] = field(default_factory=dict)
+    colluders: set[int] = field(default_factory=set)
 
     def add(self, row: Row) -> None:
         """Enter a round."""
         self.attempts = max(self.attempts, row.attempt)
+        self.colluders.update(row.colluders)
         if self.has(row):
             return
+        kind = self.counts_as(row)
         if row.provisional:
             self.pending[row.place] = row
         else:
             if (superseded := self.pending.pop(row.place, None)) is not None:
                 for owner in superseded.participants:
                     self.counts[owner] -= Counter({superseded.kind: 1})
-            self.releases.add(row.release)
+            self.releases[row.release] = kind
             self.settled.add(row.place)
         for owner in row.participants:
-            self.counts.setdefault(owner, Counter())[row.kind] += 1
+            self.counts.setdefault(owner, Counter())[kind] += 1
 
     def has(self, row: Row) -> bool:
         """Whether a row is about what is there: the same release, or a round that is settled."""
         if row.provisional:
             return row.place in self.pending or row.place in self.settled
         return row.release in self.releases and row.place not in self.pending
+
+    def clashes(self, row: Row) -> bool:
+        """Whether a row is of the noise of a settled round, but was not the same release."""
+        repeats = row.noise_source == "seed" and not row.provisional and row.place in self.settled
+        return repeats and row.release not in self.releases
+
+    def counts_as(self, row: Row) -> Rounds:
+        """Return what a row adds to an account: a round without noise where it `clashes`."""
+        return replace(row.kind, noise_multiplier=0.0) if self.clashes(row) else row.kind
 
     def after(self, row: Row, owner: int) -> Counts:
         """Return the rounds of an owner with this row among them."""
@@ -148,7 +195,7 @@ class Account:
             return counts
         if (superseded := self.pending.get(row.place)) is not None and not row.provisional:
             counts -= Counter({superseded.kind: 1})
-        return counts + Counter({row.kind: 1})
+        return counts + Counter({self.counts_as(row): 1})
 
     def spent(self, owner: int) -> Counts:
         """Return the rounds of an owner."""
@@ -284,7 +331,15 @@ def curve(
         if history not in found:
             found[history] = _history(config, before, kinds)
         curves.append(found[history])
-    return np.array(curves, dtype=np.float64)
+    spent = np.array(curves, dtype=np.float64)
+    for vantage in TOLD:
+        spent[sorted(colluders(rows)), list(Vantage).index(vantage)] = math.inf
+    return spent
+
+
+def colluders(rows: Iterable[Row]) -> frozenset[int]:
+    """Return the owners whose records are no secret: they told the adversary their noise."""
+    return frozenset(owner for row in rows for owner in row.colluders)
 
 
 def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
@@ -374,13 +429,18 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
 
 
 class Ledger:
-    """The ledger of a run that is under way.
+    """The ledger of a run that is under way. colluders: the owners that tell their noise.
 
     Opening it drops an unfinished last line. Raises InputError for a damaged file.
     """
 
-    def __init__(self, config: Config, directory: RunDirectory) -> None:
+    def __init__(
+        self, config: Config, directory: RunDirectory, colluders: Iterable[int] = ()
+    ) -> None:
         self.config = config
+        # Under central trust they have no noise to tell.
+        central = config.federation.trust is Trust.CENTRAL
+        self.colluders = () if central else tuple(sorted(colluders))
         self.path = directory.path / FILE
         rows, self._check, whole = _read(directory)
         self._accounts = accounts(rows)
@@ -426,9 +486,10 @@ class Attempt:
             config.privacy.delta,
             {},
             kind.participants if self._provisional else None,
+            colluders=ledger.colluders,
         )
         planned = Account(
-            0, set(account.releases), {o: Counter(account.spent(o)) for o in everybody}
+            0, dict(account.releases), {o: Counter(account.spent(o)) for o in everybody}
         )
         for round in range(1, rounds + 1):
             row = replace(self._template, round=round)
@@ -436,7 +497,11 @@ class Attempt:
                 planned.add(row)
         self._total = planned.counts
         vantage = config.federation.vantage
-        self.epsilon = max(epsilon_of(config, account.spent(o), vantage) for o in everybody)
+        self.epsilon = max(
+            epsilon_of(config, account.spent(owner), vantage)
+            for owner in everybody
+            if owner not in ledger.colluders
+        )
 
     def charge(self, round: int, participants: Iterable[int]) -> None:
         """Enter a round before anything of it leaves.
@@ -449,14 +514,25 @@ class Attempt:
             replace(self._template, round=round, participants=asked, provisional=self._provisional)
         )
 
-    def settle(self, round: int, shares: int) -> None:
-        """Enter what a round was, with the noise of so many owners, before its sum is released.
+    def settle(self, round: int, present: Iterable[int]) -> None:
+        """Enter what a round was, with the noise of the owners that came, before it is released.
 
-        Nothing to do where no owner may be missing. Raises BudgetExceededError as `charge` does,
-        where a repeated round has less noise than before.
+        Nothing to do where no owner may be missing. Raises OtherOwnersError, and enters nothing,
+        where noise from the seed hid the sum of others in an earlier attempt; BudgetExceededError
+        as `charge` does.
         """
-        if self._provisional:
-            self._enter(replace(self._template, round=round, shares=shares))
+        if not self._provisional:
+            return
+        came = tuple(sorted(present))
+        row = replace(self._template, round=round, shares=len(came), present=came)
+        if self._account.clashes(row):
+            raise OtherOwnersError(
+                f"round {round} of the trials from {row.cohort} on would repeat the seed's noise "
+                "over other owners than an attempt before, and the difference of the two sums has "
+                "none; nothing of it is released: begin another run with --out, or use "
+                'privacy.noise-source = "system"'
+            )
+        self._enter(row)
 
     def _enter(self, row: Row) -> None:
         config, vantage = self._config, self._config.federation.vantage
@@ -469,6 +545,9 @@ class Attempt:
             if history not in found:
                 found[history] = _at_vantages(config, counts, total)
             spent[owner] = found[history]
+            if owner in row.colluders:
+                spent[owner] = spent[owner] | {vantage.value: math.inf for vantage in TOLD}
+                continue
             exceeds = spent[owner][vantage] > (config.privacy.stop_at or math.inf)
             # What is rounded up may exceed a budget that the exact value keeps.
             if exceeds and not _within(config, counts):
@@ -479,7 +558,9 @@ class Attempt:
                     f"{config.privacy.stop_at:g}; the rounds before it stand"
                 )
         self._ledger.append(replace(row, epsilon=spent))
-        self.epsilon = max(values[vantage] for values in spent.values())
+        self.epsilon = max(
+            values[vantage] for owner, values in spent.items() if owner not in row.colluders
+        )
 
 
 def _description(config: Config, counts: Counts) -> Description:
@@ -517,7 +598,8 @@ def _worst(
     config: Config, books: Mapping[int, Account], owner: int | None = None
 ) -> tuple[int, int]:
     """Return cohort and owner with the largest epsilon at the configured vantage."""
-    owners = range(config.federation.owners) if owner is None else [owner]
+    told = {each for account in books.values() for each in account.colluders}
+    owners = sorted(set(range(config.federation.owners)) - told) if owner is None else [owner]
     vantage = config.federation.vantage
 
     def badness(pair: tuple[int, int]) -> tuple[float, int]:
@@ -537,12 +619,17 @@ def _last_attempt(
     last = [row for row in mine if row.attempt == books[cohort].attempts]
     repeated = {row.release for row in last}
     places = {row.place for row in last}
+    counted = books[cohort].releases
     earlier = Account()
     for row in mine:
         # A provisional row of the same noise released nothing that the last attempt did not.
         if row.release not in repeated and not (row.provisional and row.place in places):
-            earlier.add(row)
-    return [(row.kind, frozenset(row.participants)) for row in last], earlier
+            noise = counted.get(row.release, row.kind).noise_multiplier
+            earlier.add(replace(row, noise_multiplier=noise))
+    kinds = [counted.get(row.release, row.kind) for row in last]
+    return [
+        (kind, frozenset(row.participants)) for kind, row in zip(kinds, last, strict=True)
+    ], earlier
 
 
 def _unaffordable(

@@ -269,12 +269,14 @@ def aggregate_noise_multiplier(
 
     noise_multiplier: nominal; sources: how many owners' noise is unknown, or under central trust 1
     for the server's, 0 for none. The general rule of which `effective_noise_multiplier` names the
-    cases. Raises InputError for a negative multiplier.
+    cases. Where owners add noise one source counts at least: that of the record's owner, without
+    whom nothing is there to hide. Raises InputError for a negative multiplier.
     """
     check_noise_multiplier(noise_multiplier)
     if trust is Trust.CENTRAL:
         return noise_multiplier if sources else 0.0
-    return noise_multiplier * math.sqrt(sources / (owners if trust is Trust.DISTRIBUTED else 1))
+    shares = max(1, sources) / (owners if trust is Trust.DISTRIBUTED else 1)
+    return noise_multiplier * math.sqrt(shares)
 
 
 def check_noise_multiplier(noise_multiplier: float) -> None:
@@ -317,14 +319,11 @@ def _share(
                 "noise itself before its next step; choose trust local, or 1 local step"
             )
         return 1.0
-    # A lone participant cannot be the adversary, who then faces all the noise that there is.
     known = colluders if vantage is Vantage.SERVER else colluders + 1
-    others = max(1, present - known)
-    match trust:
-        case Trust.CENTRAL:
-            return 0.0 if vantage is Vantage.SERVER else 1.0
-        case Trust.LOCAL:
-            # The server sees each owner's message by itself.
-            return 1.0 if vantage is Vantage.SERVER else math.sqrt(others)
-        case Trust.DISTRIBUTED:
-            return math.sqrt(others / owners)
+    sources = present - known
+    if vantage is Vantage.SERVER and trust is not Trust.DISTRIBUTED:
+        # The server sees each owner's message by itself, clean under central trust.
+        sources = 1 if trust is Trust.LOCAL else 0
+    elif trust is Trust.CENTRAL:
+        sources = 1
+    return aggregate_noise_multiplier(1.0, trust, owners, sources)

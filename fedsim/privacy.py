@@ -71,6 +71,7 @@ def describe(config: Config, nominal: float) -> Description:
         federation.owners,
         training.clipping_norm,
         federation.colluding,
+        federation.summed_in_the_clear,
     )
 
 

@@ -232,6 +232,13 @@ def labels(report: Report) -> list[Label]:
             "nobody."
         )
         labels.append(Label("Instrumented audit, not a DP guarantee.", text))
+    simulated = at(report, "mechanism.rounding.secure_aggregation") == "simulated"
+    if simulated:
+        text = (
+            "The server summed the messages in the clear, each under one owner's share of the "
+            "noise; what is stated towards it is as if they had been aggregated securely."
+        )
+        labels.append(Label("Simulated secure aggregation, not a DP guarantee.", text))
     released = bool(at(report, "bayesian"))
     if released:
         text = (
@@ -239,7 +246,8 @@ def labels(report: Report) -> list[Label]:
             "records' gradients as they are."
         )
         labels.append(Label("Gradient distances were released: not a DP guarantee.", text))
-    named = unclipped or local or seeded or instrumented or released or is_pac(report)
+    named = unclipped or local or seeded or instrumented or simulated or released
+    named = named or is_pac(report)
     if at(report, "mechanism.dp_guarantee") is False and not named:
         labels.append(Label("Not a DP guarantee.", at(report, "mechanism.dp_note") or ""))
     return labels

@@ -32,11 +32,12 @@ from fedsim import (
     schedules,
     vantages,
 )
+from fedsim.accounting import accountant
 from fedsim.challenge import Challenge
 from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
 from fedsim.ledger import Ledger
-from fedsim.mechanism import Trust
+from fedsim.mechanism import Trust, Vantage
 from fedsim.nodes import Auditors, connect, registered_nodes
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
@@ -116,8 +117,9 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     known.cut(config.trials.cohort, config.training.sampling_rate < 1, config.candidates)
     chosen = challenge.choose(config)
     noise_multiplier = privacy.noise_multiplier(config)
+    check_rounding(config, models.size(known.model))
     rounds = ledger.plan(config, noise_multiplier, directory)
-    book = Ledger(config, directory)
+    book = Ledger(config, directory, challenge.colluders(config, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     nodes, present, asked = connect(
         grid, config.federation.owners, CONNECT_TIMEOUT, registered_nodes(directory)
@@ -169,8 +171,11 @@ def check(config: Config) -> None:
 def check_rounding(config: Config, parameters: int) -> None:
     """Raise InputError where the integers of distributed trust are too coarse for its noise."""
     if config.federation.trust is Trust.DISTRIBUTED:
-        grid = fixed_point.agreed(config, privacy.noise_multiplier(config), parameters)
-        fixed_point.check(grid, config.training.rounds, config.privacy.delta)
+        nominal, delta = privacy.noise_multiplier(config), config.privacy.delta
+        described, judge = privacy.describe(config, nominal), accountant(config.privacy.accountant)
+        worst = max(judge.epsilon(described.towards(vantage), delta) for vantage in Vantage)
+        grid = fixed_point.agreed(config, nominal, parameters)
+        fixed_point.check(grid, config.training.rounds, delta, worst)
 
 
 def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:

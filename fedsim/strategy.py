@@ -150,7 +150,7 @@ class DPSGD(Strategy):
         found = self._accept_train([*replies, *failed], server_round)
         accepted, self._participants = list(found.values()), tuple(found)
         if self.attempt is not None:
-            self.attempt.settle(server_round, len(accepted))
+            self.attempt.settle(server_round, found)
         total = self._sum(accepted)
         noise = None
         if self._releases is not None:
@@ -446,9 +446,7 @@ class DPSGD(Strategy):
     def _multiplier(self, sources: frozenset[int]) -> float:
         """Return the noise multiplier towards somebody who does not know these noises."""
         trust, owners = self.config.federation.trust, self.config.federation.owners
-        # Where no owner's is unknown that of the challenge is missing: there is nothing to hide.
-        count = len(sources) if trust is Trust.CENTRAL else max(1, len(sources))
-        return aggregate_noise_multiplier(self.noise_multiplier, trust, owners, count)
+        return aggregate_noise_multiplier(self.noise_multiplier, trust, owners, len(sources))
 
     def _unknown_noise(self, vantage: Vantage) -> frozenset[int]:
         """Return whose noise of this round's participants hides the challenge from a vantage."""

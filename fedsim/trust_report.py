@@ -11,6 +11,11 @@ from fedsim.mechanism import Trust
 
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
+UNPROTECTED = (
+    " Their own records have no protection: the ledger charges these owners an infinite epsilon "
+    "towards the server and the participant, and bounds and budget are those of the others."
+)
+
 
 def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> dict[str, Any] | None:
     """Return what sending integers costs, None unless trust is distributed.
@@ -38,6 +43,7 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> di
 def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, Any] | None:
     """Return which rounds lacked owners, over all cohorts; None where none may be missing.
 
+    rounds_with_missing_owners: every cohort and every attempt has rounds of its own;
     fewest_shares: of how many owners the noise was at worst; effective_noise_multiplier: the
     smallest and the largest that the configured vantage faced in a round.
     """
@@ -55,7 +61,9 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, A
     ]
     return {
         "tolerated": tolerated,
-        "rounds_with_missing_owners": len({row.round for row in lacking}),
+        "rounds_with_missing_owners": len(
+            {(row.cohort, row.attempt, row.round) for row in lacking}
+        ),
         "fewest_shares": min(
             (row.kind.participants or 0 for row in settled), default=config.federation.owners
         ),
@@ -69,19 +77,28 @@ def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
     if (cost := report["mechanism"]["rounding"]) and cost["note"] == IN_THE_CLEAR:
         found.append(
             f"Owners' messages were {IN_THE_CLEAR}. The released sums are those of secure "
-            "aggregation to the last bit, but here the server could see single messages."
+            "aggregation to the last bit, but here the server saw single messages, each under a "
+            "share of the noise: what is stated towards it is as if aggregated securely."
         )
     missing = report["dropouts"]
     if missing and missing["rounds_with_missing_owners"]:
         low, high = missing["effective_noise_multiplier"]
+        # Under central trust the noise is the server's, of which nobody takes any along.
+        noise = (
+            ""
+            if config.federation.trust is Trust.CENTRAL
+            else f": the effective noise multiplier was between {low:.4g} and {high:.4g}, which "
+            "the bounds count"
+        )
         found.append(
-            f"Owners were missing in {missing['rounds_with_missing_owners']} rounds, of which the "
-            f"worst had {missing['fewest_shares']} of {config.federation.owners}: the effective "
-            f"noise multiplier was between {low:.4g} and {high:.4g}, which the bounds count."
+            f"Owners were missing in {missing['rounds_with_missing_owners']} rounds of all "
+            f"cohorts and attempts, of which the worst had {missing['fewest_shares']} of "
+            f"{config.federation.owners}{noise}."
         )
     if colluding:
+        unprotected = UNPROTECTED if config.federation.trust is not Trust.CENTRAL else ""
         found.append(
             f"{colluding} of {config.federation.owners} owners colluded with the adversary: the "
-            "bounds hold against as many, not against more."
+            f"bounds hold against as many, not against more.{unprotected}"
         )
     return found

@@ -106,7 +106,8 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any]
     predicted = estimators.predict(seen["sensitivities"], seen["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
-        advantage, method = _caught(config, seen), "closed form"
+        two_sided = len(np.unique(seen["worlds"])) == 2
+        advantage, method = _caught(config, seen, two_sided), "closed form"
     return {
         "mu": predicted.mu,
         "advantage": advantage,
@@ -118,14 +119,21 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any]
     }
 
 
-def _caught(config: Config, seen: Arrays) -> float:
-    """Return the advantage of whoever sees the record itself whenever it takes part."""
+def _caught(config: Config, seen: Arrays, two_sided: bool) -> float:
+    """Return the advantage of whoever sees the record itself whenever it takes part.
+
+    Of trials on D alone (not two_sided) it is 2 TPR - 1, where a tie is half a win.
+    """
     rate, prior = config.training.sampling_rate, logit(config.audit.prior)
     chances = (seen["sensitivities"] > 0).sum(axis=1)
     caught = -np.expm1(chances * math.log1p(-rate))
-    if config.privacy.neighbouring is Neighbouring.ADD_REMOVE:
-        # Absence in all rounds speaks for D', unless the prior outweighs it: then all is D.
-        caught = np.where(prior + chances * math.log1p(-rate) > 0, 0.0, caught)
+    add_remove = config.privacy.neighbouring is Neighbouring.ADD_REMOVE
+    # What absence in all rounds says: under add-remove that it speaks for D'.
+    absence = prior + add_remove * chances * math.log1p(-rate)
+    if not two_sided:
+        return float((caught + (1 - caught) * np.sign(absence)).mean())
+    if add_remove:
+        caught = np.where(absence > 0, 0.0, caught)  # the prior outweighs absence: all is D
     return float(caught.mean())
 
 

@@ -229,3 +229,10 @@ def _refuse(config: Config, owners: int, experiment: bool) -> None:
             'privacy.noise-source is "seed", and every node is told the seed, so that the noise '
             "protects nobody; add --set privacy.noise-source=system, or --experiment to go on"
         )
+    if config.federation.summed_in_the_clear and config.privacy.noise_source != "seed":
+        raise InputError(
+            "federation.trust is 'distributed', but federation.secure-aggregation is 'simulated', "
+            "so that the server would see every message under a share of the noise only; add --set "
+            "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
+            "simulate it)"
+        )

@@ -143,11 +143,13 @@ def prepare(config: Config) -> tuple[Config, RunDirectory]:
         federation,
         identifiability,
         ledger,
+        models,
         privacy,
         server_app,
     )
 
     server_app.check(config)
+    server_app.check_rounding(config, models.size(federation.load(config).model))
     config = federation.fit_cohort(config)
     federation.load(config).cut(
         config.trials.cohort, config.training.sampling_rate < 1, config.candidates

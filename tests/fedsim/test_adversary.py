@@ -163,10 +163,15 @@ def test_a_round_without_the_owner_of_the_challenge_says_nothing(
     known = federation.load(config)
     theta = torch.zeros(2, 650)
     ratios = []
-    for missing in ((), (int(known.owner_of[0]),)):
+    owner = int(known.owner_of[0])
+    me = (owner + 1) % 3
+    for missing in ((), (owner,)):
         memory = adversary.Memory.empty(2)
         memory = adversary.expect(
-            memory, config, known, 2, 0, None, 1.0, theta, theta.double(), None, 1, missing, 2
+            *(memory, config, known, me, 0, None, 1.0, theta, theta.double(), None, 1, range(2)),
+            challenged=owner,
+            missing=missing,
+            unknown_shares=2 - len(missing),
         )
         ratios.append(adversary.observe(memory, torch.ones(2, 650)).ratios)
     assert (ratios[0] != 0).all()

@@ -5,7 +5,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from fedsim.accounting import PLD
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.description import Rounds
 from fedsim.errors import InputError
-from fedsim.ledger import BudgetExceededError, Ledger
+from fedsim.ledger import BudgetExceededError, Ledger, OtherOwnersError
 from fedsim.mechanism import Mechanism, Steps, Vantage
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
@@ -111,6 +111,8 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
         "epsilon": None,
         "shares": None,
         "provisional": False,
+        "present": None,
+        "colluders": [],
     }
     assert entry["epsilon"]["1"]["server"] is None
 
@@ -121,7 +123,7 @@ def test_a_ledger_from_before_missing_owners_were_tolerated_still_reads(
     directory, previous, lines = opened(make()), "", []
     for row in charged(make(), directory, 2):
         entry = json.loads(json.dumps(asdict(row))) | {"epsilon": {"0": {"participant": 1.0}}}
-        del entry["shares"], entry["provisional"]
+        del entry["shares"], entry["provisional"], entry["present"], entry["colluders"]
         canonical = json.dumps(entry, sort_keys=True, separators=(",", ":"))
         previous = hashlib.sha256((previous + canonical).encode()).hexdigest()[:16]
         lines.append(json.dumps(entry | {"check": previous}) + "\n")
@@ -145,8 +147,9 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
     assert worst.provisional
     mechanism = ledger.describe(config, Z, [worst]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(3 - 1), 1)
-    attempt.settle(1, 4)
+    attempt.settle(1, [0, 1, 3, 4])
     (row,) = ledger.read(directory)
+    assert row.present == (0, 1, 3, 4)
     mechanism = ledger.describe(config, Z, [row]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(4 - 1), 1)
     assert participant([row]) < participant([worst])
@@ -161,12 +164,12 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     directory = opened(config)
     attempt = Ledger(config, directory).begin(0, 2, Z)
     attempt.charge(1, range(5))
-    attempt.settle(1, 5)
+    attempt.settle(1, range(5))
     attempt.charge(2, range(5))  # and killed
     attempt = Ledger(config, directory).begin(0, 2, Z)
     for round, shares in ((1, 5), (2, 4)):
         attempt.charge(round, range(5))
-        attempt.settle(round, shares)
+        attempt.settle(round, range(shares))
     rows = ledger.read(directory)
     found = ledger.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
@@ -177,17 +180,99 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     assert ledger.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
 
 
-def test_a_repeated_round_with_less_noise_than_before_is_one_more_release(
+FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "distributed"])
+@pytest.mark.parametrize("then", [THEN, range(5), [0, 1, 2]], ids=["other", "more", "fewer"])
+def test_the_seeds_noise_is_not_released_again_over_other_owners(
+    then: list[int], trust: str, make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(TOLERANT | {"federation.trust": trust})
+    directory = opened(config)
+    for _ in range(2):  # the same owners in both: one release
+        attempt = Ledger(config, directory).begin(0, 1, Z)
+        attempt.charge(1, range(5))
+        attempt.settle(1, FIRST)
+    before = ledger.read(directory)
+    assert ledger.accounts(before)[0].spent(4).total() == 1
+    assert math.isfinite(participant(before)[-1])
+    attempt = Ledger(config, directory).begin(0, 1, Z)
+    attempt.charge(1, range(5))
+    content = (directory.path / "ledger.jsonl").read_bytes()
+    with pytest.raises(OtherOwnersError, match=r"round 1 .* begin another run with --out") as error:
+        attempt.settle(1, then)
+    assert "\n" not in str(error.value)
+    assert (directory.path / "ledger.jsonl").read_bytes() == content
+    attempt.settle(1, FIRST)  # whoever repeats it to the bit may go on
+    assert participant(ledger.read(directory))[-1] == participant(before)[-1]
+
+
+def test_noise_of_the_system_may_meet_other_owners_and_is_one_more_release(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(TOLERANT | SYSTEM)
+    directory = opened(config)
+    for present in (range(5), FIRST, THEN):
+        attempt = Ledger(config, directory).begin(0, 1, Z)
+        attempt.charge(1, range(5))
+        attempt.settle(1, present)
+    found = ledger.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
+    assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
+
+
+def test_a_ledger_whose_attempts_differ_in_their_owners_under_one_noise_has_no_bound(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(TOLERANT)
-    directory = opened(config)
-    for shares in (5, 4, 4):
-        attempt = Ledger(config, directory).begin(0, 1, Z)
-        attempt.charge(1, range(5))
-        attempt.settle(1, shares)
-    found = ledger.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
-    assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3))))
+    attempt = Ledger(config, opened(config)).begin(0, 1, Z)
+    attempt.charge(1, range(5))
+    attempt.settle(1, FIRST)
+    (row,) = ledger.read(RunDirectory.open(attempt._ledger.path.parent))
+    later = replace(row, attempt=2, present=tuple(THEN))
+    older = replace(row, attempt=2, present=None, shares=3)  # says how many, and not who
+    for rows in ([row, later], [row, older], [row, later, replace(row, attempt=3)]):
+        for owner in range(5):
+            counts = ledger.accounts(rows)[0].spent(owner)
+            assert counts.total() == 2
+            assert ledger.epsilon_of(config, counts, PARTICIPANT) == math.inf
+        assert np.all(ledger.curve(config, Z, rows)[:, 1, -1] == math.inf)
+    again = [row, replace(row, attempt=2)]
+    assert math.isfinite(ledger.curve(config, Z, again)[0, 1, -1])
+
+
+# Colluders
+
+
+@pytest.mark.parametrize("trust", ["local", "distributed", "central"])
+def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
+    trust: str, make: Make, opened: Callable[[Config], RunDirectory], tmp_path: Path
+) -> None:
+    keys = {"federation.owners": 5, "federation.colluding": 2, "federation.trust": trust}
+    config = make(keys | {"privacy.stop-at": 50.0})
+    honest = opened(config)
+    charged(config, honest, 2)
+    directory = RunDirectory.create(tmp_path / "colluding", config)
+    attempt = Ledger(config, directory, [3, 1]).begin(0, 2, Z)
+    for round in (1, 2):
+        attempt.charge(round, range(5))
+    rows, without = ledger.read(directory), ledger.read(honest)
+    told = () if trust == "central" else (1, 3)
+    assert rows[0].colluders == told
+    for row, other in zip(rows, without, strict=True):
+        for owner in range(5):
+            expected = dict(other.epsilon[owner])
+            if owner in told:
+                expected |= {"server": math.inf, "participant": math.inf}
+            assert row.epsilon[owner] == expected
+    # What is worst and what is left are the honest owners'.
+    assert math.isfinite(attempt.epsilon)
+    assert ledger.describe(config, Z, rows) == ledger.describe(config, Z, without)
+    curve = ledger.curve(config, Z, rows)
+    assert np.all(np.isinf(curve[list(told), 1]))
+    np.testing.assert_array_equal(
+        np.delete(curve, told, 0), np.delete(ledger.curve(config, Z, without), told, 0)
+    )
 
 
 @pytest.mark.parametrize("length", [1, 40, -1])

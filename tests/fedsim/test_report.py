@@ -479,6 +479,16 @@ def test_seeded_noise_is_labelled_reproducible(report, transcript):
 
 
 @pytest.mark.usefixtures("wording_only")
+@pytest.mark.parametrize(("how", "labelled"), [("simulated", True), ("secagg+", False)])
+def test_a_simulation_of_secure_aggregation_is_labelled_no_guarantee(
+    how, labelled, report, transcript
+):
+    report = changed(report, "mechanism.rounding", {"secure_aggregation": how})
+    text = visible(render_html(report, transcript))
+    assert ("Simulated secure aggregation, not a DP guarantee." in text) == labelled
+
+
+@pytest.mark.usefixtures("wording_only")
 def test_any_other_lack_of_a_guarantee_is_labelled_with_its_note(report, transcript):
     report = changed(report, "mechanism.dp_guarantee", False)
     text = visible(render_html(report, transcript))

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import client_app, server_app, trust_report
+from fedsim import audit, client_app, ledger, server_app, trust_report
+from fedsim.challenge import Challenge, colluders
 from fedsim.config import Config, to_run_config
 from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
@@ -50,8 +51,65 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
     assert "in the clear: a simulation of secure aggregation" in text
     assert "Owners were missing in" in text
     assert "1 of 5 owners colluded" in text
+    assert "charges these owners an infinite epsilon" in text
+    # Neither is a guarantee, whatever the bounds say of the others.
+    assert not report["mechanism"]["dp_guarantee"]
+    assert "Secure aggregation was simulated" in report["mechanism"]["dp_note"]
+    assert "1 owners sent their noise" in report["mechanism"]["dp_note"]
+    notes = {row["vantage"]: row["note"] for row in report["bounds"]["vantages"]}
+    assert "as if aggregated securely" in notes["server"]
+    assert "as if aggregated securely" in report["vantages"]["server"]["note"]
+    chosen = facts["challenge"]
+    (told,) = colluders(config, Challenge(**chosen))
+    spent = directory.read_arrays("transcript.npz")["epsilon_spent"]
+    unprotected = np.isinf(spent[:, 1, -1])
+    assert np.flatnonzero(unprotected).tolist() == [told]
+    assert report["budget"]["epsilon"]["participant"] == pytest.approx(spent[~unprotected, 1].max())
     page = " ".join(directory.path.joinpath("report.html").read_text().split())
     assert "aggregated in the clear: a simulation of secure aggregation, as integers" in page
     assert "1 of the 5 owners told the adversary their noise" in page
     # Calibrated for two missing owners in every round: the target holds.
     assert report["bounds"]["rho_beta"] <= 0.9
+
+
+def _row(cohort: int, attempt: int, round: int, came: int, z: float = 2.0) -> ledger.Row:
+    return ledger.Row(
+        *(cohort, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}),
+        shares=came,
+        present=tuple(range(came)),
+    )
+
+
+def test_rounds_with_missing_owners_are_counted_over_cohorts_and_attempts(small: Make) -> None:
+    config = small({"federation.owners": 5, "federation.tolerated-dropouts": 1})
+    rows = [_row(0, 1, 1, 4), _row(0, 2, 1, 4), _row(0, 2, 2, 5), _row(4, 1, 1, 4)]
+    found = trust_report.dropouts(config, 2.0, rows)
+    assert found is not None
+    assert found["rounds_with_missing_owners"] == 3
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_only_owners_that_add_noise_take_any_of_it_along(trust: str, small: Make) -> None:
+    keys = {"federation.owners": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
+    config = small(keys)
+    missing = trust_report.dropouts(config, 2.0, [_row(0, 1, 1, 4)])
+    report = {"mechanism": {"rounding": None}, "dropouts": missing}
+    (said,) = trust_report.cautions(config, report)
+    assert "the worst had 4 of 5" in said
+    assert ("effective noise multiplier" in said) == (trust == "local")
+
+
+def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(small: Make) -> None:
+    real = {"privacy.noise-source": "system", "federation.owners": 5}
+    shared = real | {"federation.trust": "distributed"}
+    secure = shared | {"federation.secure-aggregation": "secagg+"}
+    helped = {"federation.colluding": 2}
+    assert not audit._dp_failings(small(secure))
+    assert not audit._dp_failings(small(real | helped))  # they have no noise to tell
+    for keys, reason in (
+        (shared, "the server saw every message under a share of the noise only"),
+        (secure | helped, "2 owners sent their noise to the adversary"),
+        (real | helped | {"federation.trust": "local"}, "in the clear: their own records"),
+    ):
+        (failing,) = audit._dp_failings(small(keys))
+        assert reason in failing

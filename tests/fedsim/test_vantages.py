@@ -28,6 +28,20 @@ def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
     assert shared == pytest.approx(effective)
 
 
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
+@pytest.mark.parametrize("present", [[CHALLENGED, ADVERSARY], [CHALLENGED], [ADVERSARY], [0, 3]])
+def test_one_source_of_noise_counts_at_least(trust: Trust, present: list[int]) -> None:
+    """Without the owner of the challenge, whose noise it is, there is nothing to hide."""
+    colluders = frozenset({0, 4})
+    sources = unknown_noise(Vantage.PARTICIPANT, trust, present, CHALLENGED, ADVERSARY, colluders)
+    least = 1.0 if trust is Trust.LOCAL else OWNERS**-0.5
+    assert aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources)) == pytest.approx(least)
+    accounted = effective_noise_multiplier(
+        *(1.0, trust, Vantage.PARTICIPANT, OWNERS), participants=len(present), colluders=2
+    )
+    assert accounted == pytest.approx(least)
+
+
 def test_who_sees_what() -> None:
     def unknown(vantage: Vantage, trust: Trust) -> frozenset[int]:
         return unknown_noise(vantage, trust, range(OWNERS), CHALLENGED, ADVERSARY)

@@ -13,6 +13,8 @@ from fedsim.config import Config, dump
 from fedsim.deployment import kit
 
 Fedsim = Callable[..., tuple[int, str, str]]
+SYSTEM = {"privacy.noise-source": "system"}
+DISTRIBUTED = {"federation.trust": "distributed"}
 
 
 @pytest.fixture
@@ -88,6 +90,15 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(
     [
         ({"federation.owners": 3}, [], "but 2 owners are deployed"),
         ({}, [], "every node is told the seed"),
+        (SYSTEM | DISTRIBUTED, [], "add --set federation.secure-aggregation=secagg+"),
+        (SYSTEM | DISTRIBUTED, ["--experiment"], "under a share of the noise only"),
+        # These are let through, to the next obstacle.
+        (DISTRIBUTED, ["--experiment"], "is not registered"),
+        (
+            SYSTEM | DISTRIBUTED | {"federation.secure-aggregation": "secagg+"},
+            [],
+            "is not registered",
+        ),
     ],
 )
 def test_a_run_that_should_not_be_is_refused_before_anything_is_made(

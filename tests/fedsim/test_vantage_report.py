@@ -1,0 +1,59 @@
+"""What is predicted of vantage points whose log-odds have no density."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fedsim import vantage_report
+from fedsim.config import Config
+from fedsim.mechanism import Vantage
+
+ROUNDS, RATE = 3, 0.3
+
+
+def _expected_sign(world: bool, neighbouring: str, prior: float) -> float:
+    """Return wins less losses for D of a server that sees every record, by enumeration."""
+    expected = 0.0
+    for rounds in itertools.product((True, False), repeat=ROUNDS):
+        chance = math.prod(RATE if taken else 1 - RATE for taken in rounds)
+        odds = math.log(prior / (1 - prior))
+        if neighbouring == "add-remove":
+            # Who is not in the data takes part in no round: there is one way for that, not eight.
+            seen = any(rounds) and world
+            odds = math.inf if seen else odds + ROUNDS * math.log(1 - RATE)
+        elif any(rounds):
+            odds = math.inf if world else -math.inf
+        expected += chance * float(np.sign(odds))
+    return expected
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("prior", [0.5, 0.2, 0.8])
+@pytest.mark.parametrize("worlds", ["both", "d-only"])
+def test_a_server_without_noise_is_predicted_to_win_what_it_wins(
+    worlds: str, prior: float, neighbouring: str, small: Callable[..., Config]
+) -> None:
+    config = small(
+        {
+            "federation.vantage": "server",
+            "training.sampling-rate": RATE,
+            "privacy.neighbouring": neighbouring,
+            "audit.prior": prior,
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 1.0,
+            "trials.worlds": worlds,
+        }
+    )
+    seen = {
+        "sensitivities": np.ones((4, ROUNDS)),
+        "noise_stds": np.zeros((4, ROUNDS)),
+        "worlds": np.ones(4, bool) if worlds == "d-only" else np.array([True, False] * 2),
+    }
+    found = vantage_report.prediction(config, seen, Vantage.SERVER)
+    assert found is not None
+    there, back = (_expected_sign(world, neighbouring, prior) for world in (True, False))
+    expected = there if worlds == "d-only" else (there - back) / 2
+    assert found["advantage"] == pytest.approx(expected, abs=1e-12)
