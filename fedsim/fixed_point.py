@@ -128,6 +128,11 @@ class FixedPoint:
         return min(1.0, rounds * self.parameters * (each + refused))
 
 
+def message_bits(owners: int) -> int:
+    """Return how many bits an owner's integers have, so that the sum of all cannot wrap."""
+    return min(SUM_BITS - math.ceil(math.log2(owners)), 30)
+
+
 def choose(
     noise_multiplier: float,
     sensitivity: float,
@@ -141,7 +146,7 @@ def choose(
     Of public quantities alone: the nominal noise multiplier z, Delta, C, n, m and P. Raises
     InputError where no grid has room for noise that large, or for 2^30 owners.
     """
-    bits = min(SUM_BITS - math.ceil(math.log2(owners)), 30)
+    bits = message_bits(owners)
     if bits < 2:
         raise InputError(f"{owners} owners cannot be summed in {MODULUS_BITS} bits")
     # A wider range has a coarser grid, whose rounding needs more noise, which needs more range.

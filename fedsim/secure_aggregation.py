@@ -23,7 +23,7 @@ from flwr.serverapp import Grid
 from fedsim import messages
 from fedsim.auditor import is_auditor
 from fedsim.config import Config, from_run_config
-from fedsim.fixed_point import MODULUS_BITS, FixedPoint, Words
+from fedsim.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
 from fedsim.replies import check_bytes
 from fedsim.runtimes import flower_private as flower
 from fedsim.runtimes.flower_private import Key, Stage
@@ -62,6 +62,8 @@ def owner_mod(message: Message, context: Context, call_next: Handler) -> Message
     configs = message.content.config_records[CONFIGS]
     if configs.get(Key.STAGE) == Stage.SETUP:
         _check_setup(config, configs)
+    elif configs.get(Key.STAGE) == Stage.UNMASK:
+        _check_unmask(config, configs, message.metadata.dst_node_id)
     beside = RecordDict()
 
     def masked_part(request: Message, same: Context) -> Message:
@@ -83,29 +85,26 @@ def owner_mod(message: Message, context: Context, call_next: Handler) -> Message
 class SecureSum:
     """The server's side of one round. Nodes that fail a stage are out of the round from then on.
 
-    nodes: the Flower nodes of all owners; grid: of their integers; timeout in seconds, per stage;
-    failed: the error replies of the stages before the masked sums, by node.
+    nodes: the Flower nodes of all owners; grid: of their integers; setup: what the first stage
+    agrees on (`agreed_setup`); timeout in seconds, per stage; failed: the error replies of the
+    stages before the masked sums, by node.
     """
 
     flower_grid: Grid
     nodes: list[int]
     grid: FixedPoint
-    threshold: int
+    setup: Mapping[str, ConfigRecordValues]
     timeout: float
     failed: dict[int, Message] = field(default_factory=dict)
 
+    @property
+    def threshold(self) -> int:
+        """How many owners must answer the last stage."""
+        return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
+
     def exchange_keys(self) -> dict[int, ConfigRecord]:
         """Run the first two stages; return what each node left must be told with its request."""
-        setup: dict[str, ConfigRecordValues] = {
-            Key.STAGE: Stage.SETUP,
-            Key.SAMPLE_NUMBER: len(self.nodes),
-            Key.SHARE_NUMBER: len(self.nodes),
-            Key.THRESHOLD: self.threshold,
-            Key.CLIPPING_RANGE: float(1 << (self.grid.bits - 1)),
-            Key.TARGET_RANGE: 1 << self.grid.bits,
-            Key.MOD_RANGE: 1 << MODULUS_BITS,
-            Key.MAX_WEIGHT: 1.0,
-        }
+        setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
         self._keys = self._stage(
             {node: ConfigRecord(dict(setup)) for node in self.nodes}, _public_keys
         )
@@ -253,12 +252,53 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     return values
 
 
+def agreed_setup(config: Config) -> dict[str, ConfigRecordValues]:
+    """Return what owners and server agree on in the first stage; all of it follows from the run."""
+    owners = config.federation.owners
+    bits = message_bits(owners)
+    return {
+        Key.SAMPLE_NUMBER: owners,
+        Key.SHARE_NUMBER: owners,
+        Key.THRESHOLD: threshold(config),
+        Key.CLIPPING_RANGE: float(1 << (bits - 1)),
+        Key.TARGET_RANGE: 1 << bits,
+        Key.MOD_RANGE: 1 << MODULUS_BITS,
+        Key.MAX_WEIGHT: 1.0,
+    }
+
+
 def _check_setup(config: Config, configs: ConfigRecord) -> None:
-    """Raise SecureAggregationError for a setup under which fewer owners than agreed can unmask."""
-    owners, needed = config.federation.owners, threshold(config)
-    found = configs.get(Key.SAMPLE_NUMBER), configs.get(Key.SHARE_NUMBER), configs[Key.THRESHOLD]
-    if found != (owners, owners, needed):
+    """Raise SecureAggregationError for a setup that hides less than what was agreed.
+
+    Fewer owners who can unmask, a modulus whose masks are 0, a range that clips.
+    """
+    for name, agreed in agreed_setup(config).items():
+        if configs.get(name) != agreed:
+            raise SecureAggregationError(
+                f"the server set up secure aggregation with {name} {configs.get(name)!r}, but the "
+                f"owners agreed on {agreed!r}"
+            )
+
+
+def _check_unmask(config: Config, configs: ConfigRecord, own: int) -> None:
+    """Raise SecureAggregationError for a request that would unmask a single owner.
+
+    Who has both shares of an owner, that of its own mask and that of its key, has its message: no
+    owner may be said to be there and to be missing, to one owner or to several.
+    """
+    active, dead = (
+        list(configs.get(name, []))  # type: ignore[arg-type]
+        for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
+    )
+    everybody = [*active, *dead]
+    if (
+        len(set(everybody)) != len(everybody)
+        or len(everybody) > config.federation.owners
+        or len(active) < threshold(config)
+        or own not in active
+    ):
         raise SecureAggregationError(
-            f"the server set up secure aggregation among {found[0]!r} owners of whom {found[2]!r} "
-            f"can unmask, but {owners} owners agreed on {needed}"
+            f"the server says that {len(active)} owners are there and {len(dead)} missing, which "
+            f"cannot be of {config.federation.owners} owners of whom {threshold(config)} must be "
+            "there; their shares would unmask one of them"
         )

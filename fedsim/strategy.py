@@ -64,6 +64,10 @@ from fedsim.secure_aggregation import SecureSum
 Array = npt.NDArray[Any]
 
 
+LENIENT = 1 + 1e-4
+"""By what factor a float32 norm may be above its bound."""
+
+
 class OwnerFailedError(RuntimeError):
     """An owner did not answer, or answered with an error or with what it was not asked for."""
 
@@ -133,7 +137,7 @@ class DPSGD(Strategy):
             grid,
             list(self.nodes.values()),
             self._grid,
-            secure_aggregation.threshold(self.config),
+            secure_aggregation.agreed_setup(self.config),
             self.config.federation.timeout,
         )
         told = self._secure.exchange_keys()
@@ -316,13 +320,18 @@ class DPSGD(Strategy):
         )
         query = Message(content, self.nodes[owner], f"{MessageType.QUERY}.sensitivity")
         replies = grid.send_and_receive([query], timeout=self.config.federation.timeout)
+        most = sensitivity(self.config.privacy.neighbouring, self.config.training.clipping_norm)
+
+        def inspect(reply: Message) -> None:
+            check_array(reply, messages.SENSITIVITY, [(len(self.trials),)], np.float64)
+            norms = messages.only(reply.content.array_records[messages.SENSITIVITY])
+            if self.config.training.clipping and not np.all(
+                (norms >= 0) & (norms <= most * LENIENT)
+            ):
+                raise ValueError(f"its sensitivity is not between 0 and {most:g}")
+
         (reply,) = self._accept(
-            replies,
-            f"the sensitivity of round {round}",
-            asked=[owner],
-            inspect=lambda reply: check_array(
-                reply, messages.SENSITIVITY, [(len(self.trials),)], np.float64
-            ),
+            replies, f"the sensitivity of round {round}", asked=[owner], inspect=inspect
         ).values()
         record = reply.content.array_records[messages.SENSITIVITY]
         return messages.only(record).astype(np.float64)
@@ -514,6 +523,7 @@ class DPSGD(Strategy):
                 alike = (self._shape[0], 1, self._shape[-1])
                 shapes = [self._shape] if self._releases is None else [self._shape, alike]
                 check_array(reply, messages.REPLY, shapes, dtype)
+                self._check_norm(reply)
                 if self._grid is not None:
                     sent = messages.only(reply.content.array_records[messages.REPLY])
                     self._grid.check_range(sent, 1)
@@ -540,6 +550,22 @@ class DPSGD(Strategy):
             needed=self.challenge.adversary if participant else None,
             inspect=inspect,
         )
+
+    def _check_norm(self, reply: Message) -> None:
+        """Raise ValueError for a clean sum that is longer than clipping allows.
+
+        Of at most n records and a canary, or of one clipped update. A sum with noise of its own may
+        be as long as its noise.
+        """
+        config = self.config
+        if config.federation.trust is not Trust.CENTRAL or not config.training.clipping:
+            return
+        parts = 1 if config.privacy.unit == "client" else config.data.records + 1
+        most = parts * config.training.clipping_norm
+        sent = messages.only(reply.content.array_records[messages.REPLY]).astype(np.float64)
+        longest = float(np.linalg.norm(sent, axis=-1).max())
+        if longest > most * LENIENT:
+            raise ValueError(f"its sum has norm {longest:g}, but clipping allows {most:g}")
 
     def _asked_of(self, partition: int) -> dict[str, set[str]]:
         """Return the arrays that an owner's reply must have, by record; distances are not named."""

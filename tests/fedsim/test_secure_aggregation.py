@@ -1,6 +1,6 @@
 """Flower's SecAgg+ gives the sum that the server would have computed in the clear, and no more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -79,21 +79,59 @@ def test_an_owner_refuses_to_be_asked_in_the_clear(small: Make) -> None:
     assert "asked for outside of secure aggregation" in reply.error.reason
 
 
-def test_an_owner_refuses_a_setup_in_which_fewer_can_unmask(small: Make) -> None:
+@pytest.mark.parametrize(
+    "weakened",
+    [
+        {Key.THRESHOLD: 3},
+        {Key.SHARE_NUMBER: 4},
+        # Masks drawn below a modulus of 2 are all 0, and a narrow range clips.
+        {Key.MOD_RANGE: 2},
+        {Key.TARGET_RANGE: 1},
+        {Key.CLIPPING_RANGE: 1e-6},
+        {Key.MAX_WEIGHT: 0.5},
+    ],
+)
+def test_an_owner_refuses_a_setup_that_hides_less_than_agreed(
+    weakened: dict[str, float], small: Make
+) -> None:
     config = small(SECAGG | {"federation.owners": 5})
     grid = InProcessGrid(client_app.app, 5, to_run_config(config))
     nodes = list(grid.get_node_ids())
     lattice = fixed_point.agreed(config, 2.0, 650)
-    weak = secure_aggregation.SecureSum(grid, nodes, lattice, 3, 1.0)
+    setup = secure_aggregation.agreed_setup(config)
+    weak = secure_aggregation.SecureSum(grid, nodes, lattice, {**setup, **weakened}, 1.0)
     assert weak.exchange_keys() == {}
-    assert "5 owners agreed on 5" in weak.failed[nodes[0]].error.reason
+    assert "but the owners agreed on" in weak.failed[nodes[0]].error.reason
+
+
+class TamperingGrid(InProcessGrid):
+    """A server that asks the owners for both shares of one of them."""
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Put an owner that is there among the missing as well."""
+        asked = list(messages)
+        for message in asked:
+            record = message.content.config_records.get(secure_aggregation.CONFIGS, {})
+            if record.get(Key.STAGE) == Stage.UNMASK:
+                record[Key.DEAD_NODE_ID_LIST] = [record[Key.ACTIVE_NODE_ID_LIST][0]]
+        return super().send_and_receive(asked, timeout=timeout)
+
+
+def test_an_owner_gives_nobody_both_shares_of_another(small: Make, tmp_path: Path) -> None:
+    config = small(SECAGG | {"federation.owners": 5, "federation.tolerated-dropouts": 2})
+    grid = TamperingGrid(client_app.app, 5, to_run_config(config))
+    with pytest.raises(RuntimeError, match="their shares would unmask one of them"):
+        server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
 
 
 def test_too_few_shares_unmask_nothing(small: Make) -> None:
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
     lattice = fixed_point.agreed(config, 2.0, 650)
-    total = secure_aggregation.SecureSum(grid, list(grid.get_node_ids()), lattice, 3, 1.0)
+    setup = secure_aggregation.agreed_setup(config)
+    total = secure_aggregation.SecureSum(grid, list(grid.get_node_ids()), lattice, setup, 1.0)
     told = total.exchange_keys()
     assert len(told) == 3
     assert all(record[Key.STAGE] == Stage.COLLECT_MASKED_VECTORS for record in told.values())

@@ -75,11 +75,15 @@ def test_a_round_steps_against_the_sum_over_n(quiet: Config) -> None:
     np.testing.assert_allclose(model, expected, rtol=1e-6)
 
 
-def test_the_order_of_the_replies_does_not_change_a_bit(quiet: Config) -> None:
+def test_the_order_of_the_replies_does_not_change_a_bit(small: Callable[..., Config]) -> None:
+    loose = small(
+        {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1e-20}
+        | {"training.clipping-norm": 1e8}
+    )
     # In another order 1e8 + 1 - 1e8 would lose the 1 in float32, and may differ even in float64.
     sums = _sums({0: 1e8, 1: 1.0, 2: -1e8})
-    assert _round(quiet, sums)[0, 0] == pytest.approx(
-        -quiet.training.learning_rate / quiet.data.records
+    assert _round(loose, sums)[0, 0] == pytest.approx(
+        -loose.training.learning_rate / loose.data.records
     )
 
 
@@ -234,3 +238,10 @@ def test_the_adversary_that_keeps_a_belief_cannot_be_missing(tolerant: Config) -
     grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}), 5, to_run_config(tolerant))
     with pytest.raises(OwnerFailedError, match="the adversary's node is missing"):
         _rounds(tolerant, grid)
+
+
+def test_a_clean_sum_longer_than_clipping_allows_is_refused(quiet: Config) -> None:
+    """24 records of norm 1 and a canary: 25 at most."""
+    _round(quiet, _sums({0: 1.0, 1: 0.5, 2: 0.5}))
+    with pytest.raises(OwnerFailedError, match=r"owner 2 failed.*has norm 200, .*allows 25"):
+        _round(quiet, _sums({0: 1.0, 1: 1.0, 2: 100.0}))
