@@ -46,6 +46,7 @@ def test_a_run_leaves_a_report_and_can_be_repeated(
     assert (status, out, err) == (0, "", "")
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
+        "lock",
         "config.toml",
         "events.jsonl",
         "cohorts",
