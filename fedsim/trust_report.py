@@ -43,9 +43,10 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> di
 def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, Any] | None:
     """Return which rounds lacked owners, over all cohorts; None where none may be missing.
 
-    rounds_with_missing_owners: every cohort and every attempt has rounds of its own;
-    fewest_shares: of how many owners the noise was at worst; effective_noise_multiplier: the
-    smallest and the largest that the configured vantage faced in a round.
+    rounds_with_missing_owners: every cohort and every attempt has rounds of its own, but what the
+    seed repeats counts once; fewest_shares: of how many owners the noise was at worst;
+    effective_noise_multiplier: the smallest and the largest that the configured vantage faced in a
+    round.
     """
     tolerated = config.federation.tolerated_dropouts
     if not tolerated:
@@ -61,9 +62,7 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, A
     ]
     return {
         "tolerated": tolerated,
-        "rounds_with_missing_owners": len(
-            {(row.cohort, row.attempt, row.round) for row in lacking}
-        ),
+        "rounds_with_missing_owners": len({(row.cohort, *row.place) for row in lacking}),
         "fewest_shares": min(
             (row.kind.participants or 0 for row in settled), default=config.federation.owners
         ),

@@ -1,6 +1,7 @@
 """What a report says of rounding, of missing owners and of colluders."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,10 @@ def test_rounds_with_missing_owners_are_counted_over_cohorts_and_attempts(small:
     found = trust_report.dropouts(config, 2.0, rows)
     assert found is not None
     assert found["rounds_with_missing_owners"] == 3
+    repeated = [replace(row, noise_source="seed") for row in rows]
+    found = trust_report.dropouts(config, 2.0, repeated)
+    assert found is not None
+    assert found["rounds_with_missing_owners"] == 2
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
