@@ -143,7 +143,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((federation / "run", "--worlds", federation / "run"), "leave them out for a run"),
         ((tmp_path / "server.fedt", "--data-root", tmp_path), "leave them out"),
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
-        ((recorded, "--worlds", fewer / "run"), "is of another run"),
+        ((recorded, "--worlds", fewer / "run"), "is not the run that was recorded"),
         ((recorded, "--delta", "1e-3"), "leave them out"),
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
         ((recorded, "--out", tmp_path / "words"), "cannot write"),
