@@ -42,6 +42,7 @@ def opened(path: Path) -> TextIO:
 
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page. Raises OSError, ValueError on NaN."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
     _write(directory / "report.json", f"{text}\n")
     _write(directory / "report.html", page)
