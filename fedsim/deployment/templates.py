@@ -22,7 +22,7 @@ mkdir -p "$HERE/flower" "$HERE/state" "$HERE/logs" "$HERE/work"
 cd "$HERE/work"
 
 # Whether a process is one of this folder's: the number in a file left behind may be another's.
-ours() { ps -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
+ours() { ps -ww -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
 
 start() {
     name=$1; shift
@@ -82,7 +82,7 @@ STOP_SCRIPT = """\
 set -u
 HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 # Whether a process is one of this folder's: the number in a file left behind may be another's.
-ours() { ps -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
+ours() { ps -ww -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
 for name in @SERVICES@; do
     [ -f "$HERE/$name.pid" ] || continue
     pid=$(cat "$HERE/$name.pid")
