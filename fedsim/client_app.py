@@ -75,7 +75,8 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     consent.check(context.node_config, {consent.INSTRUMENTED})
     present, absent = _challenge(config, known, request, _model(message, known))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
-    return _reply(message, context, {messages.SENSITIVITY: messages.array_record(norms=norms)})
+    told = {messages.SENSITIVITY: messages.array_record(norms=norms)}
+    return _reply(message, context, told, round=request.round)
 
 
 @app.train(mods=[owner_mod])

@@ -76,7 +76,8 @@ def measure(
 
     At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else the mixtures of the
     posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
-    Without any w the contribution itself is seen, and the ratio may be infinite.
+    Without any w the contribution itself is seen, and the ratio may be infinite. Raises ValueError
+    unless the noise of every source of a vantage point is there, once, and [T, P].
     """
     difference = present if absent is None else present - absent
     sensitivity, present_norm = _norm(difference), _norm(present)
@@ -93,11 +94,19 @@ def measure(
             signals[0] = signals[0] + with_absent * both
             signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
     heard = {vantage: list(signals) for vantage in sights}
+    told = set()
     for source, noise in noises:
+        if source in told or noise.shape != present.shape:
+            raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or told twice")
+        told.add(source)
         listening = [vantage for vantage, sight in sights.items() if source in sight.sources]
         parts = [_inner(noise, direction) for direction in directions if listening]
         for vantage in listening:
             heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
+    for vantage, sight in sights.items():
+        # Its belief would be more certain than the noise allows.
+        if untold := sorted(sight.sources - told):
+            raise ValueError(f"the noise of {untold}, which hides from {vantage}, is not told")
 
     def concluded(vantage: Vantage, sight: Sight) -> Step:
         if sight.sources:

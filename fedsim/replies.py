@@ -6,6 +6,7 @@ and whether the round goes on without that owner is for the strategy to decide.
 
 import io
 import math
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,13 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 
 from fedsim import messages
+
+NO_HEADER = (
+    *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
+    # What is nested too deeply for Python's parser is one of these.
+    *(RecursionError, MemoryError),
+)
+"""What NumPy raises for bytes that are not the header of an array, which it reads as Python."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,9 @@ def _header(data: bytes, name: str) -> tuple[tuple[int, ...], np.dtype[np.generi
     }
     try:
         shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
-    except (KeyError, ValueError, TypeError, EOFError):
+        if not all(type(size) is int for size in shape):  # True is an int, and equal to 1
+            raise ValueError
+    except NO_HEADER:
         raise ValueError(f"its '{name}' is no array") from None
     if dtype.kind not in "biuf":
         raise ValueError(f"its '{name}' is of type {dtype}")

@@ -10,7 +10,8 @@ with c = 2^(bits-1) and 2^bits levels its scale is 1, nothing is rounded, and th
 that `fixed_point.summed` would give, to the last bit.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -29,6 +30,9 @@ from fedsim.runtimes import flower_private as flower
 from fedsim.runtimes.flower_private import Key, Stage
 
 CONFIGS = flower.SECAGG_CONFIGS
+
+LONGEST_SHARE = 4096
+"""In bytes. Flower's, of a key of 306 bytes and a seed of 32, encrypted, are below 1000."""
 
 Handler = Callable[[Message, Context], Message]
 Answer = TypeVar("Answer")
@@ -85,17 +89,20 @@ def owner_mod(message: Message, context: Context, call_next: Handler) -> Message
 class SecureSum:
     """The server's side of one round. Nodes that fail a stage are out of the round from then on.
 
-    nodes: the Flower nodes of all owners; grid: of their integers; setup: what the first stage
-    agrees on (`agreed_setup`); timeout in seconds, per stage; failed: the error replies of the
-    stages before the masked sums, by node.
+    nodes: the Flower node of each partition; grid: of the owners' integers; setup: what the first
+    stage agrees on (`agreed_setup`); timeout in seconds, per stage; failed: the error replies of
+    the stages, by node; sharing: the nodes that went through the exchange of keys;
+    silent: why owners whose sums arrived gave no shares in the last stage, by partition.
     """
 
     flower_grid: Grid
-    nodes: list[int]
+    nodes: Mapping[int, int]
     grid: FixedPoint
     setup: Mapping[str, ConfigRecordValues]
     timeout: float
     failed: dict[int, Message] = field(default_factory=dict)
+    sharing: frozenset[int] = frozenset()
+    silent: dict[int, str] = field(default_factory=dict)
 
     @property
     def threshold(self) -> int:
@@ -106,20 +113,27 @@ class SecureSum:
         """Run the first two stages; return what each node left must be told with its request."""
         setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
         self._keys = self._stage(
-            {node: ConfigRecord(dict(setup)) for node in self.nodes}, _public_keys
+            {node: ConfigRecord(dict(setup)) for node in self.nodes.values()}, _public_keys
         )
+        seen = Counter(key for keys in self._keys.values() for key in keys)
+        for node, keys in list(self._keys.items()):
+            if any(seen[key] > 1 for key in keys):  # every owner would refuse to go on with it
+                del self._keys[node]
+                self._fail(node, "its public keys are not its own alone")
         named = {str(node): keys for node, keys in self._keys.items()}
         requests = {node: ConfigRecord({**named}) for node in self._keys}
         for request in requests.values():
             request[Key.STAGE] = Stage.SHARE_KEYS
-        shared = self._stage(requests, _encrypted_shares)
+        shared = self._stage(
+            requests, lambda node, answer: _encrypted_shares(answer, set(self._keys) - {node})
+        )
         forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
         for source, ciphertexts in shared.items():
             for destination, ciphertext in ciphertexts.items():
                 if destination in forwarded:
                     forwarded[destination][0].append(source)
                     forwarded[destination][1].append(ciphertext)
-        self._sharing = set(shared)
+        self.sharing = frozenset(shared)
         return {
             node: ConfigRecord(
                 {
@@ -136,7 +150,7 @@ class SecureSum:
 
         Raises SecureAggregationError where too few owners answer the last stage.
         """
-        active, dead = set(replies), self._sharing - set(replies)
+        active, dead = set(replies), self.sharing - set(replies)
         total = sum(
             (masked(reply, shape) for reply in replies.values()), np.zeros(shape, dtype=np.int64)
         )
@@ -146,21 +160,17 @@ class SecureSum:
             Key.DEAD_NODE_ID_LIST: sorted(dead),
         }
         concerned = active | dead
-
-        def own_shares(answer: Any) -> dict[int, bytes]:
-            found = _shares(answer)
-            if set(found) != concerned:
-                raise ValueError("its shares are not those that were asked for")
-            return found
-
         answers = self._stage(
-            {node: ConfigRecord(dict(request)) for node in sorted(active)}, own_shares
+            {node: ConfigRecord(dict(request)) for node in sorted(active)},
+            lambda _, answer: _shares(answer, concerned),
         )
+        self.silent = {
+            owner: self._why(node)
+            for owner, node in sorted(self.nodes.items())
+            if node in active - set(answers)
+        }
         if len(answers) < self.threshold:
-            reasons = "".join(
-                f"; node {node}: {self.failed[node].error.reason}"
-                for node in sorted(active & set(self.failed))
-            )
+            reasons = "".join(f"; owner {owner}: {why}" for owner, why in self.silent.items())
             raise SecureAggregationError(
                 f"{len(answers)} owners answered the last stage of secure aggregation, but "
                 f"{self.threshold} are needed to unmask the sum; nothing of it is released{reasons}"
@@ -195,11 +205,12 @@ class SecureSum:
         return (total % (1 << MODULUS_BITS)).astype(np.uint32)
 
     def _stage(
-        self, requests: Mapping[int, ConfigRecord], read: Callable[[Any], Answer]
+        self, requests: Mapping[int, ConfigRecord], read: Callable[[int, Any], Answer]
     ) -> dict[int, Answer]:
         """Send a stage's requests; return the good answers by node, sorted.
 
-        read: raises ValueError, KeyError or TypeError for an answer that was not asked for.
+        read: of a node and its answer; raises ValueError, KeyError or TypeError for one that was
+        not asked for.
         """
         sent = {
             node: Message(RecordDict({CONFIGS: record}), node, MessageType.TRAIN)
@@ -208,35 +219,58 @@ class SecureSum:
         answers: dict[int, Answer] = {}
         for reply in self.flower_grid.send_and_receive(sent.values(), timeout=self.timeout):
             node = reply.metadata.src_node_id
-            if reply.has_error() or node not in requests:
+            if reply.has_error() or node not in self.nodes.values():
+                answers.pop(node, None)
                 self.failed[node] = reply
                 continue
             try:
+                if node not in requests:
+                    raise ValueError("it answered a stage of which it had no part")
                 if node in answers or node in self.failed:
                     answers.pop(node, None)
                     raise ValueError("it answered a stage of secure aggregation twice")
-                answers[node] = read(reply.content.config_records[CONFIGS])
+                answers[node] = read(node, reply.content.config_records[CONFIGS])
             except (ValueError, KeyError, TypeError) as error:
-                reason = f"its reply is false: {error}"
-                self.failed[node] = Message(Error(code=0, reason=reason), reply_to=sent[node])
+                self._fail(node, f"its reply is false: {error}")
         return dict(sorted(answers.items()))
 
+    def _fail(self, node: int, reason: str) -> None:
+        """Enter a node as failed, unless it failed before."""
+        asked = Message(RecordDict(), node, MessageType.TRAIN)
+        self.failed.setdefault(node, Message(Error(code=0, reason=reason), reply_to=asked))
 
-def _public_keys(answer: Any) -> list[bytes]:
+    def _why(self, node: int) -> str:
+        """Return why a node's answer is not there."""
+        if node in self.failed:
+            return str(self.failed[node].error.reason)
+        return f"no answer within {self.timeout:g} s (federation.timeout)"
+
+
+def _public_keys(_: int, answer: Any) -> list[bytes]:
     keys = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]
-    if not all(isinstance(key, bytes) for key in keys):
-        raise ValueError("it has no public keys")
+    for key in keys:
+        # Every other owner would fail at a false one, and not by its owner's name.
+        flower.check_secagg_key(key)
     return keys
 
 
-def _encrypted_shares(answer: Any) -> dict[int, bytes]:
+def _encrypted_shares(answer: Any, others: Collection[int]) -> dict[int, bytes]:
     """Return the shares of an owner's secrets by the node that they are for."""
-    return dict(zip(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], strict=True))
+    return _by_node(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], others)
 
 
-def _shares(answer: Any) -> dict[int, bytes]:
+def _shares(answer: Any, concerned: Collection[int]) -> dict[int, bytes]:
     """Return the shares of others' secrets that an owner gives away, by whose they are."""
-    return dict(zip(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], strict=True))
+    return _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], concerned)
+
+
+def _by_node(nodes: Any, shares: Any, asked: Collection[int]) -> dict[int, bytes]:
+    """Return shares by node. Raises ValueError unless there is one for each that was asked for."""
+    if sorted(nodes) != sorted(asked) or len(shares) != len(nodes):
+        raise ValueError("its shares are not those that were asked for")
+    if not all(isinstance(share, bytes) and len(share) <= LONGEST_SHARE for share in shares):
+        raise ValueError("its shares are no shares")
+    return dict(zip(nodes, shares, strict=True))
 
 
 def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -284,7 +318,8 @@ def _check_unmask(config: Config, configs: ConfigRecord, own: int) -> None:
     """Raise SecureAggregationError for a request that would unmask a single owner.
 
     Who has both shares of an owner, that of its own mask and that of its key, has its message: no
-    owner may be said to be there and to be missing, to one owner or to several.
+    owner may be said to be there and to be missing, to one owner or to several. Flower's mod itself
+    fails for a node that shared no keys.
     """
     active, dead = (
         list(configs.get(name, []))  # type: ignore[arg-type]

@@ -135,7 +135,7 @@ class DPSGD(Strategy):
         assert self._grid is not None
         self._secure = SecureSum(
             grid,
-            list(self.nodes.values()),
+            self.nodes,
             self._grid,
             secure_aggregation.agreed_setup(self.config),
             self.config.federation.timeout,
@@ -323,6 +323,7 @@ class DPSGD(Strategy):
         most = sensitivity(self.config.privacy.neighbouring, self.config.training.clipping_norm)
 
         def inspect(reply: Message) -> None:
+            check_round(reply, round)
             check_array(reply, messages.SENSITIVITY, [(len(self.trials),)], np.float64)
             norms = messages.only(reply.content.array_records[messages.SENSITIVITY])
             if self.config.training.clipping and not np.all(
@@ -481,7 +482,11 @@ class DPSGD(Strategy):
         """Return the sum of the owners' messages."""
         if self._secure is not None and self._grid is not None:
             by_node = {reply.metadata.src_node_id: reply for reply in accepted}
-            return self._grid.values(self._secure.unmask(by_node, self._shape))
+            words = self._secure.unmask(by_node, self._shape)
+            if self.log_event is not None:
+                for owner, why in self._secure.silent.items():
+                    self.log_event(silent=owner, of="unmasking", reason=why)
+            return self._grid.values(words)
         sums = (messages.only(reply.content.array_records[messages.REPLY]) for reply in accepted)
         if self._grid is not None:
             return self._grid.values(fixed_point.summed(sums))
@@ -528,6 +533,8 @@ class DPSGD(Strategy):
                     sent = messages.only(reply.content.array_records[messages.REPLY])
                     self._grid.check_range(sent, 1)
             else:
+                if reply.metadata.src_node_id not in self._secure.sharing:
+                    raise ValueError("it had no part in the exchange of keys")
                 secure_aggregation.masked(reply, self._shape)
             asked = self._asked_of(int(messages.metric(reply, "partition")))
             check_records(

@@ -8,6 +8,8 @@ import uuid
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePublicKey
 from flwr.app import Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
@@ -38,6 +40,7 @@ __all__ = [
     "array_from_bytes",
     "assign_message_id",
     "become_task",
+    "check_secagg_key",
     "combine_shares",
     "empty_run",
     "replies_are_own",
@@ -95,9 +98,24 @@ def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
 
 
 def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return the mask of an owner's integers; the weight that Flower sends beside them has one."""
+    """Return the mask of an owner's integers; the weight that Flower sends beside them has one.
+
+    Raises ValueError for what cannot be a seed.
+    """
+    if not seed or len(seed) % 4:
+        raise ValueError(f"{len(seed)} bytes are no seed of a mask")
     _, mask = pseudo_rand_gen(seed, modulus, [(1,), shape])
     return mask
+
+
+def check_secagg_key(public_key: bytes) -> None:
+    """Raise ValueError for bytes with which no owner could share a secret."""
+    try:
+        key = bytes_to_public_key(public_key)
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP384R1):
+        raise ValueError("it is a key of another kind")
 
 
 def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:

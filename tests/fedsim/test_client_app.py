@@ -107,6 +107,7 @@ def test_a_sensitivity_leaves_the_owner_only_with_consent_to_instruments(context
     context.node_config["consent"] = "challenge,instrumented"
     reply = client_app.app(query, context)
     assert messages.only(reply.content.array_records[messages.SENSITIVITY]).shape == (2,)
+    assert messages.metric(reply, "round") == 1
 
 
 def test_a_node_reads_its_data_where_its_own_config_says(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
+from flwr.app import ConfigRecord, Error, Message
 
 from fedsim import client_app, ledger, messages, server_app
 from fedsim.config import Config, to_run_config
@@ -318,6 +318,61 @@ def test_a_message_beyond_its_range_does_not_wrap_into_the_sum(
         _run(config, directory, wild)
 
 
+def test_nobody_confides_but_colluders_and_every_colluder_does(
+    small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(
+        TINY | {"federation.owners": 4, "federation.trust": "local", "federation.colluding": 1}
+    )
+    owner, _, colluder = chosen(config)  # the lowest-numbered of the others
+
+    def intruding(message: Message, reply: Message) -> Message:
+        if _of(message, owner) and messages.REPLY in reply.content:
+            noise = messages.array_record(noise=np.ones((2, 650)))
+            reply.content[messages.CONFIDED] = noise
+        return reply
+
+    def silent(message: Message, reply: Message) -> Message:
+        if _of(message, colluder):
+            reply.content.pop(messages.CONFIDED, None)
+        return reply
+
+    for fault, who, reason in (
+        (intruding, owner, "it has a 'confided' that nobody asked for"),
+        (silent, colluder, "it has no 'confided' of noise"),
+    ):
+        directory = RunDirectory.create(tmp_path / fault.__name__, config)
+        with pytest.raises(OwnerFailedError, match=f"owner {who} failed.*{reason}"):
+            _run(config, directory, fault)
+
+
+@pytest.mark.parametrize(
+    ("norms", "round", "reason"),
+    [
+        ([0.5, 1.5], 1, "not between 0 and 1"),
+        ([-0.1, 0.5], 1, "not between 0 and 1"),
+        ([0.5, np.nan], 1, "not finite"),
+        ([0.5], 1, r"float64 \[1\]"),
+        ([0.5, 0.5], 2, "belongs to round 2"),
+    ],
+)
+def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
+    norms: list[float], round: int, reason: str, small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(TINY | {"privacy.sensitivity": "local"})
+    owner, *_ = chosen(config)
+
+    def false(message: Message, reply: Message) -> Message:
+        if messages.SENSITIVITY in reply.content:
+            reply.content[messages.SENSITIVITY] = messages.array_record(norms=np.asarray(norms))
+            reply.content.metric_records[messages.METRICS]["round"] = round
+        return reply
+
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with pytest.raises(OwnerFailedError, match=f"sensitivity of round 1: owner {owner}.*{reason}"):
+        _run(config, directory, false)
+
+
 # Secure aggregation
 
 
@@ -371,6 +426,11 @@ def test_an_owner_may_be_lost_in_the_last_stage_and_not_two(
     directory = RunDirectory.create(tmp_path / "two", config)
     with pytest.raises(SecureAggregationError, match=r"2 owners answered.*3 are needed.*nothing"):
         _run(config, directory, lost(owner, other))
+    with pytest.raises(SecureAggregationError, match=rf"owner {owner}: no answer within"):
+        _run(config, directory, lost(owner, other))
+    one = RunDirectory.open(tmp_path / "one")
+    silent = [event for event, _ in one.events() if event.get("silent") == other]
+    assert [event["of"] for event in silent] == ["unmasking"] * 2
 
 
 def test_a_false_share_unmasks_nothing(small: Make, chosen: Roles, tmp_path: Path) -> None:
@@ -404,3 +464,101 @@ def test_what_is_missing_from_a_stage_is_named(
     directory = RunDirectory.create(tmp_path / "run", config)
     with pytest.raises(RuntimeError, match=f"its reply is false: '{key}'"):
         _run(config, directory, lacking)
+
+
+def _a_key_that_is_none(record: ConfigRecord) -> None:
+    if Key.PUBLIC_KEY_2 in record:
+        record[Key.PUBLIC_KEY_2] = b"x"
+
+
+def _one_key_twice(record: ConfigRecord) -> None:
+    if Key.PUBLIC_KEY_2 in record:
+        record[Key.PUBLIC_KEY_2] = record[Key.PUBLIC_KEY_1]
+
+
+def _shares_for_one_alone(record: ConfigRecord) -> None:
+    if Key.DESTINATION_LIST in record:
+        destinations: Any = record[Key.DESTINATION_LIST]
+        record[Key.DESTINATION_LIST] = destinations[:1] * len(destinations)
+
+
+def _endless_shares(record: ConfigRecord) -> None:
+    if Key.CIPHERTEXT_LIST in record:
+        ciphertexts: Any = record[Key.CIPHERTEXT_LIST]
+        record[Key.CIPHERTEXT_LIST] = [part * 100 for part in ciphertexts]
+
+
+DEFECTS = {
+    "a key that is none": (_a_key_that_is_none, "its reply is false"),
+    "one key twice": (_one_key_twice, "its public keys are not its own alone"),
+    "shares for one alone": (_shares_for_one_alone, "its shares are not those that were asked"),
+    "endless shares": (_endless_shares, "its shares are no shares"),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_what_others_would_fail_at_is_its_owners_fault_alone(
+    name: str, small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    """One owner may be missing: were the others to fail as well, the run would end."""
+    spoil, reason = DEFECTS[name]
+    config = small(TOLERANT | SECAGG | {"trials.count": 2, "training.rounds": 1})
+    *_, other = chosen(config)
+
+    def defective(message: Message, reply: Message) -> Message:
+        if _of(message, other) and reply.has_content():
+            spoil(reply.content.config_records.get(CONFIGS, ConfigRecord()))
+        return reply
+
+    directory = RunDirectory.create(tmp_path / "run", config)
+    _run(config, directory, defective)
+    (dropped,) = (event for event, _ in directory.events() if "dropped" in event)
+    assert dropped["dropped"] == other
+    assert reason in dropped["reason"]
+
+
+class LateGrid(FaultyGrid):
+    """Loses the keys of one node, which answers to a later stage that it was not asked in.
+
+    late: the node; stage: in which it answers, with what another node said.
+    """
+
+    late: int
+    stage: str
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        asked = list(messages)
+        stage = next(map(_stage, asked), "")
+        replies = list(super().send_and_receive(asked, timeout=timeout))
+        if stage == Stage.SETUP:
+            (self._lost,) = (each for each in asked if each.metadata.dst_node_id == self.late)
+            return [reply for reply in replies if reply.metadata.src_node_id != self.late]
+        if stage == self.stage:
+            said = copy.deepcopy(replies[0].content)
+            for metrics in said.metric_records.values():
+                metrics["partition"] = self.late - FIRST_NODE
+            replies.append(Message(said, reply_to=self._lost))
+        return replies
+
+
+@pytest.mark.parametrize(
+    ("stage", "reason"),
+    [
+        (Stage.SHARE_KEYS, "it answered a stage of which it had no part"),
+        (Stage.COLLECT_MASKED_VECTORS, "it had no part in the exchange of keys"),
+    ],
+)
+def test_who_has_no_keys_has_no_part_in_the_sum(
+    stage: str, reason: str, small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    config = small(TOLERANT | SECAGG | {"trials.count": 2, "training.rounds": 1})
+    *_, other = chosen(config)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = LateGrid(config, lambda _, reply: reply)
+    grid.late, grid.stage = FIRST_NODE + other, stage
+    server_app.run(grid, config, directory)
+    (dropped,) = (event for event, _ in directory.events() if "dropped" in event)
+    assert dropped["dropped"] == other
+    assert reason in dropped["reason"]

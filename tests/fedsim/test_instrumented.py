@@ -86,6 +86,32 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
             assert steps[Vantage.SERVER].ratios.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({0: 7}, r"noise of \[1\], which hides from participant, is not told"),
+        ({0: 7, 2: 7}, r"noise of \[1\], which"),
+        # One number for all coordinates would be broadcast.
+        ({0: 7, 1: 1}, r"noise of source 1 is \[5, 1\]"),
+    ],
+)
+def test_noise_that_is_missing_or_of_another_shape_is_no_belief(
+    told: dict[int, int], reason: str
+) -> None:
+    """A belief without some of the noise would be more certain than anybody can be."""
+    std = torch.ones(5, dtype=torch.float64)
+    sights = {Vantage.PARTICIPANT: Sight(frozenset({0, 1}), std)}
+    worlds, present = torch.arange(5) < 2, torch.ones(5, 7, dtype=torch.float64)
+
+    def measured(shapes: dict[int, int]) -> dict[Vantage, Step]:
+        noises = [(j, torch.ones(5, size, dtype=torch.float64)) for j, size in shapes.items()]
+        return measure(present, None, noises, worlds, None, sights, 1.0)
+
+    measured({0: 7, 1: 7, 2: 7})
+    with pytest.raises(ValueError, match=reason):
+        measured(told)
+
+
 def test_each_vantage_hears_the_noise_that_hides_from_it_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     present, *noises = torch.randn(4, 5, 7, generator=generator, dtype=torch.float64)

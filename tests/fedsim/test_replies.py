@@ -31,11 +31,20 @@ def _claiming(shape: tuple[int, ...], data: bytes) -> bytes:
     return file.getvalue() + data
 
 
+def _headed(header: str) -> bytes:
+    """Return a header of this text, which NumPy reads as Python, and eight floats behind it."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + FLOATS.data
+
+
+SHAPED = "{'descr': '<f4', 'fortran_order': False, 'shape': %s}"
+
+
 def _check(data: bytes) -> None:
     replies.check_bytes(data, "sum", [(2, 4)], np.float32)
 
 
 def test_an_array_as_it_was_asked_for_passes() -> None:
+    _check(_headed(SHAPED % "(2, 4)"))
     _check(_bytes(FLOATS))
     _check(_bytes(np.asfortranarray(FLOATS)))
 
@@ -54,6 +63,12 @@ def test_an_array_as_it_was_asked_for_passes() -> None:
         (_claiming((2, 4), b"")[:20], "is no array"),
         (b"\x93NUMPY\x09\x00", "is no array"),
         (b"", "is no array"),
+        # Each of these ends Python's parser, or NumPy's, in another kind of exception.
+        (_headed("-" * 9000 + "1"), "is no array"),
+        (_headed("(" * 9000), "is no array"),
+        (_headed(SHAPED % ("1" + "+1" * 4000)), "is no array"),
+        (_headed("{'descr': ((),), 'fortran_order': False, 'shape': (2, 4)}"), "is no array"),
+        (_headed(SHAPED % "(2, 4, True)"), "is no array"),
     ],
 )
 def test_anything_else_is_refused_by_what_is_wrong_with_it(data: bytes, reason: str) -> None:

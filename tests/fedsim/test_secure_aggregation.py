@@ -13,7 +13,7 @@ from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes import flower_private as flower
 from fedsim.runtimes.flower_private import Key, Stage
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.secure_aggregation import SecureAggregationError
+from fedsim.secure_aggregation import SecureAggregationError, SecureSum
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -99,30 +99,48 @@ def test_an_owner_refuses_a_setup_that_hides_less_than_agreed(
     nodes = list(grid.get_node_ids())
     lattice = fixed_point.agreed(config, 2.0, 650)
     setup = secure_aggregation.agreed_setup(config)
-    weak = secure_aggregation.SecureSum(grid, nodes, lattice, {**setup, **weakened}, 1.0)
+    weak = SecureSum(grid, dict(enumerate(nodes)), lattice, {**setup, **weakened}, 1.0)
     assert weak.exchange_keys() == {}
     assert "but the owners agreed on" in weak.failed[nodes[0]].error.reason
 
 
 class TamperingGrid(InProcessGrid):
-    """A server that asks the owners for both shares of one of them."""
+    """A server that asks the owners for shares that do not belong together."""
+
+    tamper: Callable[[list[int], list[int]], tuple[list[int], list[int]]]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Put an owner that is there among the missing as well."""
+        """Change who is said to be there and who is said to be missing."""
         asked = list(messages)
         for message in asked:
             record = message.content.config_records.get(secure_aggregation.CONFIGS, {})
             if record.get(Key.STAGE) == Stage.UNMASK:
-                record[Key.DEAD_NODE_ID_LIST] = [record[Key.ACTIVE_NODE_ID_LIST][0]]
+                keys = Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST
+                changed = self.tamper(*(record[key] for key in keys))
+                record.update(dict(zip(keys, changed, strict=True)))
         return super().send_and_receive(asked, timeout=timeout)
 
 
-def test_an_owner_gives_nobody_both_shares_of_another(small: Make, tmp_path: Path) -> None:
+TAMPERED = {
+    "there and missing": (lambda there, _: (there, there[:1]), "would unmask one of them"),
+    "missing twice": (lambda there, _: (there[:4], there[4:] * 2), "would unmask one of them"),
+    "there twice": (lambda there, _: ([*there[:4], there[0]], []), "would unmask one of them"),
+    "too few there": (lambda there, _: (there[:2], there[2:]), "would unmask one of them"),
+    "a stranger": (lambda there, _: (there[1:], [7]), "KeyError: 7"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_an_owner_gives_nobody_both_shares_of_another(
+    name: str, small: Make, tmp_path: Path
+) -> None:
+    tamper, reason = TAMPERED[name]
     config = small(SECAGG | {"federation.owners": 5, "federation.tolerated-dropouts": 2})
     grid = TamperingGrid(client_app.app, 5, to_run_config(config))
-    with pytest.raises(RuntimeError, match="their shares would unmask one of them"):
+    grid.tamper = tamper
+    with pytest.raises(RuntimeError, match=rf"answered the last stage.*owner 4: .*{reason}"):
         server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
 
 
@@ -131,7 +149,8 @@ def test_too_few_shares_unmask_nothing(small: Make) -> None:
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
     lattice = fixed_point.agreed(config, 2.0, 650)
     setup = secure_aggregation.agreed_setup(config)
-    total = secure_aggregation.SecureSum(grid, list(grid.get_node_ids()), lattice, setup, 1.0)
+    nodes = dict(enumerate(grid.get_node_ids()))
+    total = SecureSum(grid, nodes, lattice, setup, 1.0)
     told = total.exchange_keys()
     assert len(told) == 3
     assert all(record[Key.STAGE] == Stage.COLLECT_MASKED_VECTORS for record in told.values())
