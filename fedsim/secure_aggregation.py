@@ -25,11 +25,15 @@ from fedsim import messages
 from fedsim.auditor import is_auditor
 from fedsim.config import Config, from_run_config
 from fedsim.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
+from fedsim.messages import Request
 from fedsim.replies import check_bytes
 from fedsim.runtimes import flower_private as flower
 from fedsim.runtimes.flower_private import Key, Stage
 
 CONFIGS = flower.SECAGG_CONFIGS
+
+ANSWERED = "secure-sum-answered"
+"""What an owner remembers in its Flower state: first trial and round of the last sum it sent."""
 
 LONGEST_SHARE = 4096
 """In bytes. Flower's, of a key of 306 bytes and a seed of 32, encrypted, are below 1000."""
@@ -68,6 +72,8 @@ def owner_mod(message: Message, context: Context, call_next: Handler) -> Message
         _check_setup(config, configs)
     elif configs.get(Key.STAGE) == Stage.UNMASK:
         _check_unmask(config, configs, message.metadata.dst_node_id)
+    elif configs.get(Key.STAGE) == Stage.COLLECT_MASKED_VECTORS:
+        _check_once(Request.from_content(message.content), context)
     beside = RecordDict()
 
     def masked_part(request: Message, same: Context) -> Message:
@@ -284,6 +290,21 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     if values.min() < 0 or values.max() >= 1 << MODULUS_BITS:
         raise ValueError("its masked sum is not modulo 2^32")
     return values
+
+
+def _check_once(request: Request, context: Context) -> None:
+    """Raise SecureAggregationError for a second request for the sum of a round.
+
+    Under other masks, but of the same message: the difference of two such sums among other owners
+    would be a single owner's. Kept in Flower's state, so that a node that was restarted forgets.
+    """
+    before = context.state.config_records.get(ANSWERED)
+    asked = (request.first_trial, request.round)  # both only ever grow within a run
+    if before is not None and asked <= tuple(before["last"]):  # type: ignore[arg-type]
+        raise SecureAggregationError(
+            f"the sum of round {request.round} was sent already; it is sent once in a run"
+        )
+    context.state[ANSWERED] = ConfigRecord({"last": list(asked)})
 
 
 def agreed_setup(config: Config) -> dict[str, ConfigRecordValues]:

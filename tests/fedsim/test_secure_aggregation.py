@@ -5,15 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedsim import client_app, fixed_point, messages, secure_aggregation, server_app
+from fedsim import challenge, client_app, fixed_point, messages, secure_aggregation, server_app
 from fedsim.config import Config, to_run_config
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes import flower_private as flower
 from fedsim.runtimes.flower_private import Key, Stage
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.secure_aggregation import SecureAggregationError, SecureSum
+from fedsim.strategy import DPSGD
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -165,3 +166,19 @@ def test_flowers_masks_hang_on_32_bits_of_their_seed() -> None:
     np.testing.assert_array_equal(
         flower.secagg_mask(long, 2**32, (5,)), flower.secagg_mask(folded, 2**32, (5,))
     )
+
+
+def test_an_owner_sends_the_sum_of_a_round_once(small: Make) -> None:
+    """Two sums of one round among other owners would differ by a single owner's message."""
+    config = small(SECAGG)
+    grid = InProcessGrid(client_app.app, 3, to_run_config(config))
+    chosen = challenge.choose(config)
+    nodes = {partition: FIRST_NODE + partition for partition in range(3)}
+    worlds = np.array([True, True, False, False])
+    strategy = DPSGD(config, chosen, 2.0, nodes, range(4), worlds)
+    theta = messages.array_record(parameters=np.zeros((4, 650), np.float32))
+    asked = strategy.configure_train(1, theta, ConfigRecord(), grid)
+    strategy.aggregate_train(1, grid.send_and_receive(asked))
+    again = strategy.configure_train(1, theta, ConfigRecord(), grid)
+    with pytest.raises(RuntimeError, match="the sum of round 1 was sent already"):
+        strategy.aggregate_train(1, grid.send_and_receive(again))
