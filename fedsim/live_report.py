@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from jinja2 import Environment, StrictUndefined
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,11 +18,10 @@ from scipy.special import expit, logit
 
 from adversaries import estimators
 from adversaries.estimators import ALARM_CONFIDENCE
-from fedsim import figures, identifiability, report_directory
+from fedsim import audit_page, figures, identifiability, report_directory
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
-from fedsim.report_template import STYLE
 from fedsim.report_values import INFINITE, number, percent
 from fedsim.strict_json import strict_json
 from fedsim.transcript import Facts
@@ -137,8 +135,8 @@ def render_html(report: Report) -> str:
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         drawn.append((caption, inline(figures.owner_beliefs(rounds, series), "beliefs", caption)))
-    return ENVIRONMENT.from_string(PAGE).render(
-        report=report, style=STYLE, verdict=verdict(report), rows=_rows(report), figures=drawn
+    return audit_page.render(
+        PAGE, report=report, verdict=verdict(report), rows=_rows(report), figures=drawn
     )
 
 
@@ -275,45 +273,22 @@ def _infinite(value: float | None) -> str:
     return INFINITE if value is None or math.isinf(value) else number(value)
 
 
-ENVIRONMENT = Environment(
-    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-
 PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Live audit of run {{ report.facts.run }}</title>
-{{ style | safe }}
-</head>
-<body>
-<main>
-<header>
-<p class="kind">Live audit</p>
-<h1>Run {{ report.facts.run }}</h1>
-</header>
+{% extends "frame" %}
+{% from "parts" import settings, drawn %}
+{% block title %}Live audit of run {{ report.facts.run }}{% endblock %}
+{% block kind %}Live audit{% endblock %}
+{% block heading %}Run {{ report.facts.run }}{% endblock %}
+{% block body %}
 <section class="verdict{{ ' alarm' if report.alarms else '' }}"><p>{{ verdict }}</p></section>
 {% for text in report.alarms %}
 <div class="label alarm">{{ text }}</div>
 {% endfor %}
-{% for caption, markup in figures %}
-<figure>
-{{ markup }}
-<figcaption>{{ caption }}</figcaption>
-</figure>
-{% endfor %}
+{{ drawn(figures) }}
 <h2>What was seen</h2>
-<dl class="settings">
-{% for name, value in rows %}
-<dt>{{ name }}</dt><dd>{{ value }}</dd>
-{% endfor %}
-</dl>
+{{ settings(rows) }}
 {% if report.canaries %}
 <p>{{ report.canaries.note }}</p>
 {% endif %}
-</main>
-</body>
-</html>
+{% endblock %}
 """

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import figures, report_directory
+from fedsim import audit_page, figures, report_directory
 from fedsim.report_figures import inline
-from fedsim.report_template import STYLE
 from fedsim.report_values import DASH, INFINITE, number, percent, plain
 
 Report = Mapping[str, Any]
@@ -182,9 +180,9 @@ def sentence(finding: Report) -> str:
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
     release, canary = report["release"] or {}, report["canary"] or {}
-    return ENVIRONMENT.from_string(PAGE).render(
+    return audit_page.render(
+        PAGE,
         report=report,
-        style=STYLE,
         verdict=verdict(report),
         findings=[(one["severity"], sentence(one)) for one in report["findings"]],
         alarming=any(one["severity"] == "alarm" for one in report["findings"]),
@@ -226,34 +224,17 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
     ]
 
 
-ENVIRONMENT = Environment(
-    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-
 PAGE = """\
-{% macro settings(rows) %}
-<dl class="settings">
-{% for name, value in rows %}
-<dt>{{ name }}</dt><dd>{{ value }}</dd>
-{% endfor %}
-</dl>
-{% endmacro %}
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ report.facts.app or "Flower app" }} – audit of a transcript</title>
-{{ style | safe }}
-</head>
-<body>
-<main>
-<header>
-<p class="kind">Audit of a transcript</p>
-<h1>{{ report.facts.app or "A Flower app" }}</h1>
+{% extends "frame" %}
+{% from "parts" import settings, drawn %}
+{% block title %}{{ report.facts.app or "Flower app" }} – audit of a transcript{% endblock %}
+{% block kind %}Audit of a transcript{% endblock %}
+{% block heading %}{{ report.facts.app or "A Flower app" }}{% endblock %}
+{% block meta %}
 <p class="meta">Vantage: {{ report.facts.vantage }}; {{ report.rounds }} rounds. The unit of privacy
 is an owner's update.</p>
-</header>
+{% endblock %}
+{% block body %}
 <section class="verdict{{ ' alarm' if alarming else '' }}"><p>{{ verdict }}</p></section>
 {% for severity, text in findings %}
 <div class="label{{ ' alarm' if severity == 'alarm' else '' }}">{{ text }}</div>
@@ -282,12 +263,7 @@ that delta stands for.</p>
 <h2>What canaries measured</h2>
 {{ settings(canary) }}
 {% endif %}
-{% for caption, markup in figures %}
-<figure>
-{{ markup }}
-<figcaption>{{ caption }}</figcaption>
-</figure>
-{% endfor %}
+{{ drawn(figures) }}
 {% if assumptions %}
 <h2>What this presumes</h2>
 <ul>
@@ -299,7 +275,5 @@ that delta stands for.</p>
 <h2>What was recorded</h2>
 {{ settings(facts) }}
 {{ settings(mechanism) }}
-</main>
-</body>
-</html>
+{% endblock %}
 """

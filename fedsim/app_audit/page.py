@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from jinja2 import Environment, StrictUndefined
-
+from fedsim import audit_page
 from fedsim.app_audit.audit import AppAudit, Verdict
-from fedsim.report_template import STYLE
 
 MEANINGS = {
     Verdict.CONVICTED: "the attack proves, with the stated confidence, that the claim is false",
@@ -18,9 +16,9 @@ MEANINGS = {
 
 def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
     """Return the page; results: the numbers behind the verdict, worded, name by name."""
-    return ENVIRONMENT.from_string(PAGE).render(
+    return audit_page.render(
+        PAGE,
         app=outcome.app,
-        style=STYLE,
         verdict=outcome.verdict.value.capitalize(),
         meaning=MEANINGS[outcome.verdict],
         alarming=outcome.verdict is Verdict.CONVICTED,
@@ -29,33 +27,19 @@ def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
     )
 
 
-ENVIRONMENT = Environment(
-    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-
 PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ app }} – audit of a Flower app</title>
-{{ style | safe }}
-</head>
-<body>
-<main>
-<header>
-<p class="kind">Audit of a Flower app</p>
-<h1>{{ app }}</h1>
+{% extends "frame" %}
+{% from "parts" import settings %}
+{% block title %}{{ app }} – audit of a Flower app{% endblock %}
+{% block kind %}Audit of a Flower app{% endblock %}
+{% block heading %}{{ app }}{% endblock %}
+{% block meta %}
 <p class="meta">The unit of privacy is one client's update.</p>
-</header>
+{% endblock %}
+{% block body %}
 <section class="verdict{{ ' alarm' if alarming else '' }}">
 <p>{{ verdict }}: {{ meaning }}.</p></section>
-<dl class="settings">
-{% for name, value in results %}
-<dt>{{ name }}</dt><dd>{{ value }}</dd>
-{% endfor %}
-</dl>
+{{ settings(results) }}
 <h2>Findings</h2>
 {% if findings %}
 <div class="table"><table><thead><tr>
@@ -70,7 +54,5 @@ PAGE = """\
 {% else %}
 <p>No rule objects to anything.</p>
 {% endif %}
-</main>
-</body>
-</html>
+{% endblock %}
 """

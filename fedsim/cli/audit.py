@@ -213,8 +213,9 @@ def _audit_transcript(
                 auditor = transcript_audit.Auditor(reader.facts)
             for observed in follow(path):
                 auditor.observe(observed)
-                so_far = auditor.report(delta, confidence, claimed_epsilon)
-                show(transcript_report.summary(so_far))
+                if console.is_terminal:  # a report so far costs as much as all rounds so far
+                    so_far = auditor.report(delta, confidence, claimed_epsilon)
+                    show(transcript_report.summary(so_far))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, delta, confidence, claimed_epsilon)
     try:
