@@ -5,6 +5,7 @@ that nobody waits for it. Another process on the same machine reads the transcri
 and works out the beliefs (`fedsim.live_audit`, which has the contents of the transcript).
 """
 
+import time
 from pathlib import Path
 
 from flwr.app import Context, Message
@@ -13,9 +14,8 @@ import fedsim
 from fedsim import messages
 from fedsim.config import from_run_config, to_run_config
 from fedsim.errors import InputError
-from fedsim.live_audit import RECORDER
 from fedsim.messages import Request
-from fedsim.transcript import Facts, ObservedRound, Writer
+from fedsim.transcript import AUDITOR, Facts, ObservedRound, Writer
 
 ROLE = "auditor"
 """The value of "role" in the node config of an auditor."""
@@ -43,12 +43,13 @@ def transcript_path(context: Context) -> Path:
     return Path(folder) / f"{context.run_id}.fedt"
 
 
-def attend(message: Message, context: Context) -> None:
-    """Append what a message brought to the transcript of its run.
+def attend(message: Message, context: Context) -> Message:
+    """Append what a message brought to the transcript of its run; reply with the time it took.
 
     The run's configuration goes with it, so that the transcript is enough to audit by. Raises
     InputError where the transcript cannot be written.
     """
+    start = time.perf_counter()
     request = Request.from_content(message.content)
     content = message.content
     arrays = {"parameters": messages.only(content.array_records[messages.MODEL])}
@@ -68,7 +69,7 @@ def attend(message: Message, context: Context) -> None:
     path = transcript_path(context)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     versions = {"fedsim": fedsim.__version__}
-    facts = Facts("auditor", RECORDER, "fedsim", run=str(context.run_id), versions=versions)
+    facts = Facts("auditor", AUDITOR, "fedsim", run=str(context.run_id), versions=versions)
     with Writer(path, facts) as writer:
         writer.append(
             ObservedRound(
@@ -77,6 +78,7 @@ def attend(message: Message, context: Context) -> None:
         )
         if message.metadata.message_type.startswith("evaluate") and _last(config, request):
             writer.end()
+    return messages.reply(message, PARTITION, seconds=time.perf_counter() - start)
 
 
 def _last(config: dict[str, bool | int | float | str], request: Request) -> bool:

@@ -27,9 +27,6 @@ from fedsim.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensi
 from fedsim.sampling import participation
 from fedsim.transcript import ObservedRound
 
-RECORDER = "fedsim auditor"
-"""Who recorded, in the header of an auditor's transcript."""
-
 Floats = npt.NDArray[np.float64]
 
 

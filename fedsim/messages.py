@@ -11,12 +11,21 @@ measured. With `audit.bayesian-pairs` they carry the norms or distances of sampl
 gradients, unprotected, for the Bayesian accountant.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 import numpy.typing as npt
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 
 REQUEST = "request"
 MODEL = "model"
@@ -89,6 +98,23 @@ def only(record: ArrayRecord) -> npt.NDArray[Any]:
     """Return the array of a record that holds exactly one. Raises ValueError otherwise."""
     (array,) = arrays_of(record).values()
     return array
+
+
+def partition(context: Context) -> int:
+    """Return which of the owners a node is. Raises KeyError if its node config does not say."""
+    return int(context.node_config["partition-id"])
+
+
+def reply(
+    message: Message,
+    partition: int,
+    arrays: Mapping[str, ArrayRecord] | None = None,
+    **metrics: float,
+) -> Message:
+    """Return the reply of the node of a partition to a message."""
+    content = RecordDict({**(arrays or {})})
+    content[METRICS] = MetricRecord({"partition": partition, **metrics})
+    return Message(content, reply_to=message)
 
 
 def metric(reply: Message, name: str) -> float:

@@ -30,6 +30,9 @@ MAGIC = b"fedsim transcript\n"
 VERSION = 1
 VANTAGES = ("server", "participant", "auditor")
 
+AUDITOR = "fedsim auditor"
+"""Who recorded, in the header of the transcript of an auditor's node (`fedsim.auditor`)."""
+
 # A record: kind, payload length, 8 bytes of a checksum of these two; the payload; its checksum.
 # The short checksum tells a length that was damaged from a record that was not finished.
 PREFIX = struct.Struct("<4sQ")

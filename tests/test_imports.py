@@ -44,6 +44,7 @@ WITHOUT_FLOWER += ["fedsim.vantages", "fedsim.server_adversary", "fedsim.release
 WITHOUT_FLOWER += ["fedsim.vantage_report", "fedsim.comparison"]
 WITHOUT_FLOWER += ["fedsim.fixed_point", "fedsim.trust_report"]
 WITHOUT_FLOWER += ["fedsim.canary", "fedsim.live_audit", "fedsim.live_report"]
+WITHOUT_FLOWER += ["fedsim.audit_page"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

@@ -182,13 +182,12 @@ def _is_auditors(path: Path, waits: bool) -> bool:
 
     waits: until the transcript has a header.
     """
-    from fedsim.live_audit import RECORDER  # noqa: PLC0415
-    from fedsim.transcript import Reader, wait_for_header  # noqa: PLC0415
+    from fedsim.transcript import AUDITOR, Reader, wait_for_header  # noqa: PLC0415
 
     if waits:
         wait_for_header(path)
     with Reader(path) as reader:
-        return reader.facts.recorder == RECORDER
+        return reader.facts.recorder == AUDITOR
 
 
 def _audit_transcript(

@@ -11,7 +11,16 @@ from flwr.app import Context, Message, RecordDict
 from scipy import stats
 
 from adversaries.posterior import hypotheses, log_odds
-from fedsim import adversary, client_app, federation, messages, owner, sampling, server_app
+from fedsim import (
+    adversary,
+    client_app,
+    federation,
+    messages,
+    owner,
+    owner_app,
+    sampling,
+    server_app,
+)
 from fedsim.accounting import PLD
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.mechanism import Mechanism, Neighbouring
@@ -108,9 +117,7 @@ def test_the_posterior_is_a_function_of_the_messages(
     config = small(mode)
     grid, transcript, partition = _record(config, RunDirectory.create(tmp_path / "run", config))
     other = from_run_config(to_run_config(config) | {"run.seed": 12345})
-    monkeypatch.setattr(
-        client_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest)
-    )
+    monkeypatch.setattr(owner_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest))
     context = Context(
         run_id=1,
         node_id=FIRST_NODE + partition,
@@ -120,7 +127,7 @@ def test_the_posterior_is_a_function_of_the_messages(
     )
     for kind, content in grid.recorded[partition]:
         reply = client_app.app(Message(content, context.node_id, kind), context)
-    replayed = messages.arrays_of(reply.content.array_records[client_app.MEMORY])
+    replayed = messages.arrays_of(reply.content.array_records[owner_app.MEMORY])
     np.testing.assert_array_equal(
         log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
     )
@@ -300,10 +307,8 @@ def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
         coins[:, record] ^= True
         return coins
 
-    monkeypatch.setattr(client_app, "participation", background_knowledge)
-    monkeypatch.setattr(
-        client_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest)
-    )
+    monkeypatch.setattr(owner_app, "participation", background_knowledge)
+    monkeypatch.setattr(owner_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest))
     other = from_run_config(to_run_config(config) | {"run.seed": 12345})
     context = Context(
         run_id=1,
@@ -314,7 +319,7 @@ def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
     )
     for kind, content in grid.recorded[partition]:
         reply = client_app.app(Message(content, context.node_id, kind), context)
-    replayed = messages.arrays_of(reply.content.array_records[client_app.MEMORY])
+    replayed = messages.arrays_of(reply.content.array_records[owner_app.MEMORY])
     np.testing.assert_array_equal(
         log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
     )

@@ -1,6 +1,8 @@
 """What a node answers, and what it refuses."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fedsim import client_app, federation, messages
+from fedsim import client_app, federation, messages, owner_app, transcript
 from fedsim.config import Config, from_run_config, to_run_config
 from fedsim.consent import RefusedError
 from fedsim.errors import InputError
@@ -73,7 +75,7 @@ def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
     for round in (1, 2):
         client_app.app(_train(round, Role.ADVERSARY, aggregate=aggregate), context)
     client_app.app(_train(1, Role.ADVERSARY), context)
-    memory = messages.arrays_of(context.state.array_records[client_app.MEMORY])
+    memory = messages.arrays_of(context.state.array_records[owner_app.MEMORY])
     assert memory["ratios"].shape == (2, 0)
 
 
@@ -134,9 +136,49 @@ def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
         final = Message(_train(4, Role.ADVERSARY, aggregate=aggregate).content, 7, "evaluate")
         client_app.app(final, context)
         reply = client_app.app(Message(RecordDict(), 7, "query.findings"), context)
-        found.append(messages.arrays_of(reply.content.array_records[client_app.MEMORY]))
+        found.append(messages.arrays_of(reply.content.array_records[owner_app.MEMORY]))
     assert found[0]["ratios"].shape == (2, 3)
     assert found[0].keys() == found[1].keys()
     for name, array in found[0].items():
         np.testing.assert_array_equal(found[1][name], array)
     assert not list((tmp_path / "state").iterdir())
+
+
+AN_AUDITORS_ROUND = """
+import sys
+
+sys.modules.update(dict.fromkeys(["torch", "scipy", "sklearn", "dp_accounting"]))
+
+import numpy as np
+from flwr.app import Context, Message, MessageType, RecordDict
+
+from fedsim import client_app, messages
+from fedsim.config import Config, to_run_config
+from fedsim.runtimes.flower_private import become_task
+
+become_task(1, 1)
+request = messages.Request(1, 0, 2, 1.0, role=messages.Role.AUDITOR).to_record()
+model = messages.array_record(parameters=np.zeros((2, 3)))
+context = Context(
+    run_id=1,
+    node_id=5,
+    node_config={"role": "auditor", "transcript-path": sys.argv[1]},
+    state=RecordDict(),
+    run_config=to_run_config(Config()),
+)
+for kind, content in (
+    ("query.identify", RecordDict()),
+    (MessageType.TRAIN, RecordDict({messages.REQUEST: request, messages.MODEL: model})),
+):
+    reply = client_app.app(Message(content, 5, kind), context)
+    assert messages.metric(reply, "partition") == -1
+"""
+
+
+def test_an_auditors_node_starts_without_what_computes(tmp_path: Path) -> None:
+    # Flower starts a process for every message, on cores that owners may need.
+    command = [sys.executable, "-c", AN_AUDITORS_ROUND, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    (recording,) = tmp_path.glob("*.fedt")
+    assert len(transcript.read(recording).rounds) == 1

@@ -16,7 +16,16 @@ from torch import nn
 from torch.nn import functional
 
 from adversaries.posterior import log_odds
-from fedsim import client_app, client_level, federation, messages, models, owner, server_app
+from fedsim import (
+    client_app,
+    client_level,
+    federation,
+    messages,
+    models,
+    owner,
+    owner_app,
+    server_app,
+)
 from fedsim.client_level import batches, challenge_contributions, clip, contribution, replacements
 from fedsim.config import Config, to_run_config
 from fedsim.randomness import SERVER, gaussian_noise
@@ -205,7 +214,7 @@ def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
     monkeypatch.setattr(
         client_level, "batches", lambda training, seed, *rest: original(training, 0, *rest)
     )
-    monkeypatch.setattr(client_app, "noise", lambda seed, *rest: owner.noise(0, *rest))
+    monkeypatch.setattr(owner_app, "noise", lambda seed, *rest: owner.noise(0, *rest))
     partition = chosen["adversary"]
     context = Context(
         run_id=1,
@@ -217,7 +226,7 @@ def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
     for kind, content in grid.recorded[partition]:
         assert messages.WORLDS not in content
         reply = client_app.app(Message(content, context.node_id, kind), context)
-    replayed = messages.arrays_of(reply.content.array_records[client_app.MEMORY])
+    replayed = messages.arrays_of(reply.content.array_records[owner_app.MEMORY])
     np.testing.assert_array_equal(
         log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
     )

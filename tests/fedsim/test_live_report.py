@@ -13,12 +13,12 @@ from rich.console import Console
 from fedsim import client_app, live_audit, live_report, server_app, transcript
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
-from fedsim.live_audit import RECORDER, LiveAudit
+from fedsim.live_audit import LiveAudit
 from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.transcript import Facts, ObservedRound
+from fedsim.transcript import AUDITOR, Facts, ObservedRound
 
-FACTS = Facts("auditor", RECORDER, "fedsim", run="1 <b>")
+FACTS = Facts("auditor", AUDITOR, "fedsim", run="1 <b>")
 Bits = np.ndarray
 
 

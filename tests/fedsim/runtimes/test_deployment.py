@@ -76,6 +76,14 @@ def server_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             _script(kit.folder(directory, machine), "stop.sh")
 
 
+def _wait_until_online(directory: Path, machines: int) -> None:
+    """A run waits for its owners, but never for an auditor."""
+    deadline = time.monotonic() + 120
+    while list(deployment.statuses(directory / "server").values()).count("online") < machines:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+
+
 def _start_owners(directory: Path) -> None:
     for owner in range(OWNERS):
         place = kit.folder(directory, f"owner-{owner}")
@@ -117,6 +125,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     _start_owners(server_up)
     auditor = kit.folder(server_up, "auditor")
     _script(auditor, "start.sh")
+    _wait_until_online(server_up, OWNERS + 1)
     out = tmp_path / "deployed"
     with _background("audit", "--follow", "--json", auditor / "transcripts") as watching:
         result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
