@@ -275,6 +275,8 @@ def _write_node(
     _write(place / "node.key.pub", key.public + b"\n")
     _write(place / "ca.crt", authority)
     _write_manifest(place, replace(kit, machine=machine))
+    # Nobody waits for an auditor: where it shares a machine with an owner, the owner goes first.
+    values = {**values, "NICE": "19" if machine == "auditor" else "0"}
     _write(place / "settings.env", _fill(templates.NODE_SETTINGS, values))
     config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.OWNER_CONFIG
     _write(place / "node.toml", _fill(config, values))

@@ -65,9 +65,9 @@ esac
 
 NODE_SCRIPT = """
 run_supernode() {
-    exec flower-supernode --superlink "$SUPERLINK" --root-certificates "$HERE/ca.crt" \\
-        --auth-supernode-private-key "$HERE/node.key" --port "$NODE_PORT" \\
-        --node-config "$HERE/node.toml"
+    exec nice -n "$NICE" flower-supernode --superlink "$SUPERLINK" \\
+        --root-certificates "$HERE/ca.crt" --auth-supernode-private-key "$HERE/node.key" \\
+        --port "$NODE_PORT" --node-config "$HERE/node.toml"
 }
 case "${1:-}" in
     supernode) run_supernode ;;
@@ -121,6 +121,8 @@ BIN=
 SUPERLINK=@ADDRESS@:@PORT@
 # Where the node serves its own processes, on 127.0.0.1; another for each node of one machine.
 NODE_PORT=@NODE_PORT@
+# How far the node steps back for other programs of this machine: 0 not at all, 19 wholly.
+NICE=@NICE@
 """
 
 OWNER_CONFIG = """\

@@ -73,6 +73,11 @@ def test_nodes_of_one_machine_have_ports_of_their_own(written: Path) -> None:
     assert len({kit.port(place, "NODE_PORT") for place in places}) == 3
 
 
+def test_an_auditor_steps_back_for_the_owners_of_its_machine(written: Path) -> None:
+    niceness = {m: kit.settings(kit.folder(written, m))["NICE"] for m in kit.read(written).nodes}
+    assert niceness == {"owner-0": "0", "owner-1": "0", "auditor": "19"}
+
+
 def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
     values = tomllib.loads((written / "owners" / "owner-1" / "node.toml").read_text())
     assert values == {
