@@ -106,8 +106,12 @@ def audit(
     run directory of `fedsim run` gets its report anew. An app is run in this process, again and
     again, under attack: only name code that you would run yourself.
 
-    Examples: fedsim audit server.fedt --claimed-epsilon 8;
-    fedsim audit --follow auditor/transcripts --data-root /data/mnist;
+    Examples:
+
+    fedsim audit server.fedt --claimed-epsilon 8
+
+    fedsim audit --follow auditor/transcripts --data-root /data/mnist
+
     fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
     of_auditors = (data_root, canary_seed_file, worlds, no_challenge or None)

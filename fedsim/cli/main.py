@@ -23,6 +23,7 @@ app = typer.Typer(
     "that from what differential privacy allows?",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
 for command in (run, report, audit, calibrate, account):

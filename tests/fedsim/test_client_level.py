@@ -54,6 +54,12 @@ MODES = [
     for scale in ("global", "local")
 ]
 
+HALF = [
+    pytest.param(mode, marks=pytest.mark.slow if index.bit_count() % 2 else ())
+    for index, mode in enumerate(MODES)
+]
+"""Half of the modes, in which every two choices meet, by default; the others are slow tests."""
+
 
 def _question(owner: int, trials: range, round: int = 1) -> Question:
     return Question(round, trials, 1.5, owner, None, None)
@@ -165,7 +171,7 @@ def test_an_order_depends_on_the_trials_number_and_not_on_its_cohort(small: Make
         np.testing.assert_array_equal(first[4:], second)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(mode.values()))
+@pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
 def test_the_adversary_and_the_auditor_agree(mode: dict[str, str], small: Make, run: Run) -> None:
     config = small(CLIENT | mode | {"training.momentum": 0.5})
     instrumented = config.model_copy(
@@ -207,7 +213,7 @@ def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str
     return grid, directory.read_arrays("transcript.npz"), facts["challenge"]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(mode.values()))
+@pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
 def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
     mode: dict[str, str], small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

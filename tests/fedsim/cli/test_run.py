@@ -268,7 +268,10 @@ def test_an_early_stop_is_one_line(
 def test_help_teaches(fedsim: Command) -> None:
     status, out, _ = fedsim("run", "--help")
     assert status == 0
-    assert "Example: fedsim run configs/digits.toml" in " ".join(out.split())
+    words = " ".join(out.split())
+    assert "Example: fedsim run configs/digits.toml" in words
+    assert "Experiment file (TOML)" in words
+    assert "[training.rounds]" in words
 
 
 @pytest.mark.slow
