@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -25,33 +26,42 @@ def compare(reports: Sequence[Report]) -> list[Row]:
 def table(rows: Sequence[Row]) -> Table:
     """Return the comparison as the terminal shows it."""
     levels = {row["confidence"] for row in rows} - {None}
+    notes = [f"intervals at {' or '.join(map(percent, sorted(levels)))}"] if levels else []
+    runs = list(dict.fromkeys(str(row["run"]) for row in rows))
+    if len(runs) > 1:
+        notes += [f"{number}: {run}" for number, run in enumerate(runs, start=1)]
     drawn = Table(
         title="Advantage by trust and vantage",
         title_justify="left",
-        caption=f"intervals at {' or '.join(map(percent, sorted(levels)))}" if levels else None,
+        caption=Text("\n".join(notes)),
+        caption_justify="left",
+        # All of it has to fit a terminal of 80 characters.
+        box=box.SIMPLE_HEAD,
+        padding=0,
     )
-    named = len({row["run"] for row in rows}) > 1
-    for heading in (*["run"] * named, "trust", "vantage"):
-        drawn.add_column(heading, no_wrap=heading != "run")
-    for heading in ("z", "ε", "ρα", "predicted"):
+    if len(runs) > 1:
+        drawn.add_column("#", justify="right")
+    drawn.add_column("trust", min_width=11)
+    drawn.add_column("vantage", min_width=11)
+    for heading in ("z", "ε", "ρα", "pred."):
         drawn.add_column(heading, justify="right", no_wrap=True)
-    drawn.add_column("measured", justify="right")
-    drawn.add_column("verdict")
+    drawn.add_column("measured", justify="right", no_wrap=True)
+    drawn.add_column("verdict", min_width=11)
     for row in rows:
         if row["vantage"] == rows[0]["vantage"]:
             drawn.add_section()
-        interval = f" ({span(row['interval'], '{:.2f}'.format)})" if row["interval"] else ""
+        interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
         collude = f", {row['colluding']} collude" if row["colluding"] else ""
         drawn.add_row(
-            *[Text(str(row["run"]))] * named,
+            *[str(runs.index(str(row["run"])) + 1)] * (len(runs) > 1),
             Text(f"{row['trust']}{collude}"),
-            Text(str(row["vantage"])),
+            Text(str(row["vantage"]).replace("-", " ")),
             number(row["noise_multiplier"]),
             INFINITE if row["noise_multiplier"] == 0 else number(row["epsilon"]),
             number(row["rho_alpha"]),
             number(row["predicted"]),
             f"{number(row['measured'])}{interval}",
-            Text(row["verdict"]),
+            Text(row["verdict"].replace(", ", ",\n")),
         )
     return drawn
 

@@ -59,7 +59,10 @@ class RunDirectory:
                 raise InputError(
                     f"'{path}' exists and holds no fedsim run; name a new directory with --out"
                 )
-            (directory.path / "cohorts").mkdir(parents=True)
+            directory.path.parent.mkdir(parents=True, exist_ok=True)
+            # World bits and seeds tell whose record was used: nobody else's to read.
+            directory.path.mkdir(mode=0o700, exist_ok=True)
+            (directory.path / "cohorts").mkdir()
             directory.write_text("config.toml", configuration.dump(config.placed_at("")))
         except OSError as error:
             raise InputError(

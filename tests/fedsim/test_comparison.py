@@ -64,9 +64,26 @@ def test_the_table_says_that_epsilon_is_infinite() -> None:
         line for line in capture.get().splitlines() if "central" in line
     )
     assert "∞" in server
-    assert "0.210 (0.10 to 0.30)" in participant
+    assert "0.210" in participant
+    assert "within bound," in participant
     assert "not measured" in released
+    assert "0.10 to 0.30" in capture.get()
     assert "intervals at 95.0%" in capture.get()
+
+
+def test_eighty_characters_show_every_number_and_verdict() -> None:
+    console = Console(width=80)
+    reports = [
+        _report(trust) | {"name": f"digits-{trust}", "colluding": 3}
+        for trust in ("central", "distributed")
+    ]
+    with console.capture() as capture:
+        console.print(comparison.table(comparison.compare(reports)))
+    shown = capture.get()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    for words in ("0.210", "0.10 to 0.30", "within bound", "near", "prediction", "verdict"):
+        assert words in shown
 
 
 def test_colluders_are_named_beside_the_trust() -> None:

@@ -30,6 +30,11 @@ def test_a_run_is_not_overwritten_by_another(small: Make, tmp_path: Path) -> Non
         RunDirectory.create(tmp_path / "run", small({"run.seed": 1}))
 
 
+def test_a_run_is_nobody_elses_to_read(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "runs" / "run", small())
+    assert directory.path.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_directory_of_something_else_is_left_alone(small: Make, tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("thesis")
     with pytest.raises(InputError, match="holds no fedsim run"):
