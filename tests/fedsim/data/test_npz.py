@@ -20,19 +20,17 @@ def saved(folder: Path, **arrays: Any) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("shape", "read_as"),
-    [
-        ((4, 5, 7), lambda images: images[:, None]),
-        ((4, 1, 5, 7), lambda images: images),
-        ((4, 3, 5, 7), lambda images: images),
-        ((4, 5, 7, 3), lambda images: images.transpose(0, 3, 1, 2)),
-    ],
+    ("shape", "channels"),
+    [((4, 5, 7), 0), ((4, 1, 5, 7), 1), ((4, 3, 5, 7), 1), ((4, 5, 7, 3), 3)],
     ids=["grey", "one channel", "colour", "colour last"],
 )
-def test_bytes_are_images_between_0_and_1(tmp_path: Path, shape: tuple[int, ...], read_as) -> None:  # type: ignore[no-untyped-def]
+def test_bytes_are_images_between_0_and_1(
+    tmp_path: Path, shape: tuple[int, ...], channels: int
+) -> None:
     pixels = RNG.integers(0, 256, shape, dtype=np.uint8)
     dataset = saved(tmp_path, features=pixels, labels=LABELS)
-    np.testing.assert_array_equal(dataset.train.features, read_as(pixels) / np.float32(255))
+    read = np.moveaxis(pixels if channels else pixels[..., None], channels or -1, 1)
+    np.testing.assert_array_equal(dataset.train.features, read / np.float32(255))
     np.testing.assert_array_equal(dataset.train.labels, LABELS)
     assert (dataset.kind, dataset.classes, dataset.test) == ("image", 2, None)
     assert (dataset.attributes, len(dataset.column_of)) == ((), 0)
