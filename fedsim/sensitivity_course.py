@@ -129,9 +129,10 @@ def _check(
         ("training.sampling-rate", config.training.sampling_rate, 1.0),
     ):
         if value != needed:
+            wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
             raise InputError(
                 f"{key} is {str(value).lower()}, but local sensitivity is followed over full "
-                f"batches of clipped gradients; set {key} = {str(needed).lower()}"
+                f"batches of records with clipped gradients; set {key} = {wanted}"
             )
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials to follow; give at least one")
