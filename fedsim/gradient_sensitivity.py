@@ -53,6 +53,10 @@ ROWS_BYTES = 2**30
 """Memory of D's gradients at once. Where they are more, those of the pool are computed again."""
 
 
+BLOCK_PAIRS = 2**21
+"""Pairs that one thread compares at once: 16 MiB for each array of them."""
+
+
 @dataclass(frozen=True)
 class Ranked:
     """A pair with its local sensitivity; rank 1 is the largest, and equals share a rank."""
@@ -426,7 +430,8 @@ def _each_block(
             distances.add_(squares[:, None]).clamp_(min=0).sqrt_()
             return use(rows, part, distances)
 
-        blocks = [(part,) for part in slices(len(columns), at_once)]
+        columns_at_once = min(at_once, max(1, BLOCK_PAIRS // len(ours)))
+        blocks = [(part,) for part in slices(len(columns), columns_at_once)]
         for (part,), result in zip(blocks, run(block, blocks, known.clipper.threads), strict=True):
             yield result
             done += (rows.stop - rows.start) * (part.stop - part.start)

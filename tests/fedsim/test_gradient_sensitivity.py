@@ -264,6 +264,7 @@ def test_neither_blocks_nor_threads_matter(
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", block)
     monkeypatch.setattr(gradient_sensitivity, "ROWS_BYTES", 700)
     monkeypatch.setattr(gradient_sensitivity, "GRADIENTS_PER_REPORT", 7)
+    monkeypatch.setattr(gradient_sensitivity, "BLOCK_PAIRS", 100)
     model = known.model
     known = replace(known, clipper=Clipper(model, 2.0, threads))
     models_of_trials = torch.zeros(9, 5)
