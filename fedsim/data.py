@@ -6,11 +6,11 @@ and never change, so they are loaded once for each process and shared read-only.
 
 import gzip
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,13 +42,17 @@ class Records:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A public dataset. `train` is the paper's U; `test`, if the authors give one, is held out."""
+    """A public dataset. `train` is the paper's U; `test`, if the authors give one, is held out.
+
+    columns: original values by column, [N] each, of `train`; none for images.
+    """
 
     name: str
     train: Records
     test: Records | None
     classes: int
     kind: Literal["image", "tabular"]
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,14 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedsim import data, device, models
+from fedsim import data, device, holdings, models
 from fedsim.clipping import Clipper, Cut
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.evaluation import evaluate
 from fedsim.mechanism import Vantage
 from fedsim.memory import spare
-from fedsim.partition import partition
 from fedsim.vantages import measured
 
 
@@ -112,16 +111,8 @@ def load(config: Config) -> Federation:
     client is called once for each message.
     """
     dataset = data.load(config.data.name, config.data.root)
-    split = data.split(
-        dataset, config.data.records, config.data.held_out, config.data.pool, config.data.seed
-    )
-    owner_of = partition(
-        split.members_records.labels,
-        config.federation.owners,
-        config.federation.partition,
-        config.federation.dirichlet_alpha,
-        config.data.seed,
-    )
+    split = holdings.draw(config, dataset)
+    owner_of = holdings.divide(config, split)
     if config.audit.bayesian_pairs and np.bincount(owner_of).max() < 2:
         raise InputError(
             f"audit.bayesian-pairs is {config.audit.bayesian_pairs}, but no owner has two records "
