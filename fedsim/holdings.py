@@ -80,6 +80,13 @@ class Holdings:
         """Return the mean of `label_skew` or `chance_skew` over owners, weighted by records."""
         return float(np.average(skew, weights=self.sizes))
 
+    def skew_summary(self) -> dict[str, float]:
+        """Return the mean label skew, and what a random deal is expected to have, for a report."""
+        return {
+            "measured": round(self.mean(self.label_skew), 4),
+            "by chance": round(self.mean(self.chance_skew), 4),
+        }
+
     @cached_property
     def _overall(self) -> Floats:
         shares: Floats = self.counts.sum(axis=0) / self.sizes.sum()
