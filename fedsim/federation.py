@@ -110,7 +110,7 @@ def load(config: Config) -> Federation:
     A function of the configuration, and of the device's memory where that binds; cached because a
     client is called once for each message.
     """
-    dataset = data.load(config.data.name, config.data.root)
+    dataset = holdings.dataset(config)
     split = holdings.draw(config, dataset)
     owner_of = holdings.divide(config, split)
     if config.audit.bayesian_pairs and np.bincount(owner_of).max() < 2:
@@ -142,7 +142,7 @@ def fit_cohort(config: Config) -> Config:
 
     The other half is for gradients. Raises InputError if not even one trial fits.
     """
-    dataset = data.load(config.data.name, config.data.root)
+    dataset = holdings.dataset(config)
     model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
     memory = _memory(config, device.resolve(config.run.device))
     each = _trial_bytes(config, model)

@@ -93,10 +93,15 @@ class Holdings:
         return shares
 
 
-def draw(config: Config, dataset: Dataset) -> Split:
+def dataset(config: Config) -> Dataset:
+    """Return the dataset that a configuration names. Raises InputError."""
+    return data.load(config.data.name, config.data.root)
+
+
+def draw(config: Config, source: Dataset) -> Split:
     """Return the records of D, the pool and those held out. Raises InputError."""
     chosen = config.data
-    return data.split(dataset, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
+    return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
 
 
 def divide(config: Config, split: Split) -> Ints:
@@ -134,9 +139,9 @@ def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
     return columns[name][split.members]
 
 
-def columns_of(dataset: Dataset) -> dict[str, npt.NDArray[Any]]:
+def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
     """Return what records can be dealt by: the original columns [N] by name, and the labels."""
-    return {LABEL: dataset.train.labels, **dataset.columns}
+    return {LABEL: source.train.labels, **source.columns}
 
 
 def hold(split: Split, owner_of: Ints, owners: int) -> Holdings:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import data, holdings, report_directory
+from fedsim import holdings, report_directory
 from fedsim.config import Config
 from fedsim.data import Records, Split
 from fedsim.holdings import Holdings
@@ -37,7 +37,7 @@ BAR = 12
 
 def assemble(config: Config) -> dict[str, Any]:
     """Return what the data of a configuration are and who holds them. Raises InputError."""
-    dataset = data.load(config.data.name, config.data.root)
+    dataset = holdings.dataset(config)
     split = holdings.draw(config, dataset)
     owner_of = holdings.divide(config, split)
     held = holdings.hold(split, owner_of, config.federation.owners)
