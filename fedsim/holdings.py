@@ -1,5 +1,6 @@
 """Who holds what: the records of D by owner and label, and how far that is from a random deal."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,10 @@ Ints = npt.NDArray[np.int64]
 
 LABEL = "label"
 """The name of the labels where a column is asked for: `partition-key = "label"` deals classes."""
+
+
+SHOWN_COLUMNS = 20
+"""How many columns are named where there may be hundreds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +139,7 @@ def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
     if name not in columns:
         raise InputError(
             f"federation.partition-key is '{name}', but the columns of {split.dataset.name} are "
-            f"{', '.join(columns)}; name one of them"
+            f"{named(columns)}; name one of them"
         )
     return columns[name][split.members]
 
@@ -142,6 +147,13 @@ def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
 def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
     """Return what records can be dealt by: the original columns [N] by name, and the labels."""
     return {LABEL: source.train.labels, **source.columns}
+
+
+def named(columns: Iterable[str]) -> str:
+    """Return the names in one line, the first of them where there are many."""
+    names = list(columns)
+    more = len(names) - SHOWN_COLUMNS
+    return ", ".join(names[:SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
 
 
 def hold(split: Split, owner_of: Ints, owners: int) -> Holdings:

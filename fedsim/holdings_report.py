@@ -100,7 +100,7 @@ def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
     rows = Table(show_header=False)
     for name, value in _rows(report):
-        rows.add_row(name, value)
+        rows.add_row(name, escape(value))
     (_, headings, body), *others = _tables(report)
     most = report["sizes"]["max"]
     barred = [
@@ -115,7 +115,9 @@ def summary(report: Report) -> RenderableType:
 
 
 def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     for heading in headings:
         words = heading in ("", LARGEST)
         table.add_column(heading, justify="left" if words else "right", no_wrap=heading != LARGEST)
@@ -199,7 +201,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("data", f"{dataset['name']} ({dataset['kind']})"),
         ("records", f"{dataset['records']}{test}"),
         ("features", f"{shape}, {dataset['classes']} classes"),
-        ("columns", ", ".join(dataset["columns"])),
+        ("columns", holdings.named(dataset["columns"])),
         ("D, trained on", _part(parts["members"])),
         ("held out", _part(parts["held_out"])),
         ("pool", _part(parts["pool"])),

@@ -1,5 +1,6 @@
 """Who holds what, against brute force and random deals."""
 
+import io
 from collections.abc import Callable
 from itertools import combinations
 
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from fedsim import data, federation, holdings
+from fedsim import data, federation, holdings, holdings_report
 from fedsim.config import Config
 from fedsim.data import Dataset, Records
 from fedsim.errors import InputError
@@ -115,6 +117,11 @@ def test_a_country_goes_to_one_owner(small: Small) -> None:
     assert set(owner_of) == {0, 1, 2}
 
 
+def test_hundreds_of_columns_are_named_in_part() -> None:
+    assert holdings.named(["a", "b"]) == "a, b"
+    assert holdings.named(map(str, range(600))).endswith("18, 19 and 580 more")
+
+
 def test_labels_are_a_column_of_every_dataset(small: Small) -> None:
     config = small({"federation.partition": "key", "federation.partition-key": "label"})
     split = holdings.draw(config, data.load("digits"))
@@ -136,3 +143,21 @@ def test_a_column_that_is_not_there_or_would_be_split_is_refused(
     config = small({"federation.partition": scheme, "federation.partition-key": key})
     with pytest.raises(InputError, match=wrong):
         holdings.divide(config, holdings.draw(config, people()))
+
+
+def test_many_classes_and_strange_column_names_are_shown_as_they_are(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels, cities = list(range(12)) * 10, np.array(["[red]", "b"] * 60)
+    source = Dataset("towns", records(labels), None, 12, "tabular", columns={"[bold]": cities})
+    monkeypatch.setattr(holdings, "dataset", lambda config: source)
+    keyed = {"federation.partition": "key", "federation.partition-key": "[bold]"}
+    report = holdings_report.assemble(small(keyed | {"federation.owners": 2}))
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(holdings_report.summary(report))
+    shown = console.export_text()
+    assert "values of '[bold]'" in shown
+    assert "[red]: " in shown
+    assert "most of" in shown
+    assert "records by label" not in shown
+    assert "[red]: " in holdings_report.render_html(report)
