@@ -53,7 +53,7 @@ def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray
 
     Quantity skew: small alpha gives nearly all to few owners. Everyone gets one record beforehand,
     so that any alpha will do. Source: Li et al. (2022), Federated learning on non-IID data silos,
-    section 4.3, with the shares rounded by a multinomial draw.
+    "quantity skew", with the shares rounded by a multinomial draw.
     """
     shares = generator.dirichlet(np.full(division.owners, division.alpha))
     sizes = 1 + generator.multinomial(len(division.labels) - division.owners, shares)

@@ -45,6 +45,14 @@ def test_label_skew_is_the_share_of_records_with_the_wrong_label() -> None:
     np.testing.assert_array_equal(Holdings(np.array([[2, 4], [1, 2]])).label_skew, 0)
 
 
+def test_averages_over_owners_count_records() -> None:
+    # 6 of 8 records are with an owner that is 1/8 off, 2 with one that is 3/8 off.
+    held = Holdings(np.array([[3, 3], [2, 0]]))
+    np.testing.assert_allclose(held.label_skew, [1 / 8, 3 / 8])
+    assert held.mean(held.label_skew) == pytest.approx((6 * 1 / 8 + 2 * 3 / 8) / 8)
+    assert held.skew_summary()["measured"] == round(1.5 / 8, 4)
+
+
 def test_effective_classes_of_equal_shares_are_their_number() -> None:
     held = Holdings(np.array([[5, 0, 0], [2, 2, 0], [7, 7, 7], [1, 9, 0]]))
     np.testing.assert_allclose(held.effective_classes[:3], [1, 2, 3])
