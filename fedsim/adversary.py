@@ -35,6 +35,7 @@ from fedsim.owner import (
     local_steps,
     undisputed,
 )
+from fedsim.question import Question
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,10 @@ def expect(
     config: Config,
     federation: Federation,
     adversary: int,
-    record: int,
-    replacement: int | None,
-    noise_multiplier: float,
+    question: Question,
     parameters: Tensor,
     own_message: Tensor,
     participation: Tensor | None,
-    round: int,
-    trials: range,
-    challenged: int,
     missing: Collection[int] = (),
     unknown_shares: int | None = None,
 ) -> Memory:
@@ -112,27 +108,24 @@ def expect(
     parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
     its own noise included, which is therefore no uncertainty to it, and the noise that colluders
     told it. participation bool [T, n] says which records of D take part (None: all); the challenge
-    record's column is not looked at. trials are the numbers of the T trials; challenged is the
-    owner of the challenge. missing: owners that the aggregate is without, where that is known; if
-    the challenge's is one of them there is nothing to tell apart. unknown_shares: of how many
-    owners the adversary does not know the noise; None: of all others.
+    record's column is not looked at. missing: owners that the aggregate is without, where that is
+    known; if the challenge's is one of them there is nothing to tell apart. unknown_shares: of how
+    many owners the adversary does not know the noise; None: of all others.
     """
     if config.federation.trust is Trust.DISTRIBUTED:
-        grid = fixed_point.agreed(config, noise_multiplier, parameters.shape[1])
+        grid = fixed_point.agreed(config, question.noise_multiplier, parameters.shape[1])
         bound = grid.sensitivity
     else:
         bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     owners = config.federation.owners
     multiplier = aggregate_noise_multiplier(
-        noise_multiplier,
+        question.noise_multiplier,
         config.federation.trust,
         owners,
         owners - 1 if unknown_shares is None else unknown_shares,
     )
     if config.training.local_steps > 1:
-        known, difference = _replay(
-            config, federation, adversary, record, replacement, parameters, round
-        )
+        known, difference = _replay(config, federation, adversary, question, parameters)
         # The noise of all local steps adds up, as if none of it had moved a later step.
         std = parameters.new_tensor(
             multiplier * bound * math.sqrt(config.training.local_steps), dtype=torch.float64
@@ -142,18 +135,13 @@ def expect(
         config,
         federation,
         set(range(owners)) - {adversary, *missing},
-        challenged,
         parameters,
-        trials,
-        round,
-        record,
+        question,
         participation,
     )
     known += own_message
-    present, absent = challenge_contributions(
-        config, federation, challenged, parameters, trials, round, record, replacement
-    )
-    if challenged in missing:
+    present, absent = challenge_contributions(config, federation, parameters, question)
+    if question.challenged in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     if config.privacy.sensitivity == "local":
         scale = (present - absent).norm(dim=-1)
@@ -170,25 +158,22 @@ def expect(
 
 
 def replay_challenged(
-    config: Config,
-    federation: Federation,
-    parameters: Tensor,
-    record: int,
-    replacement: int | None,
-    round: int,
+    config: Config, federation: Federation, parameters: Tensor, question: Question
 ) -> tuple[Tensor, Tensor]:
     """Return what the owner of the challenge record would send without noise: under D and D'.
 
     Both float64 [T, P]: the sums over the owner's local steps from the model `parameters`.
     """
-    challenged, trials = int(federation.owner_of[record]), len(parameters)
+    record, replacement, trials = question.record, question.replacement, len(parameters)
     # Both worlds in one pass, one after the other along the axis of the trials.
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
     both = local_steps(
-        lambda theta: clean_sum(federation, challenged, theta, record, replacement, worlds),
+        lambda theta: clean_sum(
+            federation, question.challenged, theta, record, replacement, worlds
+        ),
         parameters.repeat(2, 1),
         config.training.local_steps,
-        local_step_size(config, round),
+        local_step_size(config, question.round),
     )
     return both[:trials], both[trials:]
 
@@ -197,10 +182,8 @@ def _replay(
     config: Config,
     federation: Federation,
     adversary: int,
-    record: int,
-    replacement: int | None,
+    question: Question,
     parameters: Tensor,
-    round: int,
 ) -> tuple[Tensor, Tensor]:
     """Return what the other owners would send without noise: under D', and D minus D', [T, P].
 
@@ -208,11 +191,10 @@ def _replay(
     replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
     of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
     """
-    steps, step_size = config.training.local_steps, local_step_size(config, round)
-    challenged = int(federation.owner_of[record])
-    present, absent = replay_challenged(config, federation, parameters, record, replacement, round)
+    steps, step_size = config.training.local_steps, local_step_size(config, question.round)
+    present, absent = replay_challenged(config, federation, parameters, question)
     known = absent.clone()
-    for owner in sorted(set(range(config.federation.owners)) - {adversary, challenged}):
+    for owner in sorted(set(range(config.federation.owners)) - {adversary, question.challenged}):
         known += local_steps(partial(clean_sum, federation, owner), parameters, steps, step_size)
     return known, present - absent
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from fedsim.config import Config, TrainingConfig
 from fedsim.federation import Federation
 from fedsim.mechanism import Neighbouring
+from fedsim.question import Question
 from fedsim.randomness import Role, generator
 
 
@@ -25,8 +26,7 @@ def contribution(
     federation: Federation,
     owner: int,
     parameters: Tensor,
-    trials: range,
-    round: int,
+    question: Question,
     worlds: Tensor | None = None,
 ) -> Tensor:
     """Return what an owner adds to the sum of a round, float64 [T, P], of norm at most C.
@@ -36,29 +36,25 @@ def contribution(
     """
     if worlds is None:
         records = federation.members(federation.owned_by(owner))
-        return _contribution(config, federation, owner, parameters, trials, round, *records)
-    present, absent = challenge_contributions(config, federation, owner, parameters, trials, round)
+        return _contribution(config, federation, owner, parameters, question, *records)
+    present, absent = challenge_contributions(config, federation, parameters, question)
     return torch.where(worlds[:, None], present, absent)
 
 
 def challenge_contributions(
-    config: Config,
-    federation: Federation,
-    owner: int,
-    parameters: Tensor,
-    trials: range,
-    round: int,
+    config: Config, federation: Federation, parameters: Tensor, question: Question
 ) -> tuple[Tensor, Tensor]:
     """Return what the owner of the challenge sends under D and under D', float64 [T, P] both.
 
     Under D' an owner without data sends 0 (add-remove), and one whose data are replaced trains on
     as many records of the pool, in the same order.
     """
-    present = contribution(config, federation, owner, parameters, trials, round)
+    owner = question.challenged
+    present = contribution(config, federation, owner, parameters, question)
     if config.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
     records = federation.pool(replacements(federation, owner))
-    return present, _contribution(config, federation, owner, parameters, trials, round, *records)
+    return present, _contribution(config, federation, owner, parameters, question, *records)
 
 
 def total(
@@ -66,13 +62,12 @@ def total(
     federation: Federation,
     owners: Collection[int],
     parameters: Tensor,
-    trials: range,
-    round: int,
+    question: Question,
 ) -> Tensor:
     """Return what these owners add to the sum together, float64 [T, P]."""
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     for owner in sorted(owners):
-        added += contribution(config, federation, owner, parameters, trials, round)
+        added += contribution(config, federation, owner, parameters, question)
     return added
 
 
@@ -150,13 +145,13 @@ def _contribution(
     federation: Federation,
     owner: int,
     parameters: Tensor,
-    trials: range,
-    round: int,
+    question: Question,
     features: Tensor,
     labels: Tensor,
 ) -> Tensor:
     training = config.training
-    drawn = batches(training, config.run.seed, trials, round, owner, len(labels))
+    seed, count = config.run.seed, len(labels)
+    drawn = batches(training, seed, question.trials, question.round, owner, count)
     update = local_update(
         federation,
         parameters,

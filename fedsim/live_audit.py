@@ -24,6 +24,7 @@ from fedsim.accounting import PLD
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
+from fedsim.question import Question
 from fedsim.sampling import participation
 from fedsim.transcript import ObservedRound
 
@@ -199,23 +200,25 @@ class LiveAudit:
             config.data.records,
             config.training.sampling_rate,
         )
-        replacement = told["replacement"]
+        question = Question(
+            before.round,
+            trials,
+            nominal,
+            told["challenged"],
+            told["record"] if told["record"] >= 0 else None,
+            told["replacement"] if told["replacement"] >= 0 else None,
+        )
         memory = adversary.expect(
             training.memory,
             config,
             known,
             NOBODY,
-            told["record"],
-            None if replacement < 0 else replacement,
-            nominal,
+            question,
             parameters,
             torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
             None
             if coins_of_records is None
             else torch.from_numpy(coins_of_records).to(known.device),
-            before.round,
-            trials,
-            told["challenged"],
             set(everybody) - set(present),
             len(present),
         )

@@ -27,6 +27,8 @@ from flwr.app import (
     RecordDict,
 )
 
+from fedsim.question import Question
+
 REQUEST = "request"
 MODEL = "model"
 AGGREGATE = "aggregate"
@@ -77,6 +79,18 @@ class Request:
     def from_content(cls, content: RecordDict) -> "Request":
         """Read the request of a message. Raises KeyError or TypeError if it is not one."""
         return cls(**dict(content.config_records[REQUEST]))  # type: ignore[arg-type]
+
+    @property
+    def question(self) -> Question:
+        """What the round is about, as far as this owner is told."""
+        return Question(
+            self.round,
+            self.trial_numbers,
+            self.noise_multiplier,
+            self.challenged,
+            None if self.record < 0 else self.record,
+            None if self.replacement < 0 else self.replacement,
+        )
 
     @property
     def trial_numbers(self) -> range:

@@ -11,6 +11,7 @@ from fedsim.config import Config
 from fedsim.federation import Federation
 from fedsim.mechanism import Neighbouring
 from fedsim.pac_release import Bools, halves, pair
+from fedsim.question import Question
 from fedsim.randomness import gaussian_noise
 from fedsim.sampling import groups
 from fedsim.schedules import factor
@@ -21,10 +22,7 @@ def contribution(
     federation: Federation,
     owner: int,
     parameters: Tensor,
-    trials: range,
-    round: int,
-    record: int | None = None,
-    replacement: int | None = None,
+    question: Question,
     worlds: Tensor | None = None,
     participation: Tensor | None = None,
 ) -> Tensor:
@@ -34,54 +32,41 @@ def contribution(
     `client_level.contribution`, `worlds` for the owner of the challenge only.
     """
     if config.privacy.unit == "client":
-        return client_level.contribution(
-            config, federation, owner, parameters, trials, round, worlds
-        )
+        return client_level.contribution(config, federation, owner, parameters, question, worlds)
+    record, replacement = question.record, question.replacement
     return clean_sum(federation, owner, parameters, record, replacement, worlds, participation)
 
 
 def challenge_contributions(
-    config: Config,
-    federation: Federation,
-    owner: int,
-    parameters: Tensor,
-    trials: range,
-    round: int,
-    record: int,
-    replacement: int | None,
+    config: Config, federation: Federation, parameters: Tensor, question: Question
 ) -> tuple[Tensor, Tensor]:
     """Return what the challenge adds to the sum under D and under D', float64 [T, P] both.
 
-    owner: that of the challenge; its record or its whole data, by the unit of privacy.
+    A record's clipped gradients, or an owner's clipped updates, by the unit of privacy.
     """
     if config.privacy.unit == "client":
-        return client_level.challenge_contributions(
-            config, federation, owner, parameters, trials, round
-        )
-    return challenge_gradients(federation, parameters, record, replacement)
+        return client_level.challenge_contributions(config, federation, parameters, question)
+    return challenge_gradients(federation, parameters, question.the_record, question.replacement)
 
 
 def undisputed(
     config: Config,
     federation: Federation,
     owners: Collection[int],
-    challenged: int,
     parameters: Tensor,
-    trials: range,
-    round: int,
-    record: int,
+    question: Question,
     participation: Tensor | None,
 ) -> Tensor:
     """Return what these owners add to a sum in both worlds, float64 [T, P].
 
-    challenged: the owner of the challenge, whose other records count where one is in question.
+    Of the owner of the challenge the other records count, where one record is in question.
     participation bool [T, n] as in `clean_sum`; the challenge record's column is not looked at.
     """
     if config.privacy.unit == "client":
-        others = set(owners) - {challenged}
-        return client_level.total(config, federation, others, parameters, trials, round)
+        others = set(owners) - {question.challenged}
+        return client_level.total(config, federation, others, parameters, question)
     inside = np.isin(federation.owner_of, sorted(owners))
-    inside[record] = False
+    inside[question.the_record] = False
     return federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
 
 

@@ -154,17 +154,8 @@ def evaluate(message: Message, context: Context) -> Message:
         if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
             config
         ):
-            step = released_model.attack(
-                config,
-                known,
-                request.challenged,
-                request.record,
-                _replacement(request),
-                request.noise_multiplier,
-                request.trial_numbers,
-                _model(message, known),
-                request.round - 1,
-            )
+            question = request.question.at(request.round - 1)
+            step = released_model.attack(config, known, question, _model(message, known))
             node_memory.remember(
                 context,
                 RELEASED,
@@ -241,26 +232,17 @@ def _contribution(
 
     With masks it is a sum for each candidate; with a grid it is rounded to it.
     """
-    partition, challenged = messages.partition(context), request.role == Role.CHALLENGED
-    replacement = _replacement(request) if challenged else None
-    worlds = _array(message, messages.WORLDS, known) if messages.WORLDS in message.content else None
+    partition, question = messages.partition(context), request.question
+    challenged = request.role == Role.CHALLENGED
+    told = challenged and messages.WORLDS in message.content
+    worlds = _array(message, messages.WORLDS, known) if told else None
     canary_seed = _canary_seed(config, context)
 
     def contributed(model: torch.Tensor) -> torch.Tensor:
         if masks is not None:
-            return candidate_sums(known, partition, model, masks, replacement)
-        total = contribution(
-            config,
-            known,
-            partition,
-            model,
-            request.trial_numbers,
-            request.round,
-            request.record if challenged else None,
-            replacement,
-            worlds if challenged else None,
-            taking_part,
-        )
+            there = question.replacement if challenged else None
+            return candidate_sums(known, partition, model, masks, there)
+        total = contribution(config, known, partition, model, question, worlds, taking_part)
         if canary_seed is not None:
             trials, norm = request.trial_numbers, config.training.clipping_norm
             added = canary.contribution(canary_seed, trials, request.round, model.shape[1], norm)
@@ -301,8 +283,8 @@ def _candidate_masks(
         config,
         known,
         partition,
-        request.record if request.role == Role.CHALLENGED else None,
-        _replacement(request),
+        request.question.record if request.role == Role.CHALLENGED else None,
+        request.question.replacement,
         request.role == Role.ADVERSARY,
     )
 
@@ -341,16 +323,7 @@ def _challenge(
     config: Config, known: Federation, request: Request, parameters: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what the challenge adds to the sum under D and under D', float64 [T, P] both."""
-    return challenge_contributions(
-        config,
-        known,
-        request.challenged,
-        parameters,
-        request.trial_numbers,
-        request.round,
-        request.record,
-        _replacement(request),
-    )
+    return challenge_contributions(config, known, parameters, request.question)
 
 
 def _measurement(
@@ -444,15 +417,10 @@ def _expect(
             config,
             known,
             messages.partition(context),
-            request.record,
-            _replacement(request),
-            request.noise_multiplier,
+            request.question,
             parameters,
             sent,
             taking_part,
-            request.round,
-            request.trial_numbers,
-            request.challenged,
         )
     _remember(context, memory, request.round)
 
@@ -480,15 +448,10 @@ def _expect_late(
         config,
         known,
         own,
-        request.record,
-        _replacement(request),
-        request.noise_multiplier,
+        before.question,
         torch.from_numpy(awaiting["model"]).to(known.device),
         contribution,
         _participation(config, known, before),
-        before.round,
-        request.trial_numbers,
-        request.challenged,
         set(range(config.federation.owners)) - set(owners),
         len(set(owners) - {own}) - len(confided),
     )
@@ -504,7 +467,3 @@ def _model(message: Message, known: Federation) -> torch.Tensor:
 
 def _array(message: Message, name: str, known: Federation) -> torch.Tensor:
     return torch.tensor(messages.only(message.content.array_records[name])).to(known.device)
-
-
-def _replacement(request: Request) -> int | None:
-    return None if request.replacement < 0 else request.replacement

@@ -19,6 +19,7 @@ from fedsim.instrumented import Step
 from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, sensitivity
 from fedsim.optimizers import LINEAR, ServerOptimizer
 from fedsim.owner import challenge_contributions, undisputed
+from fedsim.question import Question
 from fedsim.sampling import participation
 
 Floats = npt.NDArray[np.float64]
@@ -84,20 +85,14 @@ def shares(answers: Floats) -> Floats:
 def attack(
     config: Config,
     federation: Federation,
-    challenged: int,
-    record: int,
-    replacement: int | None,
-    nominal: float,
-    trials: range,
+    question: Question,
     released: Tensor,
-    rounds: int,
     bridged: bool = True,
 ) -> dict[str, Floats]:
     """Return what theta_k = `released` [T, P] says, as the arrays [T, k] of a `Step` each round.
 
-    challenged: the owner of the challenge; record, replacement: of the pair, where it is one of
-    records; nominal: the federation's noise multiplier; trials: their numbers, which with the seed
-    are theta_0. Everything is in the last column, since nothing is seen before: the score
+    question: of round k, the last; the numbers of its trials are, with the seed, theta_0.
+    Everything is in the last column, since nothing is seen before: the score
 
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
 
@@ -105,17 +100,16 @@ def attack(
     clipped sum. Where records are sampled the others' coins are known and the challenge's is
     replaced by its mean q. `bridged` False stays on the replay. Costs two trainings.
     """
+    rounds = question.round
     theta = models.initial_parameters(
-        lambda: build_model(config, federation.split.dataset), config.run.seed, trials
+        lambda: build_model(config, federation.split.dataset), config.run.seed, question.trials
     ).to(released.device)
     answers = responses(config, rounds)
     weights, bridge = answers[-1], shares(answers)
     start, path = theta, [theta]
     optimizer = ServerOptimizer(config.training, config.divisor)
     for round in range(1, rounds + 1):
-        known, present, absent = _sums(
-            config, federation, challenged, record, replacement, trials, theta, round
-        )
+        known, present, absent = _sums(config, federation, question.at(round), theta)
         theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
         path.append(theta)
     surprise = released.double() - theta.double()
@@ -126,12 +120,10 @@ def attack(
         model = path[round - 1]
         if bridged and round > 1:
             model = (model.double() + float(bridge[round - 2]) * surprise).float()
-        known, present, absent = _sums(
-            config, federation, challenged, record, replacement, trials, model, round
-        )
+        known, present, absent = _sums(config, federation, question.at(round), model)
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
-        variance += weight**2 * _noise_std(config, nominal, present - absent) ** 2
+        variance += weight**2 * _noise_std(config, question.noise_multiplier, present - absent) ** 2
     distance = difference.norm(dim=-1)
     score = torch.linalg.vecdot(observed, difference) / variance
     last = Step(
@@ -147,33 +139,15 @@ def attack(
 
 
 def _sums(
-    config: Config,
-    federation: Federation,
-    challenged: int,
-    record: int,
-    replacement: int | None,
-    trials: range,
-    parameters: Tensor,
-    round: int,
+    config: Config, federation: Federation, question: Question, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sum that both worlds have in a round, and what D and D' are expected to add."""
     rate, count = config.training.sampling_rate, config.data.records
-    coins = participation(config.noise_seed, trials, round, count, rate)
+    coins = participation(config.noise_seed, question.trials, question.round, count, rate)
     taking_part = None if coins is None else torch.from_numpy(coins).to(parameters.device)
-    known = undisputed(
-        config,
-        federation,
-        range(config.federation.owners),
-        challenged,
-        parameters,
-        trials,
-        round,
-        record,
-        taking_part,
-    )
-    present, absent = challenge_contributions(
-        config, federation, challenged, parameters, trials, round, record, replacement
-    )
+    everybody = range(config.federation.owners)
+    known = undisputed(config, federation, everybody, parameters, question, taking_part)
+    present, absent = challenge_contributions(config, federation, parameters, question)
     return known, rate * present, rate * absent
 
 

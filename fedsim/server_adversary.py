@@ -18,6 +18,7 @@ from fedsim.federation import Federation
 from fedsim.instrumented import Step
 from fedsim.mechanism import Neighbouring
 from fedsim.owner import challenge_contributions, undisputed
+from fedsim.question import Question
 
 ROUNDING = 1e-5
 """The share of a clean float32 sum below which a difference may be rounding, and says nothing."""
@@ -27,47 +28,28 @@ def conclude(
     config: Config,
     federation: Federation,
     summed: Collection[int],
-    challenged: int,
-    record: int,
-    replacement: int | None,
+    question: Question,
     noise_std: Tensor,
     parameters: Tensor,
     message: Tensor,
     participation: Tensor | None,
-    trials: range,
-    round: int,
 ) -> Step:
     """Return what the server learns from one round, on the CPU.
 
-    summed: the owners whose messages are in what it received, one or several; challenged: the owner
-    of the challenge; record, replacement: of the pair, where it is one of records; noise_std [T]:
-    of the noise in it that the server does not know, 0 for none, of one step where owners take
-    several; parameters [T, P]: the model that it sent; message [T, P]: what it received, less noise
-    that it was told; participation bool [T, n] says which records of D take part (None: all), and
-    the challenge record's column is not looked at; trials: the numbers of the T trials.
+    summed: the owners whose messages are in what it received, one or several; noise_std [T]: of the
+    noise in it that the server does not know, 0 for none, of one step where owners take several;
+    parameters [T, P]: the model that it sent; message [T, P]: what it received, less noise that it
+    was told; participation bool [T, n] says which records of D take part (None: all), and the
+    challenge record's column is not looked at.
     """
     steps, rate = config.training.local_steps, config.training.sampling_rate
     if steps > 1:
-        with_record, known = replay_challenged(
-            config, federation, parameters, record, replacement, round
-        )
+        with_record, known = replay_challenged(config, federation, parameters, question)
         present, absent = with_record - known, torch.zeros_like(known)
         noise_std = noise_std * math.sqrt(steps)
     else:
-        known = undisputed(
-            config,
-            federation,
-            summed,
-            challenged,
-            parameters,
-            trials,
-            round,
-            record,
-            participation,
-        )
-        present, absent = challenge_contributions(
-            config, federation, challenged, parameters, trials, round, record, replacement
-        )
+        known = undisputed(config, federation, summed, parameters, question, participation)
+        present, absent = challenge_contributions(config, federation, parameters, question)
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     replaced = absent if replace and steps == 1 else None
     expected = hypotheses(known, present, replaced, noise_std, rate)

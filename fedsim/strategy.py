@@ -49,6 +49,7 @@ from fedsim.messages import Request, Role
 from fedsim.nodes import Auditors
 from fedsim.optimizers import ServerOptimizer
 from fedsim.pac_release import Releases
+from fedsim.question import Question
 from fedsim.randomness import SERVER, gaussian_noise
 from fedsim.replies import (
     check_array,
@@ -390,15 +391,18 @@ class DPSGD(Strategy):
             config,
             known,
             summed,
-            self.challenge.owner,
-            -1 if self.challenge.record is None else self.challenge.record,
-            self.challenge.replacement,
+            Question(
+                round,
+                self.trials,
+                self.noise_multiplier,
+                self.challenge.owner,
+                self.challenge.record,
+                self.challenge.replacement,
+            ),
             torch.from_numpy(noise_std).to(known.device),
             torch.tensor(self._model).to(known.device),
             torch.tensor(seen).to(known.device),
             None if coins is None else torch.from_numpy(coins).to(known.device),
-            self.trials,
-            round,
         )
 
     def _measure(

@@ -27,6 +27,7 @@ CORE = [
     "fedsim.pac",
     "fedsim.pac_release",
     "fedsim.partition",
+    "fedsim.question",
     "fedsim.randomness",
 ]
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]

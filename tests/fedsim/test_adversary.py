@@ -24,6 +24,7 @@ from fedsim import (
 from fedsim.accounting import PLD
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.question import Question
 from fedsim.randomness import SERVER, gaussian_noise
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
@@ -171,12 +172,11 @@ def test_a_round_without_the_owner_of_the_challenge_says_nothing(
     theta = torch.zeros(2, 650)
     ratios = []
     owner = int(known.owner_of[0])
-    me = (owner + 1) % 3
+    me, question = (owner + 1) % 3, Question(1, range(2), 1.0, owner, 0, None)
     for missing in ((), (owner,)):
         memory = adversary.Memory.empty(2)
         memory = adversary.expect(
-            *(memory, config, known, me, 0, None, 1.0, theta, theta.double(), None, 1, range(2)),
-            challenged=owner,
+            *(memory, config, known, me, question, theta, theta.double(), None),
             missing=missing,
             unknown_shares=2 - len(missing),
         )

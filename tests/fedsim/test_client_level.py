@@ -28,6 +28,7 @@ from fedsim import (
 )
 from fedsim.client_level import batches, challenge_contributions, clip, contribution, replacements
 from fedsim.config import Config, to_run_config
+from fedsim.question import Question
 from fedsim.randomness import SERVER, gaussian_noise
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
@@ -52,6 +53,10 @@ MODES = [
     for neighbouring in ("add-remove", "replace")
     for scale in ("global", "local")
 ]
+
+
+def _question(owner: int, trials: range, round: int = 1) -> Question:
+    return Question(round, trials, 1.5, owner, None, None)
 
 
 def _federation(config: Config, trials: int = 4) -> tuple[federation.Federation, torch.Tensor]:
@@ -90,7 +95,7 @@ def test_the_update_is_that_of_plain_sgd_on_the_owners_records(
     known, theta = _federation(config)
     owner, trials = 1, range(5, 9)
     positions = known.owned_by(owner)
-    found = challenge_contributions(config, known, owner, theta, trials, 2)
+    found = challenge_contributions(config, known, theta, _question(owner, trials, 2))
     steps = [
         np.tile(np.arange(len(positions)), (4, 1)) if step is None else step.nonzero()[1]
         for step in batches(config.training, 0, trials, 2, owner, len(positions))
@@ -127,16 +132,16 @@ def test_no_owner_moves_the_sum_further_than_the_norm(norm: float, small: Make) 
     config = small(CLIENT | {"training.clipping-norm": norm, "training.local-learning-rate": 5.0})
     known, theta = _federation(config)
     for j in range(3):
-        found = contribution(config, known, j, theta, range(4), 1)
+        found = contribution(config, known, j, theta, _question(0, range(4)))
         assert float(found.norm(dim=1).max()) <= norm * (1 + 1e-12)
 
 
 def test_each_trial_sends_what_its_world_says(small: Make) -> None:
     config = small(CLIENT | {"privacy.neighbouring": "replace"})
     known, theta = _federation(config)
-    present, absent = challenge_contributions(config, known, 0, theta, range(4), 1)
+    present, absent = challenge_contributions(config, known, theta, _question(0, range(4)))
     worlds = torch.tensor([True, False, True, False])
-    found = contribution(config, known, 0, theta, range(4), 1, worlds)
+    found = contribution(config, known, 0, theta, _question(0, range(4)), worlds)
     for trial, world in enumerate(worlds):
         assert torch.equal(found[trial], present[trial] if world else absent[trial])
     assert not torch.allclose(present, absent)
@@ -245,10 +250,9 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     final = received["evaluate"].array_records
     aggregate = torch.tensor(messages.only(final[messages.AGGREGATE])).double()
     known = federation.load(config)
-    rest = sum(
-        contribution(config, known, j, theta, trials, 1) for j in range(3) if j != challenged
-    )
-    present, absent = challenge_contributions(config, known, challenged, theta, trials, 1)
+    question = _question(challenged, trials)
+    rest = sum(contribution(config, known, j, theta, question) for j in range(3) if j != challenged)
+    present, absent = challenge_contributions(config, known, theta, question)
     scale = torch.full((8,), 2.0 if mode["privacy.neighbouring"] == "replace" else 1.0)
     if mode["privacy.sensitivity"] == "local":
         scale = (present - absent).norm(dim=1)
@@ -290,8 +294,9 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
     for round, (before, after) in enumerate(itertools.pairwise(received), start=1):
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
-        rest = client_level.total(config, known, {0, 1, 2} - {challenged}, theta, trials, round)
-        pair = challenge_contributions(config, known, challenged, theta, trials, round)
+        question = _question(challenged, trials, round)
+        rest = client_level.total(config, known, {0, 1, 2} - {challenged}, theta, question)
+        pair = challenge_contributions(config, known, theta, question)
         noise = aggregate - rest - torch.where(worlds, *pair)
         std = 1.5 * (pair[0] - pair[1]).norm(dim=1, keepdim=True)
         drawn = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))

@@ -16,6 +16,7 @@ from fedsim.errors import InputError
 from fedsim.mechanism import aggregate_noise_multiplier
 from fedsim.optimizers import ServerOptimizer
 from fedsim.owner import challenge_gradients
+from fedsim.question import Question
 from fedsim.released_model import attack, responses, shares, why_not
 from fedsim.schedules import factor
 
@@ -64,18 +65,8 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
 def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarray:
     known, trials = federation.load(config), range(len(training.worlds))
     rounds = config.training.rounds
-    found = attack(
-        config,
-        known,
-        int(known.owner_of[RECORD]),
-        RECORD,
-        None,
-        NOISE,
-        trials,
-        training.released,
-        rounds,
-        bridged=bridged,
-    )
+    question = Question(rounds, trials, NOISE, int(known.owner_of[RECORD]), RECORD, None)
+    found = attack(config, known, question, training.released, bridged=bridged)
     assert not found["ratios"][:, :-1].any()
     return found["ratios"][:, -1]
 

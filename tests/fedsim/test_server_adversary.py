@@ -13,6 +13,7 @@ from fedsim.config import Config
 from fedsim.instrumented import Step
 from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier
 from fedsim.owner import challenge_gradients
+from fedsim.question import Question
 from fedsim.server_adversary import conclude
 
 RECORD, NOISE, TRIALS = 5, 1.5, 6
@@ -27,15 +28,11 @@ def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> 
         config,
         known,
         owners if config.federation.trust is Trust.DISTRIBUTED else [challenged],
-        challenged,
-        RECORD,
-        None,
+        Question(1, range(TRIALS), noise, challenged, RECORD, None),
         torch.full((TRIALS,), noise, dtype=torch.float64),
         theta,
         message,
         None,
-        range(TRIALS),
-        1,
     )
 
 

@@ -1,0 +1,32 @@
+"""What a round of the game is about, for whoever is asked or tries to answer."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Question:
+    """One round: did these trials train on D or on D'?
+
+    round: counts from 1; trials: the numbers of the T trials; noise_multiplier: the federation's,
+    sigma over the sensitivity; challenged: the owner of the challenge; record: position of x^ in D,
+    None where all data of that owner are the challenge, or for an owner whom it does not concern;
+    replacement: position of x^' in the pool, None where nothing replaces the record.
+    """
+
+    round: int
+    trials: range
+    noise_multiplier: float
+    challenged: int
+    record: int | None
+    replacement: int | None
+
+    def at(self, round: int) -> "Question":
+        """Return the same question in another round."""
+        return replace(self, round=round)
+
+    @property
+    def the_record(self) -> int:
+        """The record in question. Raises ValueError where it is an owner or nobody's business."""
+        if self.record is None:
+            raise ValueError("no single record is in question")
+        return self.record
