@@ -118,7 +118,9 @@ def assemble(
             "records": config.data.records,
             "held_out": facts["held_out"],
             "partition": config.federation.partition,
+            "partition_key": config.federation.partition_key or None,
             "owner_sizes": facts["owner_sizes"],
+            "label_skew": facts.get("label_skew"),  # absent in older runs
         },
         "model": {
             "name": config.model.name,

@@ -63,6 +63,7 @@ class DataConfig(Table):
 class FederationConfig(Table):
     """Who holds which records, who adds the noise, where the adversary sits.
 
+    partition_key: the column that `partition = "key"` does not split, or "label";
     secure_aggregation: how owners' messages are summed under distributed trust: "simulated", in the
     clear, where the server sees every message under a share of the noise only, or by Flower's
     protocol; colluding: how many other owners tell the adversary what they know, which leaves their
@@ -72,6 +73,7 @@ class FederationConfig(Table):
 
     owners: Annotated[int, Field(ge=2)] = 2
     partition: str = "iid"
+    partition_key: str = ""
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
     adversary: Annotated[int, Field(ge=-1)] = -1
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL

@@ -13,14 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedsim import data, device, models
+from fedsim import data, device, holdings, models
 from fedsim.clipping import Clipper, Cut
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.evaluation import evaluate
 from fedsim.mechanism import Vantage
 from fedsim.memory import spare
-from fedsim.partition import partition
 from fedsim.vantages import measured
 
 
@@ -104,15 +103,6 @@ def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
     )
 
 
-def dataset(config: Config) -> data.Dataset:
-    """Return the dataset that a configuration names. Raises InputError."""
-    source = config.data
-    exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
-    return data.load(
-        source.name, source.root, source.label, exclude, source.image_size, source.download
-    )
-
-
 @lru_cache(maxsize=4)
 def load(config: Config) -> Federation:
     """Return the federation that a configuration describes. Raises InputError.
@@ -120,26 +110,18 @@ def load(config: Config) -> Federation:
     A function of the configuration, and of the device's memory where that binds; cached because a
     client is called once for each message.
     """
-    records = dataset(config)
-    split = data.split(
-        records, config.data.records, config.data.held_out, config.data.pool, config.data.seed
-    )
-    owner_of = partition(
-        split.members_records.labels,
-        config.federation.owners,
-        config.federation.partition,
-        config.federation.dirichlet_alpha,
-        config.data.seed,
-    )
+    dataset = holdings.dataset(config)
+    split = holdings.draw(config, dataset)
+    owner_of = holdings.divide(config, split)
     if config.audit.bayesian_pairs and np.bincount(owner_of).max() < 2:
         raise InputError(
             f"audit.bayesian-pairs is {config.audit.bayesian_pairs}, but no owner has two records "
             "to compare; raise data.records, lower federation.owners, or set it to 0"
         )
     where = device.resolve(config.run.device)
-    model = models.structural_model(partial(build_model, config, records), config.run.seed)
-    shape = records.train.features.shape[1:]
-    models.check_input(model, config.model.name, shape, records.classes)
+    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
+    shape = dataset.train.features.shape[1:]
+    models.check_input(model, config.model.name, shape, dataset.classes)
     model = model.to(where)
     device.check_precision(config.run.precision, where)
     clipper = Clipper(
@@ -160,8 +142,8 @@ def fit_cohort(config: Config) -> Config:
 
     The other half is for gradients. Raises InputError if not even one trial fits.
     """
-    build = partial(build_model, config, dataset(config))
-    model = models.structural_model(build, config.run.seed)
+    dataset = holdings.dataset(config)
+    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
     memory = _memory(config, device.resolve(config.run.device))
     each = _trial_bytes(config, model)
     if each > memory // 2:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import style
+from matplotlib import colormaps, style
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from scipy.special import expit, logit
@@ -31,6 +33,7 @@ INK, MUTED, FAINT = "#1f2933", "#5b6770", "#dfe4e8"
 WORLDS = ((True, BLUE, "trained on D"), (False, VERMILION, "trained on D′"))
 QUANTILES = (0.05, 0.5, 0.95)
 WIDTH, HEIGHT = 7.4, 3.9
+LEGEND_LABELS = 12
 
 STYLE = {
     "font.family": ["DejaVu Sans"],
@@ -451,6 +454,41 @@ def realised_noise(
         axes.set_ylabel("standard deviation of the noise")
         _rounds_axis(axes, rounds)
         _legend(axes)
+    return figure
+
+
+def holdings(counts: npt.NDArray[np.int64]) -> Figure:
+    """Draw how many records of each label every owner has, as stacked bars.
+
+    counts [owners, classes]. Many labels share a colour bar instead of a legend.
+    """
+    owners, classes = counts.shape
+    with _style():
+        figure, axes = _axes()
+        axes.grid(False, axis="x")
+        colours = colormaps["viridis"](np.linspace(0, 1, classes))
+        below = np.cumsum(counts, axis=1) - counts
+        # Edges tell neighbours of a similar colour apart, but would hide thin bars.
+        edge = 0.5 if owners * classes <= 400 else 0.0
+        for label in range(classes):
+            axes.bar(
+                np.arange(owners),
+                counts[:, label],
+                bottom=below[:, label],
+                color=colours[label],
+                label=str(label),
+                edgecolor="white",
+                linewidth=edge,
+            )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlim(-0.6, owners - 0.4)
+        axes.set_xlabel("owner")
+        axes.set_ylabel("records")
+        if classes <= LEGEND_LABELS:
+            axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="label", reverse=True)
+        else:
+            scale = ScalarMappable(Normalize(0, classes - 1), "viridis")
+            figure.colorbar(scale, ax=axes, label="label")
     return figure
 
 

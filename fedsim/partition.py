@@ -1,6 +1,9 @@
 """Which owner holds which record of D."""
 
+import heapq
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,41 +15,101 @@ REDRAWS = 100
 """Draws before a partition that leaves an owner without a record is refused."""
 
 
-def _iid(
-    labels: npt.NDArray[np.int64], owners: int, alpha: float, generator: np.random.Generator
-) -> npt.NDArray[np.int64]:
+@dataclass(frozen=True, eq=False)
+class Division:
+    """What is to be divided among `owners`.
+
+    labels int64 [n]; alpha: concentration of the skewed schemes; keys [n]: what each record has in
+    the column that must not be split, None where no column was named.
+    """
+
+    labels: npt.NDArray[np.int64]
+    owners: int
+    alpha: float
+    keys: npt.NDArray[Any] | None = None
+
+
+def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Deal the records like cards: sizes differ by at most one."""
-    return generator.permutation(np.arange(len(labels)) % owners)
+    return generator.permutation(np.arange(len(division.labels)) % division.owners)
 
 
-def _dirichlet(
-    labels: npt.NDArray[np.int64], owners: int, alpha: float, generator: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw each class's shares from Dirichlet(alpha), and its records' owners from those shares.
 
     Label skew: small alpha gives a class to few owners; as alpha grows, all owners get the same
     mix. Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
     """
-    classes, class_of = np.unique(labels, return_inverse=True)
-    shares = generator.dirichlet(np.full(owners, alpha), size=len(classes))
+    classes, class_of = np.unique(division.labels, return_inverse=True)
+    shares = generator.dirichlet(np.full(division.owners, division.alpha), size=len(classes))
     upper = shares.cumsum(axis=1)[:, :-1]
-    above = generator.random((len(labels), 1)) >= upper[class_of]
+    above = generator.random((len(division.labels), 1)) >= upper[class_of]
     owner_of: npt.NDArray[np.int64] = above.sum(axis=1, dtype=np.int64)
     return owner_of
 
 
-Scheme = Callable[[npt.NDArray[np.int64], int, float, np.random.Generator], npt.NDArray[np.int64]]
-PARTITIONS: dict[str, Scheme] = {"iid": _iid, "dirichlet": _dirichlet}
-"""Schemes by name: (labels [n], owners, alpha, generator) -> owner of each record [n]."""
+def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw the owners' shares of all records from Dirichlet(alpha), whatever the labels.
+
+    Quantity skew: small alpha gives nearly all to few owners. Everyone gets one record beforehand,
+    so that any alpha will do. Source: Li et al. (2022), Federated learning on non-IID data silos,
+    "quantity skew", with the shares rounded by a multinomial draw.
+    """
+    shares = generator.dirichlet(np.full(division.owners, division.alpha))
+    sizes = 1 + generator.multinomial(len(division.labels) - division.owners, shares)
+    return generator.permutation(np.repeat(np.arange(division.owners), sizes))
+
+
+def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Give all records of one value of the key to one owner, and owners about as many records.
+
+    The values come in random order, each to the owner with the fewest records so far (the first of
+    these), so that sizes differ by at most the records of the commonest value.
+    """
+    if division.keys is None:
+        raise InputError(
+            "federation.partition is 'key', but no column is named; name one with "
+            "federation.partition-key"
+        )
+    values, value_of, counts = np.unique(division.keys, return_inverse=True, return_counts=True)
+    if len(values) < division.owners:
+        raise InputError(
+            f"the column of federation.partition-key has {len(values)} values in D, too few for "
+            f"{division.owners} owners, for a value is never split; lower federation.owners or "
+            "name another column"
+        )
+    holder = np.empty(len(values), dtype=np.int64)
+    held = [(0, owner) for owner in range(division.owners)]
+    for value in generator.permutation(len(values)):
+        records, owner = held[0]
+        holder[value] = owner
+        heapq.heapreplace(held, (records + int(counts[value]), owner))
+    return holder[value_of]
+
+
+Scheme = Callable[[Division, np.random.Generator], npt.NDArray[np.int64]]
+PARTITIONS: dict[str, Scheme] = {
+    "iid": _iid,
+    "dirichlet": _dirichlet,
+    "quantity": _quantity,
+    "key": _key,
+}
+"""Schemes by name: (what is to be divided, generator) -> owner of each record [n]."""
 
 
 def partition(
-    labels: npt.NDArray[np.int64], owners: int, scheme: str, alpha: float, seed: int
+    labels: npt.NDArray[np.int64],
+    owners: int,
+    scheme: str,
+    alpha: float,
+    seed: int,
+    keys: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[np.int64]:
     """Return the owner of each record, int64 [n] in 0..owners-1, from the seed alone.
 
-    labels [n]; `alpha` is the concentration of `dirichlet`, which `iid` ignores. Every owner gets a
-    record: a draw that leaves one without is repeated. Raises InputError if none of them will do.
+    labels [n]; `alpha` is the concentration of `dirichlet` and `quantity`, keys [n] what `key` goes
+    by; other schemes ignore them. Every owner gets a record: a draw that leaves one without is
+    repeated. Raises InputError if none of them will do.
     """
     draw_owners = lookup(PARTITIONS, scheme, "federation.partition")
     if not 1 <= owners <= len(labels):
@@ -56,11 +119,12 @@ def partition(
         )
     if not alpha > 0:
         raise InputError(f"federation.dirichlet-alpha is {alpha}; give a number above 0")
+    division = Division(labels, owners, alpha, keys)
     for draw in range(REDRAWS):
         # Hashed, and keyed by the draw: the split of the dataset uses the bare seed as its key.
         key = np.random.SeedSequence(seed, spawn_key=(draw,))
         generator = np.random.Generator(np.random.Philox(key))
-        owner_of = draw_owners(labels, owners, alpha, generator)
+        owner_of = draw_owners(division, generator)
         if len(np.unique(owner_of)) == owners:
             return owner_of
     raise InputError(

@@ -11,6 +11,7 @@ import fedsim
 from fedsim.cli.account import account
 from fedsim.cli.audit import audit
 from fedsim.cli.calibrate import calibrate
+from fedsim.cli.data import data
 from fedsim.cli.deploy import app as deploy
 from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account):
+for command in (run, report, audit, calibrate, account, data):
     app.command()(command)
 app.add_typer(deploy)
 

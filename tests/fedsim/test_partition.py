@@ -22,7 +22,8 @@ seeds = st.integers(0, 2**63 - 1)
 def test_every_record_has_one_owner_and_every_owner_a_record(
     labels: list[int], owners: int, scheme: str, seed: int
 ) -> None:
-    owner_of = partition(np.array(labels), owners, scheme, 1.0, seed)
+    keys = np.arange(len(labels)) // 3
+    owner_of = partition(np.array(labels), owners, scheme, 1.0, seed, keys)
     assert owner_of.dtype == np.int64
     assert owner_of.shape == (len(labels),)
     assert set(owner_of) == set(range(owners))
@@ -42,10 +43,102 @@ def test_iid_owners_have_the_same_number_of_records_within_one(
 @pytest.mark.parametrize("scheme", sorted(PARTITIONS))
 def test_a_partition_is_a_function_of_the_seed_alone(scheme: str) -> None:
     labels = np.arange(200) % 10
-    first = partition(labels, 3, scheme, 0.5, seed=1)
+    keys = np.arange(200) // 5
+    first = partition(labels, 3, scheme, 0.5, 1, keys)
     np.random.default_rng().random()
-    np.testing.assert_array_equal(first, partition(labels, 3, scheme, 0.5, seed=1))
-    assert (first != partition(labels, 3, scheme, 0.5, seed=2)).any()
+    np.testing.assert_array_equal(first, partition(labels, 3, scheme, 0.5, 1, keys))
+    assert (first != partition(labels, 3, scheme, 0.5, 2, keys)).any()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        ("iid", [0, 2, 1, 0, 2, 0, 2, 1, 1, 1, 0, 2]),
+        ("dirichlet", [2, 0, 1, 2, 1, 1, 2, 1, 1, 2, 2, 1]),
+    ],
+)
+def test_partitions_of_earlier_runs_stay_as_they_were(scheme: str, expected: list[int]) -> None:
+    owner_of = partition(np.arange(12) % 3, 3, scheme, 0.5, seed=7)
+    assert owner_of.tolist() == expected
+
+
+@settings(deadline=None)
+@given(
+    keys=st.lists(st.sampled_from("abcdefgh"), min_size=8, max_size=60),
+    seed=seeds,
+    data=st.data(),
+)
+def test_no_value_of_a_key_is_split_and_sizes_differ_by_at_most_the_commonest(
+    keys: list[str], seed: int, data: st.DataObject
+) -> None:
+    column = np.array(keys)
+    values, counts = np.unique(column, return_counts=True)
+    owners = data.draw(st.integers(1, len(values)))
+    owner_of = partition(np.zeros(len(keys), np.int64), owners, "key", 1.0, seed, column)
+    assert all(len(set(owner_of[column == value])) == 1 for value in values)
+    sizes = np.bincount(owner_of, minlength=owners)
+    assert sizes.min() >= 1
+    assert np.ptp(sizes) <= counts.max()
+
+
+def test_as_many_owners_as_persons_get_a_person_each() -> None:
+    persons = np.repeat([7, 3, 5], [1, 4, 2])
+    owner_of = partition(np.zeros(7, np.int64), 3, "key", 1.0, 0, persons)
+    assert sorted(np.bincount(owner_of)) == [1, 2, 4]
+
+
+def test_missing_values_of_a_key_are_one_value() -> None:
+    ages = np.array([np.nan, 31.0, np.nan, 45.0])
+    owner_of = partition(np.zeros(4, np.int64), 3, "key", 1.0, 0, ages)
+    assert owner_of[0] == owner_of[2]
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
+def test_quantities_have_the_moments_of_the_dirichlet_distribution(alpha: float) -> None:
+    # Sizes are 1 + Multinomial(n - m, p) with shares p as above, drawn once for each seed.
+    owners, records, seeds = 4, 100, 2000
+    rest = records - owners
+    sizes = np.array(
+        [
+            np.bincount(partition(np.zeros(records, np.int64), owners, "quantity", alpha, seed))
+            for seed in range(seeds)
+        ]
+    )
+    variance = (owners - 1) / (owners**2 * (owners * alpha + 1))
+    expected = rest**2 * variance + rest * (1 / owners - 1 / owners**2 - variance)
+    np.testing.assert_allclose(
+        sizes.mean(axis=0), records / owners, atol=5 * (expected / seeds) ** 0.5
+    )
+    np.testing.assert_allclose(sizes.var(axis=0), expected, rtol=0.15)
+
+
+def test_quantities_say_nothing_about_labels() -> None:
+    # A random set of n_j of the records: the share of a label has a hypergeometric variance.
+    labels = np.arange(60) % 2
+    deviations = []
+    for seed in range(1000):
+        owner_of = partition(labels, 3, "quantity", 1.0, seed)
+        n = np.bincount(owner_of)
+        ones = np.bincount(owner_of, weights=labels)
+        spread = np.sqrt(n * (60 - n) / (4 * 59))
+        deviations += list(((ones - n / 2) / spread)[:2])
+    assert abs(np.mean(deviations)) < 5 / 2000**0.5
+    assert np.var(deviations) == pytest.approx(1, abs=0.15)
+
+
+def test_the_smallest_concentration_gives_one_owner_all_but_a_record_for_each_other() -> None:
+    owner_of = partition(np.zeros(1000, np.int64), 20, "quantity", 1e-9, seed=0)
+    assert sorted(np.bincount(owner_of)) == [1] * 19 + [981]
+
+
+def test_a_key_with_fewer_values_than_owners_is_refused() -> None:
+    with pytest.raises(InputError, match=r"has 2 values in D, too few for 3 owners"):
+        partition(np.zeros(4, np.int64), 3, "key", 1.0, 0, np.array(["a", "b", "a", "b"]))
+
+
+def test_a_key_that_nobody_named_is_refused() -> None:
+    with pytest.raises(InputError, match=r"name one with federation.partition-key"):
+        partition(np.zeros(4, np.int64), 3, "key", 1.0, 0)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
@@ -91,5 +184,5 @@ def test_a_concentration_that_is_not_positive_is_refused(alpha: float) -> None:
 def test_an_unknown_scheme_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"'dirichelt'.*did you mean 'dirichlet'"):
         partition(np.zeros(9, dtype=np.int64), 3, "dirichelt", 1.0, seed=0)
-    with pytest.raises(InputError, match="there are iid, dirichlet"):
+    with pytest.raises(InputError, match="there are iid, dirichlet, quantity, key"):
         partition(np.zeros(9, dtype=np.int64), 3, "zzz", 1.0, seed=0)

@@ -1,0 +1,88 @@
+"""`fedsim data`: which datasets there are, and who holds what in a configuration's federation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedsim import catalogue, report_directory
+from fedsim import config as configuration
+from fedsim.cli.guarantees import AsJson, print_json
+from fedsim.errors import InputError
+
+
+def data(
+    config_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[CONFIG]", help="Experiment file (TOML); none: list the datasets."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write report.html and report.json there.")
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Show the data of an experiment: what they are, and which owner holds how many of which label.
+
+    Without CONFIG, list the datasets that there are. Nothing is written without --out.
+
+    Example: fedsim data configs/digits.toml
+
+    With labels that are skewed, and a page that shows it:
+
+    fedsim data configs/digits.toml --set federation.partition=dirichlet --out skew
+
+    People of one country to one owner:
+
+    fedsim data configs/adult.toml --set federation.partition=key
+    --set federation.partition-key=native-country
+    """
+    if config_file is None:
+        if set_ or out is not None:
+            raise InputError(
+                "whose data? --set and --out go with a configuration, for example "
+                "fedsim data configs/digits.toml --out holdings"
+            )
+        _list(json_)
+        return
+    from fedsim import holdings_report  # noqa: PLC0415
+
+    overrides = dict(configuration.parse_override(text) for text in set_ or [])
+    config = configuration.load(config_file, overrides)
+    if out is not None:
+        report_directory.create(out)
+    report = holdings_report.assemble(config)
+    console = Console(highlight=False)
+    if json_:
+        print_json(report)
+    else:
+        console.print(holdings_report.summary(report))
+    if out is not None:
+        try:
+            page = holdings_report.write(report, out)
+        except OSError as error:
+            raise report_directory.refusal(out, error) from None
+        Console(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def _list(as_json: bool) -> None:
+    datasets = catalogue.listing()
+    if as_json:
+        print_json({"datasets": datasets})
+        return
+    table = Table("data.name", "what", "data.root", "licence")
+    for entry in datasets:
+        table.add_row(*entry.values())
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "What an experiment makes of one: fedsim data CONFIG [--set data.name=NAME --set "
+        "data.root=PATH]",
+        soft_wrap=True,
+        markup=False,
+    )

@@ -1,0 +1,167 @@
+"""Who holds what: the records of D by owner and label, and how far that is from a random deal."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import entr
+from scipy.stats import hypergeom
+
+from fedsim import data
+from fedsim.config import Config
+from fedsim.data import Dataset, Split
+from fedsim.errors import InputError
+from fedsim.partition import partition
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+LABEL = "label"
+"""The name of the labels where a column is asked for: `partition-key = "label"` deals classes."""
+
+SHOWN_COLUMNS = 20
+"""How many columns are named where there may be hundreds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """How many records of each label each owner has.
+
+    counts int64 [owners, classes]. Every owner has a record.
+    """
+
+    counts: Ints
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Records of each owner [owners]."""
+        return self.counts.sum(axis=1)
+
+    @cached_property
+    def classes(self) -> Ints:
+        """How many labels each owner has at least one record of [owners]."""
+        return np.count_nonzero(self.counts, axis=1)
+
+    @cached_property
+    def effective_classes(self) -> Floats:
+        """The exponential of the entropy of each owner's labels [owners], in 1..classes.
+
+        So many equally frequent labels have the same entropy (Hill, 1973, the number of order 1).
+        """
+        shares = self.counts / self.sizes[:, None]
+        effective: Floats = np.exp(entr(shares).sum(axis=1))
+        return effective
+
+    @cached_property
+    def label_skew(self) -> Floats:
+        """Total variation distance of each owner's labels from those of all of D [owners], 0..1.
+
+        The share of its records that would need another label for its mix to be that of D.
+        """
+        shares = self.counts / self.sizes[:, None]
+        distance: Floats = np.abs(shares - self._overall).sum(axis=1) / 2
+        return distance
+
+    @cached_property
+    def chance_skew(self) -> Floats:
+        """The expectation of `label_skew` if owners of these sizes drew their records at random.
+
+        Small samples of one mix differ from it; what is above this is skew. Exact: each count is
+        hypergeometric, X of n records where K of N have the label, with mean absolute deviation
+        2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991, Closed form summation
+        for classical distributions). [owners]
+        """
+        N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
+        m = n * K // N  # in integers: a mean that is whole is not rounded below itself
+        deviation = 2 * (K - m) * (n - m) * hypergeom.pmf(m, N, K, n) / N
+        expected: Floats = (deviation / n).sum(axis=1) / 2
+        return expected
+
+    def mean(self, skew: Floats) -> float:
+        """Return the mean of `label_skew` or `chance_skew` over owners, weighted by records."""
+        return float(np.average(skew, weights=self.sizes))
+
+    def skew_summary(self) -> dict[str, float]:
+        """Return the mean label skew, and what a random deal is expected to have, for a report."""
+        return {
+            "measured": round(self.mean(self.label_skew), 4),
+            "by chance": round(self.mean(self.chance_skew), 4),
+        }
+
+    @cached_property
+    def _overall(self) -> Floats:
+        shares: Floats = self.counts.sum(axis=0) / self.sizes.sum()
+        return shares
+
+
+def dataset(config: Config) -> Dataset:
+    """Return the dataset that a configuration names. Raises InputError."""
+    source = config.data
+    exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
+    return data.load(
+        source.name, source.root, source.label, exclude, source.image_size, source.download
+    )
+
+
+def draw(config: Config, source: Dataset) -> Split:
+    """Return the records of D, the pool and those held out. Raises InputError."""
+    chosen = config.data
+    return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
+
+
+def divide(config: Config, split: Split) -> Ints:
+    """Return the owner of each record of D, int64 [n]. Raises InputError."""
+    federation = config.federation
+    return partition(
+        split.members_records.labels,
+        federation.owners,
+        federation.partition,
+        federation.dirichlet_alpha,
+        config.data.seed,
+        keys(config, split),
+    )
+
+
+def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
+    """Return what each record of D has in the column that is not to be split [n]; None for none.
+
+    Raises InputError for a column that is not there, and for one that the scheme would split.
+    """
+    name, scheme = config.federation.partition_key, config.federation.partition
+    if scheme != "key":
+        if name:
+            raise InputError(
+                f"federation.partition-key is '{name}', but federation.partition is '{scheme}', "
+                "which splits it; set federation.partition=key, or leave the column out"
+            )
+        return None
+    columns = columns_of(split.dataset)
+    if name not in columns:
+        raise InputError(
+            f"federation.partition-key is '{name}', but the columns of {split.dataset.name} are "
+            f"{named(columns)}; name one of them"
+        )
+    return columns[name][split.members]
+
+
+def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
+    """Return what records can be dealt by: the original columns [N] by name, and the labels."""
+    return {LABEL: source.train.labels, **source.columns}
+
+
+def named(columns: Iterable[str]) -> str:
+    """Return the names in one line, the first of them where there are many."""
+    names = list(columns)
+    more = len(names) - SHOWN_COLUMNS
+    return ", ".join(names[:SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
+
+
+def hold(split: Split, owner_of: Ints, owners: int) -> Holdings:
+    """Count the records of D by owner and label."""
+    classes = split.dataset.classes
+    cells = owner_of * classes + split.members_records.labels
+    counts = np.bincount(cells, minlength=owners * classes).reshape(owners, classes)
+    return Holdings(counts)

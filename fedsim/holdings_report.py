@@ -1,0 +1,291 @@
+"""Who holds what in a configuration's federation: as JSON, on the terminal, and as a page."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fedsim import holdings, report_directory
+from fedsim.config import Config
+from fedsim.data import Records, Split
+from fedsim.holdings import Holdings
+
+Report = Mapping[str, Any]
+
+SHOWN_OWNERS = 20
+"""How many owners the terminal shows; the page and JSON have all of them."""
+
+TOP = 3
+"""How many of an owner's labels or key values are named where there are many."""
+
+COUNTED_CLASSES = 10
+"""Up to how many classes there is a table with a column for each."""
+
+LARGEST = "most records"
+"""The heading of the column that names values of the key."""
+
+BAR = 12
+"""Characters of the longest bar on the terminal."""
+
+
+def assemble(config: Config) -> dict[str, Any]:
+    """Return what the data of a configuration are and who holds them. Raises InputError."""
+    dataset = holdings.dataset(config)
+    split = holdings.draw(config, dataset)
+    owner_of = holdings.divide(config, split)
+    held = holdings.hold(split, owner_of, config.federation.owners)
+    keys = holdings.keys(config, split)
+    return {
+        "kind": "holdings",
+        "name": config.run.name,
+        "dataset": {
+            "name": dataset.name,
+            "kind": dataset.kind,
+            "records": len(dataset.train),
+            "test_records": 0 if dataset.test is None else len(dataset.test),
+            "shape": list(dataset.train.features.shape[1:]),
+            "classes": dataset.classes,
+            "columns": list(holdings.columns_of(dataset)),
+        },
+        "parts": _parts(split),
+        "partition": {
+            "scheme": config.federation.partition,
+            "key": config.federation.partition_key or None,
+            "key_values": None if keys is None else len(np.unique(keys)),
+            "dirichlet_alpha": config.federation.dirichlet_alpha
+            if config.federation.partition in ("dirichlet", "quantity")
+            else None,
+            "seed": config.data.seed,
+        },
+        "sizes": {
+            "min": int(held.sizes.min()),
+            "median": float(np.median(held.sizes)),
+            "max": int(held.sizes.max()),
+        },
+        "label_skew": held.mean(held.label_skew),
+        "chance_skew": held.mean(held.chance_skew),
+        "owners": _owners(held, owner_of, keys),
+    }
+
+
+def write(report: Report, directory: Path) -> Path:
+    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    return report_directory.write_report(directory, report, render_html(report))
+
+
+def verdict(report: Report) -> str:
+    """Return how unlike the owners are in a sentence or two."""
+    sizes, partition = report["sizes"], report["partition"]
+    by_key = (
+        f" No value of '{partition['key']}' ({partition['key_values']} in D) is split."
+        if partition["key"]
+        else ""
+    )
+    return (
+        f"{len(report['owners'])} owners hold {sizes['min']} to {sizes['max']} records "
+        f"(median {sizes['median']:g}). On average {report['label_skew']:.1%} of an owner's "
+        "records would need another label for its mix to be that of D; if the same numbers of "
+        f"records were dealt at random, {report['chance_skew']:.1%} would.{by_key}"
+    )
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    rows = Table(show_header=False)
+    for name, value in _rows(report):
+        rows.add_row(name, escape(value))
+    (_, headings, body), *others = _tables(report)
+    most = report["sizes"]["max"]
+    barred = [
+        [*cells, "█" * max(1, round(BAR * owner["records"] / most))]
+        for cells, owner in zip(body, report["owners"], strict=True)
+    ]
+    shown = [_shown("who holds what", [*headings, ""], barred)]
+    shown += [_shown(*table) for table in others]
+    more = len(body) - SHOWN_OWNERS
+    left_out = [Text(f"and {more} more owners: --json and --out have them all")] if more > 0 else []
+    return Group(rows, *shown, *left_out, Text(verdict(report)), Text(EXPLAINED, "dim"))
+
+
+def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
+    table = Table(
+        title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    for heading in headings:
+        words = heading in ("", LARGEST)
+        table.add_column(heading, justify="left" if words else "right", no_wrap=heading != LARGEST)
+    for cells in body[:SHOWN_OWNERS]:
+        table.add_row(*map(escape, cells))
+    return table
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    from fedsim import audit_page, figures  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report_figures import inline  # noqa: PLC0415
+
+    counts = np.array([owner["labels"] for owner in report["owners"]])
+    caption = "Records of every owner, by label."
+    return audit_page.render(
+        PAGE,
+        report=report,
+        verdict=verdict(report),
+        rows=_rows(report),
+        figures=[(caption, inline(figures.holdings(counts), "holdings", caption))],
+        tables=_tables(report),
+        explained=EXPLAINED,
+    )
+
+
+EXPLAINED = (
+    "Skew: total variation distance of an owner's labels from those of D. By chance: what a random "
+    "deal of as many records is expected to have. Effective: so many equally frequent labels "
+    "would be as mixed."
+)
+
+
+def _parts(split: Split) -> dict[str, Any]:
+    def part(records: Records) -> dict[str, Any]:
+        counts = np.bincount(records.labels, minlength=split.dataset.classes)
+        return {"records": len(records), "labels": counts.tolist()}
+
+    return {
+        "members": part(split.members_records),
+        "held_out": part(split.held_out_records),
+        "pool": part(split.pool_records),
+    }
+
+
+def _owners(
+    held: Holdings, owner_of: holdings.Ints, keys: npt.NDArray[Any] | None
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for owner, counts in enumerate(held.counts):
+        row = {
+            "owner": owner,
+            "records": int(held.sizes[owner]),
+            "share": float(held.sizes[owner] / held.sizes.sum()),
+            "labels": counts.tolist(),
+            "classes": int(held.classes[owner]),
+            "effective_classes": float(held.effective_classes[owner]),
+            "label_skew": float(held.label_skew[owner]),
+            "chance_skew": float(held.chance_skew[owner]),
+        }
+        if keys is not None:
+            values, records = np.unique(keys[owner_of == owner], return_counts=True)
+            largest = np.argsort(-records, kind="stable")[:TOP]
+            row["key_values"] = len(values)
+            row["largest_key_values"] = {str(values[i]): int(records[i]) for i in largest}
+        rows.append(row)
+    return rows
+
+
+def _rows(report: Report) -> list[tuple[str, str]]:
+    """Return what the data are, worded."""
+    dataset, parts, partition = report["dataset"], report["parts"], report["partition"]
+    test = f", and {dataset['test_records']} for tests" if dataset["test_records"] else ""
+    shape = "x".join(map(str, dataset["shape"]))
+    scheme = partition["scheme"]
+    if partition["dirichlet_alpha"] is not None:
+        scheme += f", concentration {partition['dirichlet_alpha']:g}"
+    if partition["key"]:
+        scheme += f" '{partition['key']}', {partition['key_values']} values in D"
+    return [
+        ("data", f"{dataset['name']} ({dataset['kind']})"),
+        ("records", f"{dataset['records']}{test}"),
+        ("features", f"{shape}, {dataset['classes']} classes"),
+        ("columns", holdings.named(dataset["columns"])),
+        ("D, trained on", _part(parts["members"])),
+        ("held out", _part(parts["held_out"])),
+        ("pool", _part(parts["pool"])),
+        ("partition", f"{scheme}, seed {partition['seed']}"),
+    ]
+
+
+def _part(part: Report) -> str:
+    """Word how large a part is and how its labels are balanced."""
+    labels = np.array(part["labels"])
+    if not part["records"]:
+        return "0"
+    rarest, commonest = labels.min() / labels.sum(), labels.max() / labels.sum()
+    return f"{part['records']}; a label is {rarest:.1%} to {commonest:.1%} of them"
+
+
+def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Return title, headings and a row of cells for each owner, of every table there is."""
+    classes, owners, key = (
+        report["dataset"]["classes"],
+        report["owners"],
+        report["partition"]["key"],
+    )
+    counted = classes <= COUNTED_CLASSES
+    headings = ["owner", "records", "share", "skew", "by chance", "classes", "effective"]
+    rows = [
+        [
+            str(owner["owner"]),
+            str(owner["records"]),
+            f"{owner['share']:.1%}",
+            f"{owner['label_skew']:.2f}",
+            f"{owner['chance_skew']:.2f}",
+            str(owner["classes"]),
+            f"{owner['effective_classes']:.1f}",
+            *([] if counted else [_most(owner["labels"])]),
+        ]
+        for owner in owners
+    ]
+    tables = [("who holds what", headings if counted else [*headings, "most of"], rows)]
+    if counted:
+        counts = [[str(owner["owner"]), *map(str, owner["labels"])] for owner in owners]
+        tables.append(("records by label", ["owner", *map(str, range(classes))], counts))
+    if key:
+        values = [
+            [str(owner["owner"]), str(owner["key_values"]), _largest(owner)] for owner in owners
+        ]
+        tables.append((f"values of '{key}'", ["owner", "values", LARGEST], values))
+    return tables
+
+
+def _most(labels: list[int]) -> str:
+    """Name an owner's commonest labels."""
+    order = np.argsort(-np.array(labels), kind="stable")[:TOP]
+    return ", ".join(str(label) for label in order if labels[label])
+
+
+def _largest(owner: Report) -> str:
+    """Name the key values of which an owner has most records, and how many."""
+    named = ", ".join(f"{value}: {n}" for value, n in owner["largest_key_values"].items())
+    return f"{named}, …" if owner["key_values"] > len(owner["largest_key_values"]) else named
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import settings, drawn %}
+{% block title %}Who holds what: {{ report.name }}{% endblock %}
+{% block kind %}Who holds what{% endblock %}
+{% block heading %}{{ report.name }}{% endblock %}
+{% block body %}
+<section class="verdict"><p>{{ verdict }}</p></section>
+{{ drawn(figures) }}
+{% for title, headings, body in tables %}
+<h2>{{ title }}</h2>
+<div class="table"><table>
+<thead><tr>{% for heading in headings %}<th>{{ heading }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for cells in body %}
+<tr>{% for cell in cells %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody>
+</table></div>
+{% endfor %}
+<p>{{ explained }}</p>
+<h2>The data</h2>
+{{ settings(rows) }}
+{% endblock %}
+"""

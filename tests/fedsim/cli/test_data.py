@@ -1,0 +1,133 @@
+"""`fedsim data` as a user types it: what is there, who holds what, one line for bad input."""
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim.cli.main import main
+from fedsim.config import Config, dump
+from fedsim.data import DATASETS
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fedsim(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run the command in this process; return exit status, standard output and standard error."""
+
+    def execute(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["data", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return execute
+
+
+@pytest.fixture
+def experiment(small: Callable[..., Config], tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(dump(small()))
+    return path
+
+
+def test_without_a_configuration_the_datasets_are_listed(fedsim: Command) -> None:
+    status, out, err = fedsim()
+    assert (status, err) == (0, "")
+    assert all(name in out for name in DATASETS)
+    status, out, err = fedsim("--json")
+    listed = json.loads(out)["datasets"]
+    assert (status, err) == (0, "")
+    assert [entry["name"] for entry in listed] == list(DATASETS)
+    assert set(listed[0]) == {"name", "what", "files", "licence"}
+
+
+def test_json_says_what_the_data_are_and_who_holds_them(fedsim: Command, experiment: Path) -> None:
+    status, out, err = fedsim(experiment, "--json", "--set", "federation.partition=dirichlet")
+    assert (status, err) == (0, "")
+    report = json.loads(out)
+    assert report["dataset"]["name"] == "digits"
+    assert report["dataset"]["records"] == 1797
+    parts = {name: part["records"] for name, part in report["parts"].items()}
+    assert parts == {"members": 24, "held_out": 20, "pool": 30}
+    owners = report["owners"]
+    assert [owner["owner"] for owner in owners] == [0, 1, 2]
+    assert sum(owner["records"] for owner in owners) == 24
+    assert sum(owner["share"] for owner in owners) == pytest.approx(1)
+    totals = [sum(counts) for counts in zip(*(owner["labels"] for owner in owners), strict=True)]
+    assert totals == report["parts"]["members"]["labels"]
+    sizes = [owner["records"] for owner in owners]
+    assert report["sizes"]["min"] == min(sizes)
+    assert report["sizes"]["max"] == max(sizes)
+    assert report["partition"]["dirichlet_alpha"] == 0.5
+    assert report["partition"]["key"] is None
+
+
+def test_the_terminal_shows_a_row_and_a_bar_for_each_owner(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    before = set(tmp_path.iterdir())
+    status, out, err = fedsim(experiment)
+    assert (status, err) == (0, "")
+    assert out.count("█" * 12) == 3
+    assert "3 owners hold 8 to 8 records" in out
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_many_owners_are_cut_on_the_terminal_and_said_to_be(
+    fedsim: Command, experiment: Path
+) -> None:
+    assert "and 4 more owners" in fedsim(experiment, "--set", "federation.owners=24")[1]
+
+
+def test_a_key_is_shown_with_the_values_of_every_owner(fedsim: Command, experiment: Path) -> None:
+    key = ("--set", "federation.partition=key", "--set", "federation.partition-key=label")
+    report = json.loads(fedsim(experiment, "--json", *key)[1])
+    assert report["partition"]["key"] == "label"
+    held = [owner["key_values"] for owner in report["owners"]]
+    assert sum(held) == report["partition"]["key_values"]
+    for owner in report["owners"]:
+        for value, records in owner["largest_key_values"].items():
+            assert owner["labels"][int(value)] == records
+    assert "values of 'label'" in fedsim(experiment, *key)[1]
+
+
+def test_the_page_needs_nothing_else_and_is_its_users_own(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "page"
+    status, printed, err = fedsim(experiment, "--out", out, "--json")
+    assert status == 0
+    assert str(out / "report.html") in err
+    assert json.loads(printed) == json.loads((out / "report.json").read_text())
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    page = (out / "report.html").read_text()
+    assert page.count("<svg") == 1
+    assert "http" not in page
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["--out", "x"], "whose data?"),
+        (["no.toml"], "no configuration file 'no.toml'"),
+        (["EXPERIMENT", "--set", "data.name=digit"], "did you mean 'digits'?"),
+        (["EXPERIMENT", "--set", "federation.partition=quantiy"], "did you mean 'quantity'?"),
+        (["EXPERIMENT", "--set", "federation.partition=key"], "name one of them"),
+        (["EXPERIMENT", "--set", "federation.partition-key=label"], "'iid', which splits it"),
+        (["EXPERIMENT", "--set", "federation.owners=25"], "fewer than the 25 owners"),
+        (["EXPERIMENT", "--out", "EXPERIMENT"], "name another directory with --out"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    fedsim: Command, experiment: Path, arguments: list[str], wrong: str
+) -> None:
+    given = [str(experiment) if argument == "EXPERIMENT" else argument for argument in arguments]
+    status, out, err = fedsim(*given)
+    assert (status, out) == (2, "")
+    assert wrong in err
+    assert err.count("\n") == 1

@@ -1,0 +1,10 @@
+"""Every dataset is described."""
+
+from fedsim.catalogue import CATALOGUE, listing
+from fedsim.data import DATASETS
+
+
+def test_every_dataset_that_can_be_loaded_is_described() -> None:
+    assert set(DATASETS) <= set(CATALOGUE)
+    assert [entry["name"] for entry in listing()] == list(DATASETS)
+    assert all(all(entry.values()) for entry in listing())
