@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
+from fedsim import holdings
 from fedsim.config import from_run_config
 from fedsim.data import DATASETS, load
 from fedsim.errors import InputError
