@@ -13,6 +13,7 @@ CORE = [
     "adversaries.membership",
     "adversaries.noisy_means",
     "adversaries.posterior",
+    "adversaries.rank_correlation",
     "fedsim.bayesian",
     "fedsim.blocks",
     "fedsim.clipping",
