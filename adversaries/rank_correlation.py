@@ -9,7 +9,6 @@ intervals are at worst somewhat too wide).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,26 +62,18 @@ def compare(
     equal values share their mean rank. All heuristics see the same bootstrap samples, so that the
     interval of the lead is of paired differences. Each interval has the confidence by itself.
 
-    Raises InputError where a rank correlation is undefined: fewer than three records, another
-    shape, a value that is not a number, or values that are all equal.
+    Raises InputError as `check` does.
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is {confidence:g}; give a number between 0 and 1")
     if not heuristics:
         raise InputError("there is no heuristic to compare; give one at least")
     values = np.asarray(truth, np.float64)
-    if values.ndim not in (1, 2) or min(values.shape, default=0) < 3:
-        raise InputError(
-            f"a rank correlation needs three records and, of pairs, three replacements, but the "
-            f"truth has shape {values.shape}; raise data.records or data.pool"
-        )
-    true_groups = _groups(values, values.shape, "the truth")
-    groups = {
-        name: _groups(np.asarray(heuristic, np.float64), values.shape, name)
-        for name, heuristic in heuristics.items()
-    }
+    both = {name: check(heuristic, values) for name, heuristic in heuristics.items()}
+    groups = {name: found for name, (found, _) in both.items()}
     names = list(groups)
-    table = np.array(values.shape if values.ndim == 2 else (len(values), 1))
+    true_groups = both[names[0]][1]
+    table = values.shape if values.ndim == 2 else (len(values), 1)
     points = _rhos(groups, true_groups, np.ones(values.size))
     drawn = np.empty((resamples, len(names)))
     for row in drawn:
@@ -124,10 +115,25 @@ def reach(chosen: float, largest: float) -> float:
     return min(1.0, chosen / largest)
 
 
-def _groups(values: Floats, shape: tuple[int, ...], name: str) -> Groups:
+def check(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Groups]:
+    """Return the place of every value among the distinct ones of its array, both flat.
+
+    Raises InputError where a rank correlation is undefined: fewer than three records, another
+    shape, a value that is not a number, or values that are all equal.
+    """
+    values, others = np.asarray(truth, np.float64), np.asarray(heuristic, np.float64)
+    if values.ndim not in (1, 2) or min(values.shape, default=0) < 3:
+        raise InputError(
+            "a rank correlation needs three records and, of pairs, three replacements, but there "
+            f"are {' x '.join(map(str, values.shape))}; raise data.records or data.pool"
+        )
+    if others.shape != values.shape:
+        raise InputError(f"the heuristic has shape {others.shape}, but the truth {values.shape}")
+    return _groups(others, "the heuristic"), _groups(values, "the truth")
+
+
+def _groups(values: Floats, name: str) -> Groups:
     """Return the place of every value among the distinct ones, flat. Raises InputError."""
-    if values.shape != shape:
-        raise InputError(f"{name} has shape {values.shape}, but the truth {shape}")
     if not np.isfinite(values).all():
         raise InputError(f"{name} holds values that are not finite numbers")
     groups = rankdata(values.ravel(), method="dense").astype(np.int64) - 1
@@ -136,7 +142,7 @@ def _groups(values: Floats, shape: tuple[int, ...], name: str) -> Groups:
     return groups
 
 
-def _multiplicities(length: Any, generator: np.random.Generator) -> Floats:
+def _multiplicities(length: int, generator: np.random.Generator) -> Floats:
     """Return how often each of `length` things is drawn in a bootstrap sample, [length]."""
     if length == 1:  # the one column of values of records
         return np.ones(1)

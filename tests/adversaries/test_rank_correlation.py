@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binom, spearmanr
 
-from adversaries.rank_correlation import Comparison, _groups, _rhos, compare, reach
+from adversaries.rank_correlation import Comparison, _rhos, check, compare, reach
 from fedsim.errors import InputError
 
 
@@ -38,9 +38,8 @@ def test_rho_is_scipys_with_and_without_ties(heuristic: np.ndarray, truth: np.nd
 def test_weights_stand_for_repeated_values() -> None:
     heuristic, truth = rng(1).integers(0, 9, 50).astype(float), rng(2).normal(size=50)
     weights = rng(3).integers(0, 4, 50)
-    shape = heuristic.shape
-    groups = {"it": _groups(heuristic, shape, "it")}
-    found = _rhos(groups, _groups(truth, shape, "the truth"), weights.astype(float))
+    groups, true_groups = check(heuristic, truth)
+    found = _rhos({"it": groups}, true_groups, weights.astype(float))
     expected = spearmanr(np.repeat(heuristic, weights), np.repeat(truth, weights)).statistic
     np.testing.assert_allclose(found, [expected], rtol=1e-12)
 
