@@ -159,9 +159,7 @@ class Clipper:
         """
         method = self._method(features[0], labels[0], "float32")
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
-        limit = BLOCK_BYTES[parameters.device.type]
-        if self.max_memory is not None:
-            limit = min(limit, self.max_memory // self.threads)
+        limit = self._block_bytes(parameters.device)
 
         def block(trials: slice) -> Tensor:
             with method.gradients.lend() as gradients_of:
@@ -173,6 +171,21 @@ class Clipper:
         blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
         return torch.cat(list(run(block, blocks, self.threads)))
 
+    def formed_at_once(self, record: Tensor, label: Tensor) -> int:
+        """Return of how many records like this one a thread may hold the clipped gradients.
+
+        For one model: what `clipped_gradients` takes for them is within a block's memory.
+        """
+        need = self._method(record, label, "float32").footprint
+        # Formed in float32, then in float64 before and after clipping.
+        each = need.example + need.record + 32 * size(self.model)
+        return max(1, int((self._block_bytes(record.device) - need.fixed - need.trial) / each))
+
+    def _block_bytes(self, device: torch.device) -> float:
+        """Return the memory of one thread's block."""
+        limit = BLOCK_BYTES[device.type]
+        return limit if self.max_memory is None else min(limit, self.max_memory // self.threads)
+
     def clipped_distances(
         self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor
     ) -> Tensor:
@@ -183,9 +196,7 @@ class Clipper:
         """
         method = self._method(features[0], labels[0], "float32", True)
         members = groups.shape[-1]
-        limit = BLOCK_BYTES[parameters.device.type]
-        if self.max_memory is not None:
-            limit = min(limit, self.max_memory // self.threads)
+        limit = self._block_bytes(parameters.device)
         # Formed in float32, then float64, clipped, subtracted and squared.
         each = members * (method.footprint.example + 32 * size(self.model))
         at_once = even(groups.shape[1], limit / each)

@@ -1,0 +1,403 @@
+"""Local sensitivity: how far a record really moves a step, for every record and every pair.
+
+|g(x)| where the neighbouring dataset lacks x, |g(x) - g(x')| where it has x' instead (Bernau et
+al., section 5.2); g is the gradient, clipped to C, of one model. `largest` is the oracle: it finds
+the pair that a heuristic (`adversaries.dataset_sensitivity`) seeks without gradients, and says
+where the heuristic's choice ranks. All of it depends on the data: a measurement, never a DP
+release.
+
+Gradients are those of training, of float32 passes, and norms and inner products are float64. What
+is told of one record or pair differs with the cut into blocks by less than `ROUNDING`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.blocks import run, slices
+from fedsim.device import single_threaded_kernels
+from fedsim.errors import InputError
+from fedsim.federation import Federation
+from fedsim.mechanism import Neighbouring, sensitivity
+
+Floats = npt.NDArray[np.float64]
+
+Pair = tuple[int, int | None]
+"""A position in D, and one in the pool; None where the record is missing and not replaced."""
+
+Progress = Callable[[float], None]
+"""Called with the share that is done."""
+
+ROUNDING = 1e-6
+"""Times the most that clipping allows: by how much a pair must be larger to count as larger."""
+
+LENIENT = 1 + 1e-5
+"""By what factor a norm may be above its bound, before clipping is taken to be broken."""
+
+BINS = 2**14
+"""Of the histogram: quantiles are read from it to 1/16384 of what clipping allows."""
+
+SPARE = 64
+"""Candidates that are kept besides the largest, since rounding may change their order."""
+
+GRADIENTS_PER_REPORT = 2**12
+"""Gradients between two reports of progress."""
+
+ROWS_BYTES = 2**30
+"""Memory of D's gradients at once. Where they are more, those of the pool are computed again."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A pair with its local sensitivity; rank 1 is the largest, and equals share a rank."""
+
+    record: int
+    replacement: int | None
+    sensitivity: float
+    rank: int
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What the oracle found at one model, of all pairs of D and the pool or all records of D.
+
+    pairs: how many there are; bound: what clipping allows, C or 2C; largest: the first ones; given:
+    those that were asked for, in that order; by_record [n]: the largest local sensitivity of every
+    record of D, over all that may replace it; histogram int64 [BINS]: how many pairs lie in each
+    part of 0..bound.
+    """
+
+    pairs: int
+    bound: float
+    largest: tuple[Ranked, ...]
+    given: tuple[Ranked, ...]
+    by_record: Floats
+    histogram: npt.NDArray[np.int64]
+
+    def quantile(self, share: float) -> float:
+        """Return what this share of all pairs does not exceed, to bound / BINS."""
+        reached = np.cumsum(self.histogram) >= share * self.pairs
+        return float((np.argmax(reached) + 1) * self.bound / BINS)
+
+    def percentile(self, pair: Ranked) -> float:
+        """Return the percentage of pairs whose local sensitivity is not larger, in (0, 100]."""
+        return 100 * (1 - (pair.rank - 1) / self.pairs)
+
+
+def record_sensitivities(
+    known: Federation, parameters: Tensor, progress: Progress | None = None
+) -> Floats:
+    """Return |g(x)| of every record x of D at every model, [T, n]; parameters [T, P].
+
+    Raises RuntimeError if one exceeds what clipping allows.
+    """
+    members = len(known.split.members)
+    tensors = known.members(np.arange(members))
+    groups = torch.arange(members, device=known.device)[:, None]
+    norms = _distances(known, parameters, tensors, groups, progress)
+    return _within(norms, known.clipper.clipping_norm)
+
+
+def pair_sensitivities(
+    known: Federation,
+    parameters: Tensor,
+    pairs: Sequence[Pair],
+    progress: Progress | None = None,
+) -> Floats:
+    """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| where x' is None, [T, m].
+
+    parameters [T, P]. Either all or none of the pairs have a replacement. Raises InputError for
+    positions that are not there, and RuntimeError if one exceeds what clipping allows.
+    """
+    check(known, pairs)
+    if not pairs:
+        return np.empty((len(parameters), 0))
+    records, replacements = zip(*pairs, strict=True)
+    kept, rows = np.unique(np.asarray(records, dtype=np.intp), return_inverse=True)
+    features, labels = known.members(kept)
+    groups = rows[:, None]
+    if replacements[0] is not None:
+        others, columns = np.unique(np.asarray(replacements, dtype=np.intp), return_inverse=True)
+        more = known.pool(others.tolist())
+        features, labels = torch.cat([features, more[0]]), torch.cat([labels, more[1]])
+        groups = np.stack([rows, len(kept) + columns], axis=1)
+    found = _distances(
+        known,
+        parameters,
+        (features, labels),
+        torch.from_numpy(groups).to(known.device),
+        progress,
+    )
+    return _within(found, groups.shape[1] * known.clipper.clipping_norm)
+
+
+def sensitivity_matrix(
+    known: Federation,
+    parameters: Tensor,
+    replacements: Sequence[int] | npt.NDArray[np.intp],
+    progress: Progress | None = None,
+) -> Floats:
+    """Return |g(x) - g(x')| of every x of D and some x' of the pool at one model, [n, p'].
+
+    parameters [P]; replacements [p']: positions in the pool. From inner products, as |g|^2 + |g'|^2
+    - 2 <g, g'>: distances below 1e-4 C lose digits, and are still right to 1e-7 C. Raises
+    InputError for positions that are not there, RuntimeError as `pair_sensitivities`.
+    """
+    columns = np.asarray(replacements, dtype=np.intp)
+    _check_positions("replacement", columns, len(known.split.pool), "the pool")
+    matrix = np.empty((len(known.split.members), len(columns)))
+
+    def fill(rows: slice, part: slice, distances: Tensor) -> None:
+        matrix[rows, part] = distances.cpu().numpy()
+
+    for _ in _each_block(known, parameters, columns, fill, progress):
+        pass
+    return _within(matrix, 2 * known.clipper.clipping_norm)
+
+
+def largest(
+    known: Federation,
+    parameters: Tensor,
+    neighbouring: Neighbouring,
+    top: int = 1,
+    of: Sequence[Pair] = (),
+    progress: Progress | None = None,
+) -> Truth:
+    """Return the pairs of the largest local sensitivity at one model, and where others rank.
+
+    parameters [P]. replace: over all pairs of D and the pool; add-remove: over all records of D.
+    `of`: pairs whose ranks are asked for. Pairs that differ by less than ROUNDING times what
+    clipping allows count as equal, of which the lowest positions come first. In bounded memory, and
+    in one pass over the pool. Raises InputError for positions that are not there, for more of the
+    largest than there are pairs, and where gradients are not clipped; RuntimeError if a local
+    sensitivity exceeds what clipping allows.
+    """
+    replace = neighbouring is Neighbouring.REPLACE
+    members, pool = len(known.split.members), len(known.split.pool)
+    total = members * pool if replace else members
+    _check_searchable(known, neighbouring, top, total, of)
+    bound = sensitivity(neighbouring, known.clipper.clipping_norm)
+    models = parameters[None]
+    asked = pair_sensitivities(known, models, of)[0]
+    thresholds = np.sort(asked + ROUNDING * bound)
+    counter = _Counter(bound, torch.from_numpy(thresholds).to(known.device), top + SPARE)
+    if replace:
+        found = _each_block(known, parameters, np.arange(pool), counter.count, progress)
+    else:
+        norms = torch.from_numpy(record_sensitivities(known, models, progress)[0])
+        column = norms.to(known.device)[:, None]
+        found = iter([counter.count(slice(0, members), slice(0, 1), column)])
+    by_record = np.zeros(members)
+    histogram = np.zeros(BINS, dtype=np.int64)
+    exceeded = np.zeros(len(of) + 1, dtype=np.int64)
+    best = np.empty((0, 3))
+    for counts in found:
+        np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
+        histogram += counts.histogram
+        exceeded += counts.exceeded
+        best = np.concatenate([best, counts.best])
+        best = best[np.argsort(-best[:, 0], kind="stable")[: top + SPARE]]
+    _within(by_record, bound)
+    # How many pairs are above each threshold, the lowest first: all that exceed it or a higher one.
+    above = exceeded[::-1].cumsum()[::-1][1:]
+    ranks = 1 + above[np.searchsorted(thresholds, asked + ROUNDING * bound)]
+    candidates = [(int(x), int(y) if replace else None) for _, x, y in best]
+    return Truth(
+        total,
+        bound,
+        _order(candidates, pair_sensitivities(known, models, candidates)[0], ROUNDING * bound)[
+            :top
+        ],
+        tuple(
+            Ranked(*pair, float(value), int(rank))
+            for pair, value, rank in zip(of, asked, ranks, strict=True)
+        ),
+        by_record,
+        histogram,
+    )
+
+
+def rank(known: Federation, parameters: Tensor, pair: Pair) -> Ranked:
+    """Return one pair with its rank among all at one model; parameters [P]. As `largest`."""
+    neighbouring = Neighbouring.ADD_REMOVE if pair[1] is None else Neighbouring.REPLACE
+    (found,) = largest(known, parameters, neighbouring, of=[pair]).given
+    return found
+
+
+def check(known: Federation, pairs: Sequence[Pair]) -> None:
+    """Raise InputError unless the pairs are of records that are there, and all of one kind."""
+    replacements = [other for _, other in pairs if other is not None]
+    if replacements and len(replacements) < len(pairs):
+        raise InputError(
+            "some pairs have a replacement and others have none; ask for the two kinds apart"
+        )
+    records = np.asarray([record for record, _ in pairs], dtype=np.intp)
+    _check_positions("record", records, len(known.split.members), "D")
+    columns = np.asarray(replacements, dtype=np.intp)
+    _check_positions("replacement", columns, len(known.split.pool), "the pool")
+
+
+def _check_positions(what: str, positions: npt.NDArray[np.intp], count: int, where: str) -> None:
+    wrong = positions[(positions < 0) | (positions >= count)]
+    if wrong.size:
+        raise InputError(
+            f"the {what} is {wrong[0]}, but {where} has {count} records; give 0 to {count - 1}"
+        )
+
+
+def _check_searchable(
+    known: Federation, neighbouring: Neighbouring, top: int, total: int, of: Sequence[Pair]
+) -> None:
+    """Raise InputError for a search that cannot be made, before it rather than after."""
+    if known.clipper.clipping_norm == math.inf:
+        raise InputError(
+            "no gradient of a record is clipped here, so that nothing bounds a local sensitivity; "
+            'set training.clipping = true and privacy.unit = "record"'
+        )
+    if not total:
+        raise InputError(
+            "no record is left in the pool to replace one of D by; lower data.records or "
+            'data.held-out, or set privacy.neighbouring = "add-remove"'
+        )
+    if not 1 <= top <= total:
+        raise InputError(f"the {top} largest of {total} were asked for; give 1 to {total}")
+    replace = neighbouring is Neighbouring.REPLACE
+    if any((replacement is not None) != replace for _, replacement in of):
+        raise InputError(
+            f"a pair to rank has {'no' if replace else 'a'} replacement, but neighbouring is "
+            f"'{neighbouring}'; give pairs of that kind"
+        )
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What one block of pairs adds to the truth.
+
+    rows: of which records; by_row [r]: their largest; exceeded [m + 1]: how many pairs exceed just
+    so many thresholds; best [c, 3]: sensitivity, record and replacement of the largest.
+    """
+
+    rows: slice
+    by_row: Floats
+    histogram: npt.NDArray[np.int64]
+    exceeded: npt.NDArray[np.int64]
+    best: Floats
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """Counts the pairs of a block: thresholds [m] float64, ascending; how many candidates to keep."""
+
+    bound: float
+    thresholds: Tensor
+    candidates: int
+
+    def count(self, rows: slice, columns: slice, distances: Tensor) -> _Counts:
+        """Count the local sensitivities of a block, float64 [r, c]."""
+        flat = distances.flatten()
+        bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
+        passed = torch.bucketize(flat, self.thresholds)
+        values, places = flat.topk(min(self.candidates, len(flat)))
+        width = distances.shape[1]
+        records, replacements = rows.start + places // width, columns.start + places % width
+        return _Counts(
+            rows,
+            distances.amax(1).cpu().numpy(),
+            bins.bincount(minlength=BINS).cpu().numpy(),
+            passed.bincount(minlength=len(self.thresholds) + 1).cpu().numpy(),
+            torch.stack([values, records.double(), replacements.double()], dim=1).cpu().numpy(),
+        )
+
+
+def _order(pairs: Sequence[Pair], values: Floats, equal: float) -> tuple[Ranked, ...]:
+    """Return pairs from the largest on; of those that are equal, the lowest positions first."""
+    records, others = np.array([(x, -1 if y is None else y) for x, y in pairs]).T
+    order = np.lexsort((others, records, -np.round(values / equal)))
+    ranks = 1 + (values[:, None] > values + equal).sum(axis=0)
+    return tuple(Ranked(*pairs[i], float(values[i]), int(ranks[i])) for i in order)
+
+
+def _within(found: Floats, bound: float) -> Floats:
+    """Return local sensitivities, of which none may exceed its bound: all of privacy rests on it."""
+    most = float(found.max(initial=0.0))
+    if not most <= bound * LENIENT:
+        raise RuntimeError(
+            f"a local sensitivity is {most:.9g}, above the {bound:.9g} that clipping allows: "
+            "clipping is broken"
+        )
+    return found
+
+
+def _distances(
+    known: Federation,
+    parameters: Tensor,
+    tensors: tuple[Tensor, Tensor],
+    groups: Tensor,
+    progress: Progress | None,
+) -> Floats:
+    """Return |g(x)| or |g(x) - g(x')| at every model, [T, m]; groups [m, 1 or 2] as in `Clipper`."""
+    found = np.empty((len(parameters), len(groups)))
+    done = 0
+    together = max(1, GRADIENTS_PER_REPORT // max(1, len(parameters)))
+    for part in slices(len(groups), together):
+        for trials in slices(len(parameters), GRADIENTS_PER_REPORT):
+            some = parameters[trials].to(known.device)
+            chosen = groups[part].expand(len(some), -1, -1)
+            block = known.clipper.clipped_distances(some, *tensors, chosen)
+            found[trials, part] = block.cpu().numpy()
+            done += block.numel()
+            if progress is not None:
+                progress(done / found.size)
+    return found
+
+
+Result = TypeVar("Result")
+
+
+def _each_block(
+    known: Federation,
+    parameters: Tensor,
+    columns: npt.NDArray[np.intp],
+    use: Callable[[slice, slice, Tensor], Result],
+    progress: Progress | None,
+) -> Iterator[Result]:
+    """Yield what is made of |g(x) - g(x')|, float64 [r, c], block by block of pairs.
+
+    x: records of D, x': those of the pool at `columns`. D's gradients are kept, as far as
+    ROWS_BYTES allow, and those of the pool exist for one block at a time in each thread.
+    """
+    if known.device.type == "cpu":
+        single_threaded_kernels()
+    model = parameters[None].to(known.device)
+    features, labels = known.members(np.arange(len(known.split.members)))
+    at_once = known.clipper.formed_at_once(features[0], labels[0])
+    rows_at_once = max(1, ROWS_BYTES // (8 * parameters.numel()))
+    done = 0
+    for rows in slices(len(labels), rows_at_once):
+        ours = torch.cat(
+            [
+                known.clipper.clipped_gradients(model, features[rows][part], labels[rows][part])[0]
+                for part in slices(len(labels[rows]), at_once)
+            ]
+        )
+        squares = ours.square().sum(1)
+
+        def block(part: slice, rows: slice = rows, ours: Tensor = ours, squares: Tensor = squares):
+            theirs = known.clipper.clipped_gradients(model, *known.pool(columns[part].tolist()))[0]
+            # |a - b|^2 = |a|^2 + |b|^2 - 2 <a, b>: one matrix product for all pairs.
+            distances = torch.addmm(theirs.square().sum(1), ours, theirs.mT, alpha=-2)
+            distances.add_(squares[:, None]).clamp_(min=0).sqrt_()
+            return use(rows, part, distances)
+
+        blocks = [(part,) for part in slices(len(columns), at_once)]
+        for (part,), result in zip(blocks, run(block, blocks, known.clipper.threads), strict=True):
+            yield result
+            done += (rows.stop - rows.start) * (part.stop - part.start)
+            if progress is not None:
+                progress(done / (len(labels) * len(columns)))
