@@ -31,7 +31,7 @@ from fedsim import challenge, federation, gradient_sensitivity, models, sensitiv
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.federation import Federation
-from fedsim.gradient_sensitivity import Truth
+from fedsim.gradient_sensitivity import Ranked, Truth
 from fedsim.mechanism import Neighbouring
 from fedsim.randomness import Role, generator
 
@@ -67,16 +67,15 @@ class Candidate:
     """A pair, by which choice it came in, and its local sensitivity.
 
     place: 1 for the first of its choice, or the number of the owner; owner: who holds the record;
-    initial: local sensitivity at theta_0 of the first trial, and rank among all pairs, 1 for the
-    largest; course [T, k]: local sensitivity in every step of every trial.
+    initial: local sensitivity and rank among all pairs at theta_0 of the first trial; course
+    [T, k]: local sensitivity in every step of every trial.
     """
 
     choice: str
     place: int
     pair: Pair
     owner: int
-    initial: float
-    rank: int
+    initial: Ranked
     course: Floats
 
 
@@ -84,6 +83,7 @@ class Candidate:
 class Study:
     """What was found. candidates: first the experiment's own challenge, last the owners' pairs.
 
+    truth, last: of all pairs, at theta_0 and at the model before the last step, of the first trial;
     comparison: of the dissimilarities by their rank correlation with local sensitivity at theta_0,
     None where none applies; refusals: why others do not; compared: how many records of D and, of
     replace, replacements they were compared on; seconds: by stage; peak_memory: of this process, in
@@ -94,6 +94,7 @@ class Study:
     known: Federation
     candidates: tuple[Candidate, ...]
     truth: Truth
+    last: Truth
     comparison: Comparison | None
     refusals: Mapping[str, str]
     compared: tuple[int, int | None]
@@ -108,7 +109,7 @@ class Study:
     @property
     def reach(self) -> float:
         """The share of the largest local sensitivity at theta_0 that the chosen pair has."""
-        return rank_correlation.reach(self.chosen.initial, self.truth.largest[0].sensitivity)
+        return rank_correlation.reach(self.chosen.initial.sensitivity, self.truth.largest[0].sensitivity)
 
     def of(self, choice: str) -> list[Candidate]:
         """Return the pairs of one choice, in their order."""
@@ -121,15 +122,9 @@ def study(
     """Return what the configured choice of a challenge is worth.
 
     top: how many pairs from either end of the ranking; trials: how many trainings on D the local
-    sensitivity is followed through. Raises InputError for what cannot be studied.
+    sensitivity is followed through; stages: shows progress. Raises InputError.
     """
-    if config.privacy.unit != "record":
-        raise InputError(
-            "the sensitivity to a whole owner is not studied, only that to a record; set "
-            'privacy.unit = "record"'
-        )
-    if trials < 1:
-        raise InputError(f"--trials is {trials}; give how many trainings to follow, 1 or more")
+    check(config, top, trials)
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -160,18 +155,19 @@ def study(
     with stage("dissimilarities against local sensitivity") as progress:
         comparison, refusals, compared = _compare(config, known, theta, progress)
     with stage("local sensitivity during training") as progress:
-        course = sensitivity_course.follow(config, pairs, trials, progress).sensitivities
+        course = sensitivity_course.follow(
+            config, pairs, trials, progress, checkpoints=[config.training.rounds]
+        )
     candidates = tuple(
         Candidate(
             choice,
             place,
             pair,
             int(known.owner_of[pair.record]),
-            at_first.sensitivity,
-            at_first.rank,
-            course[:, :, i],
+            initial,
+            course.sensitivities[:, :, i],
         )
-        for i, ((choice, place, pair), at_first) in enumerate(
+        for i, ((choice, place, pair), initial) in enumerate(
             zip(ranked, (*truth.given, *truth.largest), strict=True)
         )
     )
@@ -180,6 +176,7 @@ def study(
         known,
         candidates,
         truth,
+        course.checkpoints[0].truth,
         comparison,
         refusals,
         compared,
@@ -188,19 +185,33 @@ def study(
     )
 
 
+def check(config: Config, top: int, trials: int) -> None:
+    """Raise InputError for what cannot be studied, before the work rather than after it."""
+    if config.privacy.unit != "record":
+        raise InputError(
+            "the sensitivity to a whole owner is not studied, only that to a record; set "
+            'privacy.unit = "record"'
+        )
+    if trials < 1:
+        raise InputError(f"trials is {trials}; give how many trainings to follow, 1 or more")
+    if top < 1:
+        raise InputError(f"top is {top}; give how many pairs to show, 1 or more")
+    measure(config.challenge.dissimilarity)
+
+
 Stage = Callable[[str], AbstractContextManager[Progress]]
-Ranked = tuple[str, int, Pair]
+Placed = tuple[str, int, Pair]
 """A choice, the place in it, and the pair."""
 
 
-def _ranked(config: Config, known: Federation, top: int, stage: Stage) -> list[Ranked]:
+def _ranked(config: Config, known: Federation, top: int, stage: Stage) -> list[Placed]:
     """Return the pairs by dissimilarity, the experiment's own challenge first."""
     features = known.split.members_records.features
     pool = _pool_features(config, known)
     name, neighbouring = config.challenge.dissimilarity, config.privacy.neighbouring.value
     own = "given" if config.challenge.record >= 0 else config.challenge.choice
     choices = dict.fromkeys((own, "max", "min"))
-    ranked: list[Ranked] = []
+    ranked: list[Placed] = []
     for choice in choices:
         if choice == "given":
             chosen = challenge.choose(config)
@@ -269,6 +280,9 @@ def _compare(
         features, pool = features[rows], pool[columns]
     # Gradients that are clipped differ by rounding, which must not pass for an order.
     truth = np.round(truth / known.clipper.clipping_norm, 6)
+    if not np.ptp(truth):
+        reason = "all compared local sensitivities are the same, as where every gradient is clipped"
+        return None, dict.fromkeys(MEASURES, reason), compared
     heuristics: dict[str, Floats] = {}
     refusals: dict[str, str] = {}
     for done, name in enumerate(MEASURES):

@@ -15,6 +15,7 @@ from fedsim.cli.deploy import app as deploy
 from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
 from fedsim.cli.run import run
+from fedsim.cli.sensitivity import sensitivity
 from fedsim.errors import InputError, InterruptedRunError
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account):
+for command in (run, report, audit, calibrate, account, sensitivity):
     app.command()(command)
 app.add_typer(deploy)
 
