@@ -110,7 +110,7 @@ def reach(chosen: float, largest: float) -> float:
     """
     if not largest > 0:
         raise InputError("the largest local sensitivity is 0: no record has a gradient")
-    if chosen > largest * (1 + 1e-5):
+    if chosen > largest * (1 + 1e-3):
         raise InputError(f"the choice has {chosen:g}, more than {largest:g}, the largest of all")
     return min(1.0, chosen / largest)
 

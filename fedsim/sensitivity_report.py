@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fedsim
-from fedsim import audit_page, figures, record_display, report_directory, sensitivity_figures
+from fedsim import audit_page, figures, record_display, report_directory
 from fedsim.report_figures import inline
 from fedsim.report_values import DASH, number, percent, plain
 from fedsim.sensitivity_study import CHOICES, LABEL, Candidate, Study
@@ -246,10 +246,16 @@ def _pictures(study: Study) -> list[tuple[str, Markup]]:
             f"owner {one.owner}" if choice == "owner" else f"{one.pair.record}, owner {one.owner}"
             for one in candidates
         ]
-        replaced = " Above the record of D, below what replaces it." if pairs[0][1] is not None else ""
+        replaced = (
+            " Above the record of D, below what replaces it." if pairs[0][1] is not None else ""
+        )
         caption = f"{CHOICES[choice].capitalize()}.{replaced}"
         drawn.append((caption, inline(figures.record_pairs(titles, pairs), choice, caption)))
     return drawn
+
+
+def _courses(study: Study, report: Report) -> list[tuple[str, Markup]]:
+    return []
 
 
 def _attributes(study: Study, report: Report) -> list[tuple[str, record_display.Differences]]:

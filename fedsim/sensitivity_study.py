@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from adversaries import rank_correlation
@@ -31,7 +32,7 @@ from fedsim import challenge, federation, gradient_sensitivity, models, sensitiv
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.federation import Federation
-from fedsim.gradient_sensitivity import Ranked, Truth
+from fedsim.gradient_sensitivity import Ranked, Truth, largest
 from fedsim.mechanism import Neighbouring
 from fedsim.randomness import Role, generator
 
@@ -63,53 +64,57 @@ CHOICES = {
 
 
 @dataclass(frozen=True, eq=False)
+class View:
+    """All pairs at the model from which one step of the first trial starts.
+
+    step: counted from 1; truth: what the oracle found; comparison: of the dissimilarities by rank
+    correlation with these local sensitivities, None where the correlation is undefined; refusals:
+    why a dissimilarity has none.
+    """
+
+    step: int
+    truth: Truth
+    comparison: Comparison | None
+    refusals: Mapping[str, str]
+
+    def reach(self, pair: Ranked) -> float:
+        """Return the share of the largest local sensitivity that a pair has."""
+        return rank_correlation.reach(pair.sensitivity, self.truth.largest[0].sensitivity)
+
+
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A pair, by which choice it came in, and its local sensitivity.
 
     place: 1 for the first of its choice, or the number of the owner; owner: who holds the record;
-    initial: local sensitivity and rank among all pairs at theta_0 of the first trial; course
-    [T, k]: local sensitivity in every step of every trial.
+    seen: local sensitivity and rank among all pairs, in every view; course [T, k]: local
+    sensitivity in every step of every trial.
     """
 
     choice: str
     place: int
     pair: Pair
     owner: int
-    initial: Ranked
+    seen: tuple[Ranked, ...]
     course: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What was found. candidates: first the experiment's own challenge, last the owners' pairs.
+    """What was found.
 
-    truth, last: of all pairs, at theta_0 and at the model before the last step, of the first trial;
-    comparison: of the dissimilarities by their rank correlation with local sensitivity at theta_0,
-    None where none applies; refusals: why others do not; compared: how many records of D and, of
-    replace, replacements they were compared on; seconds: by stage; peak_memory: of this process, in
-    bytes.
+    candidates: the experiment's own challenge first; views: of the first and of the last step;
+    compared: on how many records of D and, under replace, replacements dissimilarities were
+    compared; seconds: by stage; peak_memory: of this process, in bytes.
     """
 
     config: Config
     known: Federation
     candidates: tuple[Candidate, ...]
-    truth: Truth
-    last: Truth
-    comparison: Comparison | None
-    refusals: Mapping[str, str]
+    views: tuple[View, ...]
     compared: tuple[int, int | None]
     seconds: Mapping[str, float]
     peak_memory: int
-
-    @property
-    def chosen(self) -> Candidate:
-        """The pair that the experiment's challenge is."""
-        return self.candidates[0]
-
-    @property
-    def reach(self) -> float:
-        """The share of the largest local sensitivity at theta_0 that the chosen pair has."""
-        return rank_correlation.reach(self.chosen.initial.sensitivity, self.truth.largest[0].sensitivity)
 
     def of(self, choice: str) -> list[Candidate]:
         """Return the pairs of one choice, in their order."""
@@ -134,55 +139,43 @@ def study(
         progress(1.0)
         seconds[name] = time.perf_counter() - begun
 
-    with stage("data and model"):
-        known = federation.load(config)
-        theta = models.initial_parameters(
-            lambda: federation.build_model(config, known.split.dataset),
-            config.run.seed,
-            range(1),
-        )[0].to(known.device)
+    known = federation.load(config)
     ranked = _ranked(config, known, top, stage)
-    neighbouring = config.privacy.neighbouring
+    pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
-        pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
-        truth = gradient_sensitivity.largest(
-            known, theta, neighbouring, top=1, of=pairs, progress=progress
+        theta = models.initial_parameters(
+            lambda: federation.build_model(config, known.split.dataset), config.run.seed, range(1)
+        )[0].to(known.device)
+        truth = largest(
+            known, theta, config.privacy.neighbouring, top=1, of=pairs, progress=progress
         )
-    for found in truth.largest:
-        given = _distance(config, known, found.record, found.replacement)
-        ranked.append(("oracle", 1, given))
-        pairs.append((found.record, found.replacement))
-    with stage("dissimilarities against local sensitivity") as progress:
-        comparison, refusals, compared = _compare(config, known, theta, progress)
+    seen = {1: (truth, theta)}
+    for worst in truth.largest:
+        pairs.append((worst.record, worst.replacement))
+        ranked.append(("oracle", 1, _distance(config, known, *pairs[-1])))
     with stage("local sensitivity during training") as progress:
-        course = sensitivity_course.follow(
-            config, pairs, trials, progress, checkpoints=[config.training.rounds]
+        last = {config.training.rounds} - {1}
+        course = sensitivity_course.follow(config, pairs, trials, progress, last)
+        seen |= {point.round: (point.truth, point.model) for point in course.checkpoints}
+    with stage("dissimilarities against local sensitivity") as progress:
+        compared, heuristics, truths = _drawn(
+            config, known, [model for _, model in seen.values()], progress
         )
+        views = tuple(
+            View(step, truth, *_compare(config, heuristics, sensitivities))
+            for (step, (truth, _)), sensitivities in zip(seen.items(), truths, strict=True)
+        )
+    given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
     candidates = tuple(
         Candidate(
-            choice,
-            place,
-            pair,
-            int(known.owner_of[pair.record]),
-            initial,
+            *place_and_pair,
+            int(known.owner_of[place_and_pair[2].record]),
+            tuple(view[i] for view in given),
             course.sensitivities[:, :, i],
         )
-        for i, ((choice, place, pair), initial) in enumerate(
-            zip(ranked, (*truth.given, *truth.largest), strict=True)
-        )
+        for i, place_and_pair in enumerate(ranked)
     )
-    return Study(
-        config,
-        known,
-        candidates,
-        truth,
-        course.checkpoints[0].truth,
-        comparison,
-        refusals,
-        compared,
-        seconds,
-        _peak_memory(),
-    )
+    return Study(config, known, candidates, views, compared, seconds, _peak_memory())
 
 
 def check(config: Config, top: int, trials: int) -> None:
@@ -259,49 +252,73 @@ def _pool_features(config: Config, known: Federation) -> npt.NDArray[np.float32]
     return known.split.pool_records.features if replace else None
 
 
-def _compare(
-    config: Config, known: Federation, theta: Tensor, progress: Progress
-) -> tuple[Comparison | None, dict[str, str], tuple[int, int | None]]:
-    """Return how all dissimilarities compare, why some do not, and on how many records.
+Heuristics = dict[str, Floats | str]
+"""The distances by every dissimilarity, or why it refuses."""
 
-    Under replace, on records and replacements drawn at random: the correlation over all pairs is
-    estimated, and the interval counts the drawing.
+
+def _drawn(
+    config: Config, known: Federation, thetas: list[Tensor], progress: Progress
+) -> tuple[tuple[int, int | None], Heuristics, list[Floats]]:
+    """Return distances by every dissimilarity, and local sensitivities at every model [P].
+
+    Of all records [n] under add-remove. Under replace, of pairs [n', p'] of records and
+    replacements drawn at random: the correlation over all pairs is estimated, and its interval
+    counts the drawing.
     """
     features, pool = known.split.members_records.features, _pool_features(config, known)
-    draw = generator(config.run.seed, Role.COMPARED)
+    compared: tuple[int, int | None] = (len(features), None)
     if pool is None:
-        compared: tuple[int, int | None] = (len(features), None)
-        truth = gradient_sensitivity.record_sensitivities(known, theta[None])[0]
+        norms = gradient_sensitivity.record_sensitivities(known, torch.stack(thetas))
+        truths = list(norms)
     else:
+        draw = generator(config.run.seed, Role.COMPARED)
         rows = _some(len(features), COMPARED_RECORDS, draw)
         columns = _some(len(pool), min(COMPARED_RECORDS, COMPARED_PAIRS // len(rows)), draw)
         compared = (len(rows), len(columns))
-        truth = gradient_sensitivity.sensitivity_matrix(known, theta, columns)[rows]
         features, pool = features[rows], pool[columns]
-    # Gradients that are clipped differ by rounding, which must not pass for an order.
-    truth = np.round(truth / known.clipper.clipping_norm, 6)
-    if not np.ptp(truth):
-        reason = "all compared local sensitivities are the same, as where every gradient is clipped"
-        return None, dict.fromkeys(MEASURES, reason), compared
-    heuristics: dict[str, Floats] = {}
-    refusals: dict[str, str] = {}
-    for done, name in enumerate(MEASURES):
+        truths = [
+            gradient_sensitivity.sensitivity_matrix(known, theta, columns)[rows] for theta in thetas
+        ]
+    heuristics: Heuristics = {}
+    for done, name in enumerate(MEASURES, 1):
         try:
             if pool is None:
                 distances = rank_records(features, name)
             else:
                 distances = measure(name)(features, pool)
-            largest = np.abs(distances).max() or 1.0
-            heuristics[name] = np.round(distances / largest, 12)
-            rank_correlation.check(heuristics[name], truth)
+            heuristics[name] = np.round(distances / (np.abs(distances).max() or 1.0), 12)
         except InputError as reason:
-            heuristics.pop(name, None)
+            heuristics[name] = str(reason)
+        progress(done / len(MEASURES))
+    # Gradients that are clipped differ by rounding, which must not pass for an order.
+    return compared, heuristics, [np.round(t / known.clipper.clipping_norm, 6) for t in truths]
+
+
+def _compare(
+    config: Config, heuristics: Heuristics, truth: Floats
+) -> tuple[Comparison | None, dict[str, str]]:
+    """Return how the dissimilarities compare by rank correlation, and why some do not."""
+    if not np.ptp(truth):
+        reason = "all local sensitivities are the same, as where every gradient is clipped"
+        return None, dict.fromkeys(heuristics, reason)
+    applicable: dict[str, Floats] = {}
+    refusals: dict[str, str] = {}
+    for name, distances in heuristics.items():
+        if isinstance(distances, str):
+            refusals[name] = distances
+            continue
+        try:
+            rank_correlation.check(distances, truth)
+        except InputError as reason:
             refusals[name] = str(reason)
-        progress((done + 1) / (len(MEASURES) + 1))
-    if not heuristics:
-        return None, refusals, compared
-    confidence = config.audit.confidence
-    return rank_correlation.compare(heuristics, truth, confidence, draw), refusals, compared
+        else:
+            applicable[name] = distances
+    if not applicable:
+        return None, refusals
+    # The same bootstrap samples in every view.
+    draw = generator(config.run.seed, Role.COMPARED, trial=1)
+    compared = rank_correlation.compare(applicable, truth, config.audit.confidence, draw)
+    return compared, refusals
 
 
 def _some(length: int, most: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -14,7 +14,6 @@ from rich.progress import Progress as Bars
 from fedsim import config as configuration
 from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
-from fedsim.errors import InputError
 
 if TYPE_CHECKING:
     from adversaries.dataset_sensitivity import Progress
