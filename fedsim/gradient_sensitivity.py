@@ -115,9 +115,9 @@ def pair_sensitivities(
     parameters [T, P]. Either all or none of the pairs have a replacement. Raises InputError for
     positions that are not there, and RuntimeError if one exceeds what clipping allows.
     """
-    check(known, pairs)
     if not pairs:
         return np.empty((len(parameters), 0))
+    check_pairs(known, pairs, _kind(pairs[0]))
     records, replacements = zip(*pairs, strict=True)
     kept, rows = np.unique(np.asarray(records, dtype=np.intp), return_inverse=True)
     features, labels = known.members(kept)
@@ -215,8 +215,7 @@ def largest(
             :top
         ],
         tuple(
-            Ranked(*pair, float(value), int(rank))
-            for pair, value, rank in zip(of, asked, ranks, strict=True)
+            _ranked(pair, value, rank) for pair, value, rank in zip(of, asked, ranks, strict=True)
         ),
         by_record,
         histogram,
@@ -225,22 +224,28 @@ def largest(
 
 def rank(known: Federation, parameters: Tensor, pair: Pair) -> Ranked:
     """Return one pair with its rank among all at one model; parameters [P]. As `largest`."""
-    neighbouring = Neighbouring.ADD_REMOVE if pair[1] is None else Neighbouring.REPLACE
-    (found,) = largest(known, parameters, neighbouring, of=[pair]).given
+    (found,) = largest(known, parameters, _kind(pair), of=[pair]).given
     return found
 
 
-def check(known: Federation, pairs: Sequence[Pair]) -> None:
-    """Raise InputError unless the pairs are of records that are there, and all of one kind."""
-    replacements = [other for _, other in pairs if other is not None]
-    if replacements and len(replacements) < len(pairs):
+def _kind(pair: Pair) -> Neighbouring:
+    return Neighbouring.ADD_REMOVE if pair[1] is None else Neighbouring.REPLACE
+
+
+def check_pairs(known: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:
+    """Raise InputError unless the pairs are of this kind, and of records that are there."""
+    replace = neighbouring is Neighbouring.REPLACE
+    if any((replacement is not None) != replace for _, replacement in pairs):
         raise InputError(
-            "some pairs have a replacement and others have none; ask for the two kinds apart"
+            f"a pair has {'no' if replace else 'a'} replacement, but neighbours are those of "
+            f"'{neighbouring}'; give pairs of that kind"
         )
     records = np.asarray([record for record, _ in pairs], dtype=np.intp)
     _check_positions("record", records, len(known.split.members), "D")
-    columns = np.asarray(replacements, dtype=np.intp)
-    _check_positions("replacement", columns, len(known.split.pool), "the pool")
+    columns = [other for _, other in pairs if other is not None]
+    _check_positions(
+        "replacement", np.asarray(columns, dtype=np.intp), len(known.split.pool), "the pool"
+    )
 
 
 def _check_positions(what: str, positions: npt.NDArray[np.intp], count: int, where: str) -> None:
@@ -267,12 +272,7 @@ def _check_searchable(
         )
     if not 1 <= top <= total:
         raise InputError(f"the {top} largest of {total} were asked for; give 1 to {total}")
-    replace = neighbouring is Neighbouring.REPLACE
-    if any((replacement is not None) != replace for _, replacement in of):
-        raise InputError(
-            f"a pair to rank has {'no' if replace else 'a'} replacement, but neighbouring is "
-            f"'{neighbouring}'; give pairs of that kind"
-        )
+    check_pairs(known, of, neighbouring)
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,10 @@ class _Counts:
 
 @dataclass(frozen=True)
 class _Counter:
-    """Counts the pairs of a block: thresholds [m] float64, ascending; how many candidates to keep."""
+    """Counts the pairs of a block.
+
+    thresholds [m] float64, ascending; candidates: how many of the largest to keep.
+    """
 
     bound: float
     thresholds: Tensor
@@ -320,11 +323,15 @@ def _order(pairs: Sequence[Pair], values: Floats, equal: float) -> tuple[Ranked,
     records, others = np.array([(x, -1 if y is None else y) for x, y in pairs]).T
     order = np.lexsort((others, records, -np.round(values / equal)))
     ranks = 1 + (values[:, None] > values + equal).sum(axis=0)
-    return tuple(Ranked(*pairs[i], float(values[i]), int(ranks[i])) for i in order)
+    return tuple(_ranked(pairs[i], values[i], ranks[i]) for i in order)
+
+
+def _ranked(pair: Pair, value: np.float64, rank: np.int64) -> Ranked:
+    return Ranked(pair[0], pair[1], float(value), int(rank))
 
 
 def _within(found: Floats, bound: float) -> Floats:
-    """Return local sensitivities, of which none may exceed its bound: all of privacy rests on it."""
+    """Return local sensitivities, none of which may exceed its bound: privacy rests on that."""
     most = float(found.max(initial=0.0))
     if not most <= bound * LENIENT:
         raise RuntimeError(
@@ -341,7 +348,7 @@ def _distances(
     groups: Tensor,
     progress: Progress | None,
 ) -> Floats:
-    """Return |g(x)| or |g(x) - g(x')| at every model, [T, m]; groups [m, 1 or 2] as in `Clipper`."""
+    """Return |g(x)| or |g(x) - g(x')| at every model, [T, m]; groups [m, 1 or 2] of the records."""
     found = np.empty((len(parameters), len(groups)))
     done = 0
     together = max(1, GRADIENTS_PER_REPORT // max(1, len(parameters)))
@@ -388,7 +395,9 @@ def _each_block(
         )
         squares = ours.square().sum(1)
 
-        def block(part: slice, rows: slice = rows, ours: Tensor = ours, squares: Tensor = squares):
+        def block(
+            part: slice, rows: slice = rows, ours: Tensor = ours, squares: Tensor = squares
+        ) -> Result:
             theirs = known.clipper.clipped_gradients(model, *known.pool(columns[part].tolist()))[0]
             # |a - b|^2 = |a|^2 + |b|^2 - 2 <a, b>: one matrix product for all pairs.
             distances = torch.addmm(theirs.square().sum(1), ours, theirs.mT, alpha=-2)

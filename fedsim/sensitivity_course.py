@@ -1,0 +1,169 @@
+"""Local sensitivity along training: what the steps of a run on D would measure, for many pairs.
+
+T trials of Algorithm 1 of Bernau et al. at once, in one place instead of a federation: the owners'
+sums are one sum over D. Models, noise and steps are those of `fedsim run` with the same
+configuration in the trials whose world is D, so that the sensitivities are the run's own, up to
+rounding. A measurement, never a DP release.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsim import federation, models, privacy
+from fedsim.config import Config
+from fedsim.device import single_threaded_kernels
+from fedsim.errors import InputError
+from fedsim.federation import Federation
+from fedsim.gradient_sensitivity import (
+    Floats,
+    Pair,
+    Progress,
+    Truth,
+    check_pairs,
+    largest,
+    pair_sensitivities,
+    record_sensitivities,
+)
+from fedsim.mechanism import Trust, sensitivity
+from fedsim.optimizers import ServerOptimizer
+from fedsim.owner import noise
+from fedsim.randomness import SERVER
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """What every record and pair would have moved in one round of the first trial.
+
+    round: counted from 1; at the model that it starts from. record_norms [n]: |g(x)| of the records
+    of D; truth: the oracle's, with the ranks of the pairs that are followed.
+    """
+
+    round: int
+    record_norms: Floats
+    truth: Truth
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """The local sensitivities of m pairs over the k rounds of T trials on D.
+
+    sensitivities [T, k, m]; noise_stds [T, k]: of the whole noise of a round; bound: what clipping
+    allows, C or 2C.
+    """
+
+    pairs: tuple[Pair, ...]
+    sensitivities: Floats
+    noise_stds: Floats
+    bound: float
+    checkpoints: tuple[Checkpoint, ...]
+
+    def rms(self) -> Floats:
+        """Return the root mean square over trials and rounds of every pair, [m]."""
+        squares: Floats = np.square(self.sensitivities)
+        return np.sqrt(squares.mean(axis=(0, 1)))
+
+
+def follow(
+    config: Config,
+    pairs: Sequence[Pair],
+    trials: int,
+    progress: Progress | None = None,
+    checkpoints: Collection[int] = (),
+) -> Course:
+    """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
+
+    Where privacy.sensitivity is "local", each round's noise is scaled to the local sensitivity of
+    pairs[0], the challenge. Under distributed trust the owners' shares are drawn as one, which has
+    the same law. checkpoints: rounds before which all records and all pairs are compared, in the
+    first trial. Results do not depend on trials.cohort, but for rounding. Raises InputError for
+    what cannot be followed, and RuntimeError if a local sensitivity exceeds what clipping allows.
+    """
+    _check(config, pairs, trials, checkpoints)
+    known = federation.load(config)
+    check_pairs(known, pairs, config.privacy.neighbouring)
+    multiplier = privacy.noise_multiplier(config)
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    if known.device.type == "cpu":
+        single_threaded_kernels()
+    rounds = config.training.rounds
+    found = np.empty((trials, rounds, len(pairs)))
+    stds = np.empty((trials, rounds))
+    seen: list[Checkpoint] = []
+    cohort = federation.fit_cohort(config).trials.cohort
+    for first in range(0, trials, cohort):
+        part = range(first, min(first + cohort, trials))
+        rows = slice(part.start, part.stop)
+        theta = models.initial_parameters(
+            lambda: federation.build_model(config, known.split.dataset), config.run.seed, part
+        ).to(known.device)
+        optimizer = ServerOptimizer(config.training, config.divisor)
+        for round in range(1, rounds + 1):
+            found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
+            if first == 0 and round in checkpoints:
+                seen.append(_look(config, known, theta[0], pairs, round))
+            scale = np.full(len(part), bound)
+            if config.privacy.sensitivity == "local":
+                scale = found[rows, round - 1, 0]
+            drawn, stds[rows, round - 1] = _noise(config, part, round, theta, multiplier * scale)
+            total = known.clipped_sum(theta, np.arange(config.data.records)) + drawn
+            # What a run broadcasts, and steps its model with.
+            theta = optimizer.step(theta, total.float(), round)
+            if progress is not None:
+                progress((first * rounds + len(part) * round) / (trials * rounds))
+    return Course(tuple(pairs), found, stds, bound, tuple(seen))
+
+
+def _check(
+    config: Config, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
+) -> None:
+    """Raise InputError for a training whose steps are not those of Algorithm 1."""
+    for key, value, needed in (
+        ("privacy.unit", config.privacy.unit, "record"),
+        ("privacy.noise", config.privacy.noise, "isotropic"),
+        ("training.clipping", config.training.clipping, True),
+        ("training.local-steps", config.training.local_steps, 1),
+        ("training.sampling-rate", config.training.sampling_rate, 1.0),
+    ):
+        if value != needed:
+            wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
+            raise InputError(
+                f"{key} is {str(value).lower()}, but local sensitivity is followed over full "
+                f"batches of records with clipped gradients; set {key} = {wanted}"
+            )
+    if not pairs or trials < 1:
+        raise InputError(f"{len(pairs)} pairs and {trials} trials to follow; give at least one")
+    if beyond := sorted(set(checkpoints) - set(range(1, config.training.rounds + 1))):
+        raise InputError(
+            f"a checkpoint is at round {beyond[0]}, but there are {config.training.rounds} rounds; "
+            f"give 1 to {config.training.rounds}"
+        )
+
+
+def _noise(
+    config: Config, trials: range, round: int, theta: Tensor, std: Floats
+) -> tuple[Tensor, Floats]:
+    """Return the noise of a round, float64 [T, P], and the standard deviation of all of it, [T].
+
+    std [T]: of each who adds noise. From the run's own streams: the server's, or under local trust
+    those of all owners.
+    """
+    local = config.federation.trust is Trust.LOCAL
+    sources = range(config.federation.owners) if local else [SERVER]
+    each = torch.from_numpy(std).to(theta.device)
+    total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+    for source in sources:
+        total += noise(config.noise_seed, trials, round, source, each, theta.shape[1])
+    return total, std * np.sqrt(len(sources))
+
+
+def _look(
+    config: Config, known: Federation, model: Tensor, pairs: Sequence[Pair], round: int
+) -> Checkpoint:
+    """Compare all records and all pairs at one model [P]."""
+    norms = record_sensitivities(known, model[None])[0]
+    truth = largest(known, model, config.privacy.neighbouring, of=pairs)
+    return Checkpoint(round, norms, truth)
