@@ -170,12 +170,3 @@ def _blocks(length: int, others: int, progress: Progress | None) -> Iterator[sli
         yield slice(start, stop)
         if progress is not None:
             progress(stop / length)
-
-
-def select_per_owner(features, owner_of, pool_features, measure, neighbouring, *, choice="max", progress=None):  # type: ignore
-    out = []
-    for o in range(owner_of.max() + 1):
-        rows = np.flatnonzero(owner_of == o)
-        (p,) = select(features[rows], pool_features, measure, neighbouring, choice=choice)
-        out.append(Pair(int(rows[p.record]), p.replacement, p.distance, measure))
-    return out

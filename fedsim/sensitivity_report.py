@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 import fedsim
 from fedsim import audit_page, figures, record_display, report_directory
+from fedsim.gradient_sensitivity import Ranked
 from fedsim.report_figures import inline
-from fedsim.report_values import DASH, number, percent, plain
-from fedsim.sensitivity_study import CHOICES, LABEL, Candidate, Study
+from fedsim.report_values import number, percent, plain
+from fedsim.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
 from fedsim.strict_json import strict_json
 
 Report = Mapping[str, Any]
@@ -27,11 +29,13 @@ Report = Mapping[str, Any]
 QUANTILES = (0.05, 0.5, 0.95)
 """Of the trials' local sensitivities in a step."""
 
+SHARES = (0.5, 0.9, 0.99, 0.999)
+"""Of all pairs: the local sensitivities that they do not exceed are reported."""
+
 
 def assemble(study: Study) -> dict[str, Any]:
     """Return the report as strict JSON values; positions index D and the pool, from 0."""
-    config, truth = study.config, study.truth
-    first = study.chosen
+    config, first = study.config, study.candidates[0]
     report = {
         "kind": "dataset sensitivity",
         "label": LABEL,
@@ -43,21 +47,17 @@ def assemble(study: Study) -> dict[str, Any]:
         "neighbouring": config.privacy.neighbouring.value,
         "noise_scaled_to": f"{config.privacy.sensitivity} sensitivity",
         "clipping_norm": config.training.clipping_norm,
-        "global_sensitivity": truth.bound,
+        "global_sensitivity": study.views[0].truth.bound,
         "dissimilarity": first.pair.measure,
         "choice": first.choice,
         "trials": len(first.course),
         "steps": first.course.shape[1],
         "seed": config.run.seed,
         "confidence": config.audit.confidence,
-        "pairs_in_all": truth.pairs,
-        "reach": study.reach,
-        "largest": truth.largest[0].sensitivity,
-        "quantiles": {f"{share:g}": truth.quantile(share) for share in (0.5, 0.9, 0.99, 0.999)},
+        "pairs_in_all": study.views[0].truth.pairs,
         "pairs": [_candidate(study, candidate) for candidate in study.candidates],
-        "measures": _measures(study),
         "compared": dict(zip(("records", "replacements"), study.compared, strict=True)),
-        "comparison": None if study.comparison is None else _lead(asdict(study.comparison)),
+        "views": [_view(view, first.seen[i]) for i, view in enumerate(study.views)],
         "seconds": dict(study.seconds),
         "peak_memory_bytes": study.peak_memory,
         "versions": {"fedsim": fedsim.__version__},
@@ -83,9 +83,15 @@ def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
         ),
         "owner": candidate.owner,
         "distance": pair.distance,
-        "initial": candidate.initial.sensitivity,
-        "rank": candidate.initial.rank,
-        "percentile": study.truth.percentile(candidate.initial),
+        "seen": [
+            {
+                "step": view.step,
+                "local_sensitivity": ranked.sensitivity,
+                "rank": ranked.rank,
+                "percentile": view.truth.percentile(ranked),
+            }
+            for view, ranked in zip(study.views, candidate.seen, strict=True)
+        ],
         "mean": float(course.mean()),
         "rms": float(np.sqrt(np.square(course).mean())),
         "largest": float(course.max()),
@@ -93,15 +99,19 @@ def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _measures(study: Study) -> dict[str, dict[str, Any]]:
-    found = {} if study.comparison is None else study.comparison.correlations
-    rows = {name: asdict(found[name]) for name in sorted(found, key=lambda name: -found[name].rho)}
-    return rows | {name: {"refusal": reason} for name, reason in study.refusals.items()}
-
-
-def _lead(comparison: dict[str, Any]) -> dict[str, Any]:
-    del comparison["correlations"]
-    return comparison
+def _view(view: View, chosen: Ranked) -> dict[str, Any]:
+    found = {} if view.comparison is None else asdict(view.comparison)
+    correlations = found.pop("correlations", {})
+    order = sorted(correlations, key=lambda name: -correlations[name]["rho"])
+    return {
+        "step": view.step,
+        "largest": asdict(view.truth.largest[0]),
+        "reach": view.reach(chosen),
+        "quantiles": {f"{share:g}": view.truth.quantile(share) for share in SHARES},
+        "measures": {name: correlations[name] for name in order}
+        | {name: {"refusal": reason} for name, reason in view.refusals.items()},
+        "comparison": found or None,
+    }
 
 
 def write(study: Study, report: Report, directory: Path) -> Path:
@@ -109,40 +119,65 @@ def write(study: Study, report: Report, directory: Path) -> Path:
     return report_directory.write_report(directory, report, render_html(study, report))
 
 
-def verdict(report: Report) -> str:
+def verdict(report: Report) -> list[str]:
     """Return in a few sentences how good the choice was, and which dissimilarity predicts best."""
     chosen = report["pairs"][0]
-    who = "pair" if report["neighbouring"] == "replace" else "record"
-    sentences = [
-        f"The challenge ({who} {CHOICES[chosen['choice']]}, {report['dissimilarity']}) has "
-        f"{percent(report['reach'])} of the largest local sensitivity that any {who} has at the "
-        f"first model: {number(chosen['initial'])} of {number(report['largest'])}, rank "
-        f"{chosen['rank']:,} of {report['pairs_in_all']:,}.",
-        f"Over {report['trials']} trainings of {report['steps']} steps its root mean square was "
-        f"{number(chosen['rms'])}, of the {number(report['global_sensitivity'])} that clipping "
-        "allows.",
+    how = CHOICES[chosen["choice"]]
+    by = "" if chosen["choice"] == "given" else f" by {report['dissimilarity']}"
+    return [
+        f"The challenge is the {_one(report)} {how}{by}. "
+        + " ".join(_standing(report, i) for i in range(len(report["views"]))),
+        f"Over {report['trials']} trainings of {report['steps']} steps the root mean square of its "
+        f"local sensitivity was {number(chosen['rms'])}, of the "
+        f"{number(report['global_sensitivity'])} that clipping allows.",
+        *(_predicts_best(report, view) for view in report["views"]),
     ]
-    return " ".join([*sentences, _predicts_best(report)])
 
 
-def _predicts_best(report: Report) -> str:
-    comparison = report["comparison"]
+def _one(report: Report) -> str:
+    return "pair" if report["neighbouring"] == "replace" else "record"
+
+
+def _standing(report: Report, i: int) -> str:
+    """Word where the challenge stands in a view."""
+    view, seen = report["views"][i], report["pairs"][0]["seen"][i]
+    median = min(1.0, view["quantiles"]["0.5"] / view["largest"]["sensitivity"])
+    return (
+        f"In step {view['step']} it has {_share(view['reach'])} of the largest local sensitivity "
+        f"of any {_one(report)} (rank {seen['rank']:,} of {report['pairs_in_all']:,}); half of all "
+        f"have {_share(median)} of it or more."
+    )
+
+
+def _share(value: float) -> str:
+    return percent(round(value, 5))  # what rounding leaves of clipped gradients is all of it
+
+
+def _predicts_best(report: Report, view: Report) -> str:
+    comparison, step = view["comparison"], f"local sensitivity in step {view['step']}"
     if comparison is None:
-        return "No dissimilarity could be compared with local sensitivity."
+        return f"No dissimilarity can be compared with {step}."
     best, second = comparison["best"], comparison["runner_up"]
-    row = report["measures"][best]
     sentence = (
-        f"Of the dissimilarities, {best} orders {_compared(report)} most like their local "
-        f"sensitivity does: rank correlation {number(row['rho'])} "
-        f"({number(row['low'])} to {number(row['high'])} at {percent(report['confidence'])} "
-        "confidence)"
+        f"Of the dissimilarities, {best} orders {_compared(report)} most like {step} does: rank "
+        f"correlation {_interval(report, view['measures'][best])}"
     )
     if second is None:
         return f"{sentence}."
-    led = "a lead" if comparison["lead_low"] > 0 else "which may be chance, a lead"
+    sure = "beyond chance" if comparison["lead_low"] > 0 else "which may be chance"
     return (
-        f"{sentence}, {led} of {number(comparison['lead'])} over {second} "
-        f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])})."
+        f"{sentence}. It leads {second} by {number(comparison['lead'])} "
+        f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}), {sure}."
+    )
+
+
+def _interval(report: Report, row: Report) -> str:
+    """Word a rank correlation with its interval, or why there is none."""
+    if "refusal" in row:
+        return str(row["refusal"])
+    return (
+        f"{number(row['rho'])} ({number(row['low'])} to {number(row['high'])}, "
+        f"{100 * report['confidence']:g}%)"
     )
 
 
@@ -151,68 +186,75 @@ def _compared(report: Report) -> str:
     return f"{records} records" + ("" if replacements is None else f" × {replacements} others")
 
 
-HEADINGS = (
-    "",
-    "record",
-    "label",
-    "replaced by",
-    "label",
-    "owner",
-    "distance",
-    "LS at θ0",
-    "rank",
-    "RMS LS",
-)
+def headings(report: Report) -> list[str]:
+    """Return the headings of the table of pairs."""
+    record = "record → other" if report["neighbouring"] == "replace" else "record"
+    views = [text for view in report["views"] for text in (f"LS {view['step']}", "rank")]
+    return ["pair", record, "label", "owner", "distance", *views, "RMS LS"]
 
 
-def rows(report: Report) -> list[tuple[str, ...]]:
-    """Return the pairs as texts, in the order of HEADINGS."""
+def rows(report: Report) -> list[list[str]]:
+    """Return the pairs as texts, a row each."""
     return [
-        (
+        [
             _name(row),
-            str(row["record"]),
-            str(row["label"]),
-            DASH if row["replacement"] is None else str(row["replacement"]),
-            DASH if row["replacement"] is None else str(row["replacement_label"]),
+            _arrow(row["record"], row["replacement"]),
+            _arrow(row["label"], row["replacement_label"]),
             str(row["owner"]),
-            number(row["distance"]),
-            number(row["initial"]),
-            f"{row['rank']:,}",
-            number(row["rms"]),
-        )
+            f"{row['distance']:.4g}",
+            *(
+                text
+                for seen in row["seen"]
+                for text in (f"{seen['local_sensitivity']:.3f}", f"{seen['rank']:,}")
+            ),
+            f"{row['rms']:.3f}",
+        ]
         for row in report["pairs"]
     ]
 
 
+def _arrow(one: int, other: int | None) -> str:
+    return str(one) if other is None else f"{one} → {other}"
+
+
 def _name(row: Report) -> str:
-    """Word how a pair came in, such as "most dissimilar 2"."""
-    if row["choice"] == "owner":
-        return f"most dissimilar of owner {row['place']}"
-    several = row["choice"] in ("max", "min")
-    return f"{CHOICES[row['choice']]} {row['place']}" if several else CHOICES[row["choice"]]
+    """Name a pair by how it came in, such as "max 2"."""
+    several = row["choice"] in ("max", "min", "owner")
+    return f"{row['choice']} {row['place']}" if several else str(row["choice"])
 
 
-def _correlation(row: Report) -> tuple[str, str]:
-    if "refusal" in row:
-        return DASH, row["refusal"]
-    return number(row["rho"]), f"{number(row['low'])} to {number(row['high'])}"
+def measures(report: Report) -> list[list[str]]:
+    """Return the rank correlations as texts: a row for each dissimilarity, a column for a view."""
+    views = report["views"]
+    return [
+        [name, *(_interval(report, view["measures"][name]) for view in views)]
+        for name in views[-1]["measures"]
+    ]
 
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    pairs = Table(title="Pairs, and the local sensitivity (LS) they have", title_justify="left")
-    for i, heading in enumerate(HEADINGS):
-        pairs.add_column(heading, justify="right" if i else "left")
+    pairs = Table(box=SIMPLE, title="Pairs, and their local sensitivity (LS)", title_justify="left")
+    for i, heading in enumerate(headings(report)):
+        pairs.add_column(heading, justify="right" if i else "left", no_wrap=True)
     for row in rows(report):
         pairs.add_row(*row)
-    measures = Table(
-        title=f"Rank correlation with LS at θ0, of {_compared(report)}", title_justify="left"
+    steps = [f"LS in step {view['step']}" for view in report["views"]]
+    correlations = Table(
+        box=SIMPLE, title=f"Rank correlation, of {_compared(report)}", title_justify="left"
     )
-    for heading in ("dissimilarity", "ρ", f"{percent(report['confidence'])} interval"):
-        measures.add_column(heading)
-    for name, measure in report["measures"].items():
-        measures.add_row(name, *_correlation(measure))
-    return Group(Text(verdict(report)), pairs, measures, Text(LABEL))
+    for heading in ("dissimilarity", *steps):
+        correlations.add_column(heading)
+    for row in measures(report):
+        correlations.add_row(*row)
+    return Group(*map(Text, verdict(report)), pairs, Text(LEGEND), correlations, Text(LABEL))
+
+
+LEGEND = (
+    "max, min: the most and the least dissimilar; owner: the most dissimilar of one owner's "
+    "records; oracle: the largest LS in step 1. LS with a number is that of this step of the first "
+    "training; the rank is among all, 1 for the largest, and equals share it."
+)
 
 
 def render_html(study: Study, report: Report) -> str:
@@ -222,15 +264,15 @@ def render_html(study: Study, report: Report) -> str:
         PAGE,
         report=report,
         verdict=verdict(report),
-        headings=HEADINGS,
+        headings=headings(report),
         rows=rows(report),
-        measures=[(name, *_correlation(row)) for name, row in report["measures"].items()],
+        legend=LEGEND,
+        measures=measures(report),
         compared=_compared(report),
         pictures=_pictures(study) if is_image else [],
         attributes=[] if is_image else _attributes(study, report),
         courses=_courses(study, report),
         settings=_settings(report),
-        confidence=percent(report["confidence"]),
         against="Typical of D" if report["neighbouring"] == "add-remove" else "Replacement",
         seconds=[(name, f"{value:.1f} s") for name, value in report["seconds"].items()],
     )
@@ -268,10 +310,10 @@ def _attributes(study: Study, report: Report) -> list[tuple[str, record_display.
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    keys = ("data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm")
-    keys += ("dissimilarity", "choice", "trials", "steps", "seed")
-    rows = [(key.replace("_", " "), plain(report[key])) for key in keys]
-    return [*rows, ("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB")]
+    keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
+    keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
+    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
+    return [*settings, ("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB")]
 
 
 PAGE = """\
@@ -281,7 +323,11 @@ PAGE = """\
 {% block kind %}Dataset sensitivity{% endblock %}
 {% block heading %}{{ report.name }}{% endblock %}
 {% block body %}
-<section class="verdict"><p>{{ verdict }}</p></section>
+<section class="verdict">
+{% for sentence in verdict %}
+<p>{{ sentence }}</p>
+{% endfor %}
+</section>
 <div class="label"><strong>A measurement.</strong> {{ report.label }}</div>
 
 <h2>The pairs</h2>
@@ -293,9 +339,8 @@ PAGE = """\
 {% for value in row[1:] %}<td class="limit">{{ value }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody></table></div>
-<p class="meta">LS: local sensitivity, in the first step of the first training (θ0) and as root mean
-square over {{ report.trials }} trainings of {{ report.steps }} steps. The rank is among all
-{{ "{:,}".format(report.pairs_in_all) }}, 1 for the largest LS at θ0.</p>
+<p class="meta">{{ legend }} RMS LS: root mean square over {{ report.trials }} trainings of
+{{ report.steps }} steps.</p>
 {{ drawn(pictures) }}
 {% for name, found in attributes %}
 <h3>{{ name[0] | upper }}{{ name[1:] }}</h3>
@@ -314,14 +359,16 @@ those that differ most.</p>
 
 <h2>Which dissimilarity predicts local sensitivity</h2>
 <div class="table"><table>
-<thead><tr><th scope="col">Dissimilarity</th><th scope="col">Rank correlation</th>
-<th scope="col">{{ confidence }} interval, or why there is none</th></tr></thead>
+<thead><tr><th scope="col">Dissimilarity</th>
+{% for view in report.views %}<th scope="col">LS in step {{ view.step }}</th>\\
+{% endfor %}</tr></thead>
 <tbody>
-{% for name, rho, interval in measures %}
-<tr><th scope="row">{{ name }}</th><td class="value">{{ rho }}</td><td>{{ interval }}</td></tr>
+{% for row in measures %}
+<tr><th scope="row">{{ row[0] }}</th>
+{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody></table></div>
-<p class="meta">Spearman's ρ with local sensitivity at θ0, of {{ compared }}. Intervals are
+<p class="meta">Spearman's rank correlation with local sensitivity, of {{ compared }}. Intervals are
 bootstrapped over records{% if report.compared.replacements %} and over replacements, because pairs
 share them{% endif %}; each has its confidence by itself.</p>
 

@@ -286,7 +286,7 @@ def _drawn(
                 distances = rank_records(features, name)
             else:
                 distances = measure(name)(features, pool)
-            heuristics[name] = np.round(distances / (np.abs(distances).max() or 1.0), 12)
+            heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
         except InputError as reason:
             heuristics[name] = str(reason)
         progress(done / len(MEASURES))
