@@ -40,10 +40,20 @@ class Table(BaseModel):
 
 
 class DataConfig(Table):
-    """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed."""
+    """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed.
+
+    root: the folder or file that they are read from; label: of tables, the column of the labels;
+    exclude: of tables, columns that are no features, with commas between them; image_size: the side
+    of the squares that pictures of a folder are brought to, 0 to leave them; download: whether
+    missing originals may be fetched into root.
+    """
 
     name: str = "digits"
     root: str = ""
+    label: str = "label"
+    exclude: str = ""
+    image_size: Annotated[int, Field(ge=0, le=4096)] = 0
+    download: bool = False
     records: PositiveInt = 200
     held_out: PositiveInt = 400
     pool: Annotated[int, Field(ge=0)] = 0
@@ -594,9 +604,15 @@ class Config(Table):
         """Return the same experiment with another run directory."""
         return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
 
-    def reading_data_from(self, root: str) -> "Config":
-        """Return the same experiment with its files in another folder."""
-        return self.model_copy(update={"data": self.data.model_copy(update={"root": root})})
+    def reading_data_from(self, root: str, *, as_they_are: bool = False) -> "Config":
+        """Return the same experiment with its files in another folder.
+
+        as_they_are: nothing is downloaded into that folder, whatever the experiment says.
+        """
+        changes: dict[str, Scalar] = {"root": root}
+        if as_they_are:
+            changes["download"] = False
+        return self.model_copy(update={"data": self.data.model_copy(update=changes)})
 
     def with_cohort(self, cohort: int) -> "Config":
         """Return the same experiment with other cohorts."""

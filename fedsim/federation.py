@@ -104,6 +104,15 @@ def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
     )
 
 
+def dataset(config: Config) -> data.Dataset:
+    """Return the dataset that a configuration names. Raises InputError."""
+    source = config.data
+    exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
+    return data.load(
+        source.name, source.root, source.label, exclude, source.image_size, source.download
+    )
+
+
 @lru_cache(maxsize=4)
 def load(config: Config) -> Federation:
     """Return the federation that a configuration describes. Raises InputError.
@@ -111,9 +120,9 @@ def load(config: Config) -> Federation:
     A function of the configuration, and of the device's memory where that binds; cached because a
     client is called once for each message.
     """
-    dataset = data.load(config.data.name, config.data.root)
+    records = dataset(config)
     split = data.split(
-        dataset, config.data.records, config.data.held_out, config.data.pool, config.data.seed
+        records, config.data.records, config.data.held_out, config.data.pool, config.data.seed
     )
     owner_of = partition(
         split.members_records.labels,
@@ -128,9 +137,9 @@ def load(config: Config) -> Federation:
             "to compare; raise data.records, lower federation.owners, or set it to 0"
         )
     where = device.resolve(config.run.device)
-    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
-    shape = dataset.train.features.shape[1:]
-    models.check_input(model, config.model.name, shape, dataset.classes)
+    model = models.structural_model(partial(build_model, config, records), config.run.seed)
+    shape = records.train.features.shape[1:]
+    models.check_input(model, config.model.name, shape, records.classes)
     model = model.to(where)
     device.check_precision(config.run.precision, where)
     clipper = Clipper(
@@ -151,8 +160,8 @@ def fit_cohort(config: Config) -> Config:
 
     The other half is for gradients. Raises InputError if not even one trial fits.
     """
-    dataset = data.load(config.data.name, config.data.root)
-    model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
+    build = partial(build_model, config, dataset(config))
+    model = models.structural_model(build, config.run.seed)
     memory = _memory(config, device.resolve(config.run.device))
     each = _trial_bytes(config, model)
     if each > memory // 2:

@@ -157,7 +157,7 @@ class LiveAudit:
         if self.config is None or given != self._given:
             config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
             if self._data_root:
-                config = config.reading_data_from(self._data_root)
+                config = config.reading_data_from(self._data_root, as_they_are=True)
             if self._challenge:
                 check(config)
             self.config, self._given = config, given

@@ -201,7 +201,7 @@ def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Re
     config = from_run_config(context.run_config)
     if path := context.node_config.get("data-path"):
         # An owner's files are where the owner says, and nobody else needs to know.
-        config = config.reading_data_from(str(path))
+        config = config.reading_data_from(str(path), as_they_are=True)
     request = Request.from_content(message.content)
     consent.check(context.node_config, consent.needed(config, request))
     known = federation.load(config)

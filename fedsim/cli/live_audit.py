@@ -138,7 +138,7 @@ def _check_same(run: RunDirectory, recorded: Config) -> None:
         return {
             key: value
             for key, value in keys
-            if key not in ("data.root", "trials.cohort")
+            if key not in ("data.root", "data.download", "trials.cohort")
             and (key == "run.seed" or not key.startswith("run."))
         }
 

@@ -312,16 +312,18 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         )
     data = str(values.get("data-path", ""))
     # Flower's processes are started in work/.
-    if not data or not (place / "work" / data).resolve().is_dir():
+    where = (place / "work" / data).resolve()
+    if not data or not where.exists():
         yield (
             "data",
             WRONG,
-            f"there is no folder '{data}': set data-path in {path} to where this owner's data lie",
+            f"there is no folder '{data}', and no such file: set data-path in {path} to where this "
+            "owner's data lie",
         )
-    elif not os.access((place / "work" / data).resolve(), os.R_OK | os.X_OK):
+    elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
         yield "data", WRONG, f"'{data}' cannot be read: give this user access to it"
     else:
-        yield "data", OK, str((place / "work" / data).resolve())
+        yield "data", OK, str(where)
     try:
         agreed = consent.given(values)
     except consent.RefusedError as error:

@@ -130,7 +130,7 @@ OWNER_CONFIG = """\
 partition-id = @PARTITION@
 num-partitions = @OWNERS@
 
-# The folder of the data that the run's configuration names; it replaces data.root here.
+# The folder, or file, of the data that the run's configuration names; it replaces data.root here.
 data-path = "../data"
 
 # Where an adversary's memory is kept between rounds.

@@ -63,10 +63,10 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
         if root is None:
             root = Path(scratch) / "random"
             write_random_mnist(root, size.pool + 200, size.held_out)
-            records = "records of random pixels"
+            name, records = "idx", "records of random pixels"
         else:
-            records = "MNIST"
-        overrides = size.overrides(root, where)
+            name, records = "mnist", "MNIST"
+        overrides = size.overrides(root, where) | {"data.name": name}
         timings = {mode: _fedsim(overrides, mode, Path(scratch) / mode) for mode in MODES}
         config = configuration.load(CONFIG, overrides)
         alone = _training_alone(config, size)

@@ -1,0 +1,49 @@
+"""Datasets: public originals, and files of the user's own.
+
+A loader turns files into arrays; `DATASETS` names the loaders, one module for each format. Data are
+never changed, so they are loaded once for each process and shared read-only.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from fedsim.data import adult, bundled, cifar, csv_file, idx, image_folder, npz, purchase
+from fedsim.data.dataset import Dataset, Indices, Records
+from fedsim.data.source import Source
+from fedsim.data.splitting import Split, split
+from fedsim.registry import lookup
+
+__all__ = ["DATASETS", "Dataset", "Indices", "Records", "Source", "Split", "load", "split"]
+
+Loader = Callable[[Source], Dataset]
+DATASETS: dict[str, Loader] = {
+    "digits": bundled.digits,
+    "breast-cancer": bundled.breast_cancer,
+    "mnist": idx.mnist,
+    "fashion-mnist": idx.fashion_mnist,
+    "cifar-10": cifar.cifar10,
+    "purchase-100": purchase.purchase100,
+    "adult": adult.adult,
+    "idx": idx.own,
+    "npz": npz.own,
+    "csv": csv_file.own,
+    "images": image_folder.own,
+}
+"""Loaders by name. A loader takes a `Source` and raises InputError."""
+
+
+def load(
+    name: str,
+    root: str = "",
+    label: str = "label",
+    exclude: tuple[str, ...] = (),
+    image_size: int = 0,
+    download: bool = False,
+) -> Dataset:
+    """Return the named dataset; the rest is as in `Source`. Raises InputError."""
+    return _load(Source(name, root, label, exclude, image_size, download))
+
+
+@lru_cache(maxsize=4)
+def _load(source: Source) -> Dataset:
+    return lookup(DATASETS, source.name, "data.name")(source)

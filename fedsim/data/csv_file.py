@@ -1,0 +1,53 @@
+"""A table of the user's own, as comma-separated values."""
+
+from fedsim.data import originals, table
+from fedsim.data.dataset import Dataset
+from fedsim.data.source import Source
+from fedsim.errors import InputError
+
+
+def own(source: Source) -> Dataset:
+    """Return the dataset of a file of comma-separated values. Raises InputError.
+
+    The first line is a header if it has the label's name; otherwise columns are named c0, c1 and so
+    on. Rows with missing values are left out and counted.
+    """
+    path = source.file
+    try:
+        text = originals.read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' is not UTF-8 text ({error}); save it as that") from None
+    found = table.rows(text, path)
+    if not found:
+        raise InputError(f"'{path}' has no rows; give a file with some")
+    first = found[0]
+    header = source.label in first
+    names = found.pop(0) if header else [f"c{number}" for number in range(len(first))]
+    if source.label not in names:
+        raise InputError(
+            f"'{path}' has no column '{source.label}': name the labels' with data.label, one of "
+            f"its first line ({', '.join(first)}) or, if that is no header, of c0 to {names[-1]}"
+        )
+    known = f"its columns are {', '.join(names)}"
+    if len(set(names)) < len(names) or "" in names:
+        raise InputError(f"{known} in '{path}'; give each a name of its own")
+    for column in source.exclude:
+        if column not in names or column == source.label:
+            raise InputError(
+                f"data.exclude names '{column}', which is no feature of '{path}'; {known}"
+            )
+    whole = table.complete(found)
+    if not whole:
+        raise InputError(f"no row of '{path}' is without missing values; give whole ones")
+    columns = {
+        name: table.typed(values)
+        for name, values in zip(names, zip(*whole, strict=True), strict=True)
+    }
+    for name, values in columns.items():
+        if not header and values.dtype.kind == "U" and table.typed(values[1:]).dtype.kind != "U":
+            raise InputError(
+                f"column {name} of '{path}' has numbers under '{values[0]}': if that is a header, "
+                "name the labels' column with data.label as it does"
+            )
+    dropped = len(found) - len(whole)
+    return table.encode(source.name, path, columns, source.label, source.exclude, dropped)

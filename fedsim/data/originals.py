@@ -1,0 +1,103 @@
+"""The original files of public datasets: finding, fetching, unpacking and recognising them."""
+
+import contextlib
+import gzip
+import hashlib
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fedsim.data.source import Source
+from fedsim.errors import InputError
+
+
+def find(
+    source: Source,
+    names: Sequence[str],
+    folders: Sequence[str] = (".",),
+    fetch: Callable[[Path], object] | None = None,
+    endings: Sequence[str] = ("", ".gz"),
+) -> list[Path]:
+    """Return the files of these names, each from the first folder within `source.path` that has it.
+
+    endings: what may follow a name, in order of preference. What is missing is fetched, once, if
+    there is a way to and data.download is true. Raises InputError that names the folder and file.
+    """
+    root = source.path
+    places = [root / folder for folder in folders]
+    found = _present(places, names, endings)
+    if None in found and fetch is not None and source.download:
+        _fetch(source.name, root, fetch)
+        found = _present(places, names, endings)
+    paths = [path for path in found if path is not None]
+    if len(paths) == len(names):
+        return paths
+    if not root.is_dir():
+        problem = f"there is no folder '{root}'"
+    else:
+        missing = " or ".join(f"'{names[found.index(None)]}{ending}'" for ending in endings)
+        within = [f"its {folder}/" for folder in folders if folder != "."]
+        problem = f"{source.name}: {missing} is not in {', '.join([repr(str(root)), *within])}"
+    remedy = f"name the folder that holds {source.name}'s files with --set data.root=PATH"
+    if fetch is not None:
+        remedy += ", or let fedsim download them there with --set data.download=true"
+    raise InputError(f"{problem}; {remedy}")
+
+
+def _present(
+    places: Sequence[Path], names: Sequence[str], endings: Sequence[str]
+) -> list[Path | None]:
+    def first(name: str) -> Path | None:
+        paths = (place / f"{name}{ending}" for ending in endings for place in places)
+        return next((path for path in paths if path.is_file()), None)
+
+    return [first(name) for name in names]
+
+
+def _fetch(name: str, root: Path, fetch: Callable[[Path], object]) -> None:
+    try:
+        # Standard output may be a JSON document.
+        with contextlib.redirect_stdout(sys.stderr):
+            fetch(root)
+    except (RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"cannot download {name} to '{root}' ({reason}); put its files there yourself"
+        ) from None
+
+
+def read(path: Path) -> bytes:
+    """Return the content of a file, unpacked if its name ends in .gz. Raises InputError."""
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"'{path}' is damaged or cannot be read ({error}); put another copy in its place"
+        ) from None
+
+
+def check(
+    content: bytes, path: Path, what: str, expected: str, own: str, algorithm: str = "sha256"
+) -> None:
+    """Raise InputError unless this is the original: its hexadecimal digest is the expected one.
+
+    own: the data.name under which files like it, but not it, are read. MD5 is what some authors
+    publish; it tells a damaged file from a whole one, not a forged one.
+    """
+    digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+    if digest != expected:
+        raise InputError(
+            f"{not_original(path, what)} ({algorithm} {digest[:16]}… instead of "
+            f"{expected[:16]}…); {remedy(own)}"
+        )
+
+
+def not_original(path: Path, what: str) -> str:
+    """Return how a complaint about a file begins."""
+    return f"'{path}' is damaged or not the original {what}"
+
+
+def remedy(own: str) -> str:
+    """Return how such a complaint ends; `own` is a data.name without a check."""
+    return f'put the original in its place, or read data of your own with data.name = "{own}"'

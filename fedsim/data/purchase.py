@@ -1,0 +1,83 @@
+"""Purchase-100: which of 600 products each of 197,324 shoppers bought, in 100 clusters."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.data import npz, originals
+from fedsim.data.dataset import Dataset, Records
+from fedsim.data.source import Source
+from fedsim.errors import InputError
+
+ROWS = 197_324
+PRODUCTS = 600
+CLUSTERS = 100
+
+FILES = ("dataset_purchase", "dataset_purchase.gz", "shokri_purchases_100_classes.npz")
+
+
+def purchase100(source: Source) -> Dataset:
+    """Return Purchase-100 (Shokri et al. 2017) as one pool of 600 binary features.
+
+    From the authors' comma-separated file, a label 1 to 100 and 600 bits a row, or from the .npz
+    of the same: features, and labels as numbers or one-hot. There is no published checksum; numbers
+    of rows, products and clusters are compared. Raises InputError.
+    """
+    for name in FILES:
+        if (source.path / name).is_file():
+            path = source.path / name
+            break
+    else:
+        (path,) = originals.find(source, FILES[:1])
+    bits, labels = _archive(path) if path.suffix == ".npz" else _text(path)
+    shape = (ROWS, PRODUCTS)
+    found = sorted({int(label) for label in np.unique(labels)})
+    problem = ""
+    if bits.shape != shape or labels.shape != shape[:1]:
+        problem = f"it has {bits.shape} features and {labels.shape} labels instead of {shape}"
+    elif not ((bits == 0) | (bits == 1)).all():
+        problem = "its features are not all 0 or 1"
+    elif len(found) != CLUSTERS or found[-1] - found[0] != CLUSTERS - 1 or found[0] not in (0, 1):
+        problem = f"its labels are not {CLUSTERS} numbers from 0 or 1 on"
+    if problem:
+        raise InputError(
+            f"{originals.not_original(path, 'Purchase-100')}: {problem}; {originals.remedy('npz')}"
+        )
+    names = tuple(f"product {number}" for number in range(1, PRODUCTS + 1))
+    bits = bits.astype(np.uint8)
+    return Dataset(
+        source.name,
+        Records(bits.astype(np.float32), labels.astype(np.int64) - found[0]),
+        None,
+        CLUSTERS,
+        "tabular",
+        attributes=names,
+        columns=dict(zip(names, bits.T, strict=True)),
+        column_of=np.arange(PRODUCTS, dtype=np.int64),
+        categorical=frozenset(names),
+    )
+
+
+Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+
+
+def _archive(path: Path) -> Arrays:
+    arrays = npz.arrays(path)
+    if not {"features", "labels"} <= set(arrays):
+        raise InputError(
+            f"{originals.not_original(path, 'Purchase-100')}: it has no features or no labels; "
+            f"{originals.remedy('npz')}"
+        )
+    return arrays["features"], npz.numbered(arrays["labels"])
+
+
+def _text(path: Path) -> Arrays:
+    try:
+        values = np.loadtxt(path, delimiter=",", dtype=np.uint8, ndmin=2)
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(
+            f"{originals.not_original(path, 'Purchase-100')}: {error}; {originals.remedy('csv')}"
+        ) from None
+    return values[:, 1:], values[:, 0]

@@ -1,0 +1,42 @@
+"""Where a dataset is read from, as a configuration says it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsim.errors import InputError
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a loader is told: the keys of [data] that say what to read, not how to divide it.
+
+    root: the folder or file; label, exclude: of tables, the label's column, and the columns that
+    are no features; image_size: the side of the squares that pictures are brought to, 0 to leave
+    them; download: whether missing originals may be fetched into `root`.
+    """
+
+    name: str
+    root: str = ""
+    label: str = "label"
+    exclude: tuple[str, ...] = ()
+    image_size: int = 0
+    download: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The folder or file that the user named. Raises InputError if there is none named."""
+        if not self.root:
+            raise InputError(
+                f"{self.name} is read from files: say where they are with --set data.root=PATH "
+                "(docs/data.md)"
+            )
+        return Path(self.root).expanduser()
+
+    @property
+    def file(self) -> Path:
+        """The one file that the user named. Raises InputError if it is not there."""
+        if not self.path.is_file():
+            raise InputError(
+                f"there is no file '{self.path}'; name {self.name}'s with --set data.root=PATH"
+            )
+        return self.path
