@@ -1,0 +1,99 @@
+"""The figures of local sensitivity: pair by pair, and over training.
+
+After Figures 4 and 5 of Bernau et al.; data in, a matplotlib Figure out, as in `fedsim.figures`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedsim import figures
+from fedsim.figures import BLUE, INK, MUTED, QUANTILES, VERMILION, Floats
+
+COLOURS = {"max": BLUE, "min": VERMILION, "median": MUTED}
+"""Of the pairs that each choice made, as in `challenge.choice`."""
+
+LEGENDS = {"max": "largest distance", "min": "smallest distance", "median": "median distance"}
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A pair that was followed: sensitivities [T, k]; choice: which of `COLOURS` made it."""
+
+    label: str
+    distance: float
+    choice: str
+    sensitivities: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """One neighbouring relation: its name, sensitivities [T, k] and what clipping allows."""
+
+    name: str
+    sensitivities: Floats
+    bound: float
+
+
+def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
+    """Draw how the local sensitivity of every pair is distributed over trials and rounds.
+
+    Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, in the
+    order given, labelled with the distance; bound: what clipping allows. Figure 4 of Bernau et al.
+    """
+    with figures._style():
+        figure, axes = figures._axes()
+        named: set[str] = set()
+        for place, pair in enumerate(pairs):
+            values, colour = pair.sensitivities.ravel(), COLOURS[pair.choice]
+            low, middle, high = np.quantile(values, QUANTILES)
+            # A constant has no density; it is a line as wide as a violin.
+            if np.ptp(values) > 1e-6 * np.abs(values).max():
+                drawn = axes.violinplot(values, [place], widths=0.8, showextrema=False)
+                for body in drawn["bodies"]:  # type: ignore[attr-defined]
+                    body.set(facecolor=colour, edgecolor=colour, alpha=0.3)
+            label = "" if pair.choice in named else LEGENDS[pair.choice]
+            named.add(pair.choice)
+            axes.vlines(place, low, high, color=colour, linewidth=2)
+            axes.hlines(middle, place - 0.25, place + 0.25, color=colour, linewidth=2, label=label)
+        if bound is not None:
+            figures._level(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
+        largest = max(float(pair.sensitivities.max()) for pair in pairs)
+        axes.set_ylim(0, 1.1 * max(bound or 0.0, largest) or 1)
+        axes.set_xticks(
+            range(len(pairs)), [f"{pair.label}\nd = {pair.distance:.4g}" for pair in pairs]
+        )
+        axes.grid(False, axis="x")
+        axes.set_ylabel("local sensitivity LS")
+        figures._legend(axes)
+    return figure
+
+
+def over_training(relations: Sequence[Relation]) -> Figure:
+    """Draw median and 5-95 % band over trials of every round, beside what clipping allows.
+
+    One panel for each neighbouring relation: C for add-remove, 2C for replace. Figure 5 of Bernau
+    et al.
+    """
+    with figures._style():
+        figure = Figure(figsize=(figures.WIDTH, figures.HEIGHT), layout="constrained")
+        panels = figure.subplots(1, len(relations), squeeze=False, sharey=True)[0]
+        highest = max(
+            max(relation.bound, float(relation.sensitivities.max())) for relation in relations
+        )
+        for axes, relation in zip(panels, relations, strict=True):
+            rounds = np.arange(1, relation.sensitivities.shape[1] + 1)
+            band = np.quantile(relation.sensitivities, QUANTILES, axis=0)
+            figures._band(axes, rounds, band, BLUE, "median, 5–95%")
+            figures._level(axes, relation.bound, "global sensitivity", INK, "--")
+            rms = float(np.sqrt(np.mean(np.square(relation.sensitivities))))
+            axes.set_title(
+                f"{relation.name}: RMS {rms:.3g} of {relation.bound:.3g}", fontsize=9.5, pad=22
+            )
+            axes.set_ylim(0, 1.1 * highest)
+            figures._rounds_axis(axes, rounds)
+            figures._legend(axes)
+        panels[0].set_ylabel("local sensitivity LS")
+    return figure
