@@ -1,6 +1,5 @@
 """A pair of records as a person would compare it: two pictures, or the attributes that differ."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,15 +64,15 @@ def differences(split: Split, pair: Pair) -> Differences:
     else:
         other = split.pool_records.features[replacement].ravel()
     apart = np.abs(record - other)
-    columns: Mapping[str, npt.NDArray[Any]] = getattr(dataset, "columns", {})
-    if columns:
-        names = list(columns)
+    columns = dataset.columns
+    if len(dataset.column_of):
+        names = list(columns)  # several features may be of one column
         apart = np.bincount(dataset.column_of, apart, minlength=len(names))
     else:
         names = [f"feature {i}" for i in range(len(apart))]
 
     def attribute(i: int) -> Attribute:
-        if not columns:
+        if not len(dataset.column_of):
             return Attribute(names[i], f"{record[i]:.4g}", f"{other[i]:.4g}")
         values = columns[names[i]]
         if replacement is None:

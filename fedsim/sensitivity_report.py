@@ -17,10 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 import fedsim
-from fedsim import audit_page, figures, record_display, report_directory
+from fedsim import audit_page, figures, record_display, report_directory, sensitivity_figures
 from fedsim.gradient_sensitivity import Ranked
 from fedsim.report_figures import inline
 from fedsim.report_values import number, percent, plain
+from fedsim.sensitivity_figures import Followed, Relation
 from fedsim.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
 from fedsim.strict_json import strict_json
 
@@ -297,7 +298,29 @@ def _pictures(study: Study) -> list[tuple[str, Markup]]:
 
 
 def _courses(study: Study, report: Report) -> list[tuple[str, Markup]]:
-    return []
+    """Return the distribution of local sensitivity for pairs, and its course for the challenge."""
+    bound, names = report["global_sensitivity"], map(_name, report["pairs"])
+    followed = [
+        Followed(name, one.pair.distance, one.choice, one.course)
+        for name, one in zip(names, study.candidates, strict=True)
+        if one.choice in sensitivity_figures.COLOURS
+    ]
+    distributions = (
+        "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d: bars "
+        "are the median and the range of 90%. After Figure 4 of the core paper."
+    )
+    course = (
+        "Local sensitivity of the challenge in every step, against the global sensitivity that the "
+        "noise must cover. After Figure 5 of the core paper."
+    )
+    relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
+    return [
+        (
+            distributions,
+            inline(sensitivity_figures.by_pair(followed, bound), "by-pair", distributions),
+        ),
+        (course, inline(sensitivity_figures.over_training([relation]), "course", course)),
+    ]
 
 
 def _attributes(study: Study, report: Report) -> list[tuple[str, record_display.Differences]]:

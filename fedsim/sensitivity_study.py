@@ -26,9 +26,9 @@ from adversaries.dataset_sensitivity import (
     select,
     select_per_owner,
 )
-from adversaries.dissimilarity import MEASURES, measure
+from adversaries.dissimilarity import MEASURES, Columns, measure
 from adversaries.rank_correlation import Comparison
-from fedsim import challenge, federation, gradient_sensitivity, models, sensitivity_course
+from fedsim import challenge, device, federation, gradient_sensitivity, models, sensitivity_course
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.federation import Federation
@@ -202,6 +202,7 @@ def _ranked(config: Config, known: Federation, top: int, stage: Stage) -> list[P
     features = known.split.members_records.features
     pool = _pool_features(config, known)
     name, neighbouring = config.challenge.dissimilarity, config.privacy.neighbouring.value
+    columns, threads = _columns(known), device.threads(config.run.threads)
     own = "given" if config.challenge.record >= 0 else config.challenge.choice
     choices = dict.fromkeys((own, "max", "min"))
     ranked: list[Placed] = []
@@ -220,6 +221,8 @@ def _ranked(config: Config, known: Federation, top: int, stage: Stage) -> list[P
                     neighbouring,
                     choice=choice,
                     top=count,
+                    columns=columns,
+                    threads=threads,
                     progress=progress,
                 )
         # Of few pairs, the first may be among the last as well.
@@ -231,7 +234,14 @@ def _ranked(config: Config, known: Federation, top: int, stage: Stage) -> list[P
         ]
     with stage(f"{name}: {CHOICES['owner']}") as progress:
         owners = select_per_owner(
-            features, known.owner_of, pool, name, neighbouring, progress=progress
+            features,
+            known.owner_of,
+            pool,
+            name,
+            neighbouring,
+            columns=columns,
+            threads=threads,
+            progress=progress,
         )
     return ranked + [("owner", owner, pair) for owner, pair in enumerate(owners)]
 
@@ -243,8 +253,14 @@ def _distance(config: Config, known: Federation, record: int, replacement: int |
         others = np.delete(features, record, axis=0)
     else:
         others = known.split.pool_records.features[[replacement]]
-    distances = measure(name)(features[[record]], others)
+    distances = measure(name, _columns(known))(features[[record]], others)
     return Pair(record, replacement, float(distances.sum()), name)
+
+
+def _columns(known: Federation) -> Columns | None:
+    """Return which column each feature comes from, for mixed records; None for images."""
+    columns = known.split.dataset.column_of
+    return columns if len(columns) else None
 
 
 def _pool_features(config: Config, known: Federation) -> npt.NDArray[np.float32] | None:
@@ -266,6 +282,7 @@ def _drawn(
     counts the drawing.
     """
     features, pool = known.split.members_records.features, _pool_features(config, known)
+    columns, threads = _columns(known), device.threads(config.run.threads)
     compared: tuple[int, int | None] = (len(features), None)
     if pool is None:
         norms = gradient_sensitivity.record_sensitivities(known, torch.stack(thetas))
@@ -273,19 +290,19 @@ def _drawn(
     else:
         draw = generator(config.run.seed, Role.COMPARED)
         rows = _some(len(features), COMPARED_RECORDS, draw)
-        columns = _some(len(pool), min(COMPARED_RECORDS, COMPARED_PAIRS // len(rows)), draw)
-        compared = (len(rows), len(columns))
-        features, pool = features[rows], pool[columns]
+        others = _some(len(pool), min(COMPARED_RECORDS, COMPARED_PAIRS // len(rows)), draw)
+        compared = (len(rows), len(others))
+        features, pool = features[rows], pool[others]
         truths = [
-            gradient_sensitivity.sensitivity_matrix(known, theta, columns)[rows] for theta in thetas
+            gradient_sensitivity.sensitivity_matrix(known, theta, others)[rows] for theta in thetas
         ]
     heuristics: Heuristics = {}
     for done, name in enumerate(MEASURES, 1):
         try:
             if pool is None:
-                distances = rank_records(features, name)
+                distances = rank_records(features, name, columns=columns, threads=threads)
             else:
-                distances = measure(name)(features, pool)
+                distances = measure(name, columns)(features, pool)
             heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
         except InputError as reason:
             heuristics[name] = str(reason)
