@@ -159,9 +159,15 @@ def _predicts_best(report: Report, view: Report) -> str:
     if comparison is None:
         return f"No dissimilarity can be compared with {step}."
     best, second = comparison["best"], comparison["runner_up"]
+    row = view["measures"][best]
+    if row["low"] <= 0:
+        return (
+            f"No dissimilarity is known to order {_compared(report)} like {step} does: the best, "
+            f"{best}, has a rank correlation of {_interval(report, row)}."
+        )
     sentence = (
         f"Of the dissimilarities, {best} orders {_compared(report)} most like {step} does: rank "
-        f"correlation {_interval(report, view['measures'][best])}"
+        f"correlation {_interval(report, row)}"
     )
     if second is None:
         return f"{sentence}."
@@ -235,9 +241,15 @@ def measures(report: Report) -> list[list[str]]:
 
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
-    pairs = Table(box=SIMPLE, title="Pairs, and their local sensitivity (LS)", title_justify="left")
+    pairs = Table(
+        box=SIMPLE,
+        title="Pairs, and their local sensitivity (LS)",
+        title_justify="left",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for i, heading in enumerate(headings(report)):
-        pairs.add_column(heading, justify="right" if i else "left", no_wrap=True)
+        pairs.add_column(heading, justify="right" if i else "left", overflow="fold")
     for row in rows(report):
         pairs.add_row(*row)
     steps = [f"LS in step {view['step']}" for view in report["views"]]

@@ -41,11 +41,11 @@ Floats = npt.NDArray[np.float64]
 Stages = Callable[[str], Progress]
 """Called with the name of a stage as it begins; what it returns is told how far the stage is."""
 
-COMPARED_RECORDS = 1000
-"""Of D or of the pool: at most so many enter a rank correlation of pairs."""
+COMPARED_RECORDS = 256
+"""Of D: at most so many enter a rank correlation of pairs."""
 
-COMPARED_PAIRS = 2**18
-"""At most so many pairs enter a rank correlation: a second for each dissimilarity."""
+COMPARED_PAIRS = 2**16
+"""At most so many pairs enter a rank correlation: a second or two for each dissimilarity."""
 
 LABEL = (
     "Local sensitivity is a measurement on the private data, not a DP release: keep this report "
@@ -290,7 +290,7 @@ def _drawn(
     else:
         draw = generator(config.run.seed, Role.COMPARED)
         rows = _some(len(features), COMPARED_RECORDS, draw)
-        others = _some(len(pool), min(COMPARED_RECORDS, COMPARED_PAIRS // len(rows)), draw)
+        others = _some(len(pool), COMPARED_PAIRS // len(rows), draw)
         compared = (len(rows), len(others))
         features, pool = features[rows], pool[others]
         truths = [
