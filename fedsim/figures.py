@@ -469,7 +469,8 @@ def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | N
             below, right = divmod(i, across)
             for j, image in enumerate(image for image in pair if image is not None):
                 axes = grid[below * (1 + replaced) + j, right]
-                axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="none")
+                drawn = axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="none")
+                drawn.set_gid(f"picture-{i}-{j}")  # the same picture may be in several pairs
                 if not j:
                     axes.set_title(title, fontsize=8.5, fontweight="normal")
     return figure

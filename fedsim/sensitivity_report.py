@@ -20,7 +20,7 @@ import fedsim
 from fedsim import audit_page, figures, record_display, report_directory, sensitivity_figures
 from fedsim.gradient_sensitivity import Ranked
 from fedsim.report_figures import inline
-from fedsim.report_values import number, percent, plain
+from fedsim.report_values import DASH, number, percent, plain
 from fedsim.sensitivity_figures import Followed, Relation
 from fedsim.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
 from fedsim.strict_json import strict_json
@@ -157,7 +157,8 @@ def _share(value: float) -> str:
 def _predicts_best(report: Report, view: Report) -> str:
     comparison, step = view["comparison"], f"local sensitivity in step {view['step']}"
     if comparison is None:
-        return f"No dissimilarity can be compared with {step}."
+        reasons = dict.fromkeys(row["refusal"] for row in view["measures"].values())
+        return f"No dissimilarity can be compared with {step}: {next(iter(reasons))}."
     best, second = comparison["best"], comparison["runner_up"]
     row = view["measures"][best]
     if row["low"] <= 0:
@@ -195,9 +196,9 @@ def _compared(report: Report) -> str:
 
 def headings(report: Report) -> list[str]:
     """Return the headings of the table of pairs."""
-    record = "record → other" if report["neighbouring"] == "replace" else "record"
+    record = "record → by" if report["neighbouring"] == "replace" else "record"
     views = [text for view in report["views"] for text in (f"LS {view['step']}", "rank")]
-    return ["pair", record, "label", "owner", "distance", *views, "RMS LS"]
+    return ["pair", record, "label", "owner", "d", *views, "RMS LS"]
 
 
 def rows(report: Report) -> list[list[str]]:
@@ -258,15 +259,24 @@ def summary(report: Report) -> RenderableType:
     )
     for heading in ("dissimilarity", *steps):
         correlations.add_column(heading)
-    for row in measures(report):
-        correlations.add_row(*row)
-    return Group(*map(Text, verdict(report)), pairs, Text(LEGEND), correlations, Text(LABEL))
+    without = []
+    for name, *cells in measures(report):
+        refused = ["refusal" in view["measures"][name] for view in report["views"]]
+        if all(refused):
+            without.append(name)
+        else:
+            shown = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
+            correlations.add_row(name, *shown)
+    end = [Text(f"No correlation, as the page explains: {', '.join(without)}.")] if without else []
+    said = map(Text, verdict(report))
+    return Group(*said, pairs, Text(LEGEND), correlations, *end, Text(LABEL))
 
 
 LEGEND = (
     "max, min: the most and the least dissimilar; owner: the most dissimilar of one owner's "
-    "records; oracle: the largest LS in step 1. LS with a number is that of this step of the first "
-    "training; the rank is among all, 1 for the largest, and equals share it."
+    "records; oracle: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
+    "this step of the first training; the rank is among all, 1 for the largest, and equals share "
+    "it."
 )
 
 
