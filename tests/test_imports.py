@@ -45,6 +45,7 @@ WITHOUT_FLOWER += ["fedsim.vantage_report", "fedsim.comparison"]
 WITHOUT_FLOWER += ["fedsim.fixed_point", "fedsim.trust_report"]
 WITHOUT_FLOWER += ["fedsim.canary", "fedsim.live_audit", "fedsim.live_report"]
 WITHOUT_FLOWER += ["fedsim.audit_page"]
+WITHOUT_FLOWER += ["fedsim.embedding"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",
