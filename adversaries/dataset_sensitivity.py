@@ -127,7 +127,8 @@ def select(
     record of D at most once. columns: as `dissimilarity.measure` takes them.
 
     Exact, in one search through all pairs; the median of more than KEPT_PAIRS takes four. Memory is
-    that of `threads` tiles, whatever n and p. Raises InputError.
+    that of `threads` tiles, whatever n and p; a median keeps 8 bytes for each
+    of up to KEPT_PAIRS. Raises InputError.
     """
     if neighbouring == "add-remove":
         _refuse_impossible(choice, top, len(features))
@@ -144,19 +145,18 @@ def select(
     width, count = len(pool), len(features) * len(pool)
     _refuse_impossible(choice, top, len(features) if distinct else count)
     distance = dissimilarity.measure(measure, columns)
-    searches = (PASSES + 1) if choice == "median" and count > KEPT_PAIRS else 1
-    done = 0
+    searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
+    turns = iter(range(searches))
+    kept: list[Tile] = []
 
-    def search() -> Iterator[Tile]:
-        nonlocal done
-        behind, done = done, done + 1
-        part = None if progress is None else (lambda f: progress((behind + f) / searches))
-        yield from _tiles(distance, features, pool, threads, part)
+    def tiles() -> Iterable[Tile]:
+        if kept:
+            return kept
+        part = None if progress is None else _part_of(progress, next(turns), searches)
+        return _tiles(distance, features, pool, threads, part)
 
-    tiles: Callable[[], Iterable[Tile]] = search
     if choice == "median" and searches == 1:
-        kept = list(search())
-        tiles = lambda: kept  # noqa: E731
+        kept = list(tiles())
     cost = _cost(choice, tiles, count)
     positions, distances = _smallest(tiles(), cost, width, top, distinct)
     return [
@@ -334,9 +334,9 @@ def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
         counts = {prefix: np.zeros(2**RADIX, dtype=np.int64) for prefix in prefixes}
         for tile in tiles():
             keys = _keys(tile.distances.ravel())
-            for prefix, histogram in counts.items():
-                inside = keys[keys >> (shift + RADIX) == prefix]
-                histogram += np.bincount((inside >> shift) % 2**RADIX, minlength=2**RADIX)
+            for prefix in counts:
+                digits = (keys[keys >> (shift + RADIX) == prefix] >> shift) % 2**RADIX
+                counts[prefix] += np.bincount(digits, minlength=2**RADIX)
         for which, prefix in enumerate(prefixes):
             upto = counts[prefix].cumsum()
             digit = int(np.searchsorted(upto, ranks[which], side="right"))

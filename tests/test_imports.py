@@ -48,6 +48,7 @@ WITHOUT_FLOWER += ["fedsim.canary", "fedsim.live_audit", "fedsim.live_report"]
 WITHOUT_FLOWER += ["fedsim.audit_page"]
 WITHOUT_FLOWER += ["fedsim.gradient_sensitivity", "fedsim.sensitivity_course"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_figures"]
+WITHOUT_FLOWER += ["fedsim.embedding"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",
