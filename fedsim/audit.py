@@ -38,6 +38,11 @@ PAC_NOISE_NOTE = (
     "bounds the information about which candidate was used, and is not a DP guarantee."
 )
 
+SENSITIVITY_NOTE = (
+    "Local sensitivities are measured on the data: they say how tight the theory is, and are never "
+    "part of a DP release."
+)
+
 
 def write_report(
     directory: RunDirectory, confidence: float | None = None, delta: float | None = None
@@ -395,6 +400,18 @@ def _empirical(
         },
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
         "sensitivity_max": float(norms.max()),
+        # Of every step and trial: `sensitivities` of transcript.npz.
+        "sensitivity_by_round": {
+            "rms": np.sqrt(np.mean(norms**2, axis=0)).tolist(),
+            **dict(
+                zip(
+                    ("low", "median", "high"),
+                    np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist(),
+                    strict=True,
+                )
+            ),
+        },
+        "sensitivity_note": SENSITIVITY_NOTE,
         # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
         "sensitivity_bound": sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
         if config.training.local_steps == 1

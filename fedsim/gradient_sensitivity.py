@@ -53,6 +53,10 @@ ROWS_BYTES = 2**30
 """Memory of D's gradients at once. Where they are more, those of the pool are computed again."""
 
 
+BLOCK_PAIRS = 2**21
+"""Pairs that one thread compares at once: 16 MiB for each array of them."""
+
+
 @dataclass(frozen=True)
 class Ranked:
     """A pair with its local sensitivity; rank 1 is the largest, and equals share a rank."""
@@ -186,7 +190,13 @@ def largest(
     models = parameters[None]
     asked = pair_sensitivities(known, models, of)[0]
     thresholds = np.sort(asked + ROUNDING * bound)
-    counter = _Counter(bound, torch.from_numpy(thresholds).to(known.device), top + SPARE)
+    counter = _Counter(
+        bound,
+        torch.from_numpy(thresholds).to(known.device),
+        pool if replace else 1,
+        total,
+        min(total, top + SPARE),
+    )
     if replace:
         found = _each_block(known, parameters, np.arange(pool), counter.count, progress)
     else:
@@ -196,18 +206,17 @@ def largest(
     by_record = np.zeros(members)
     histogram = np.zeros(BINS, dtype=np.int64)
     exceeded = np.zeros(len(of) + 1, dtype=np.int64)
-    best = np.empty((0, 3))
+    best = np.empty(0, dtype=np.int64)
     for counts in found:
         np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
         histogram += counts.histogram
         exceeded += counts.exceeded
-        best = np.concatenate([best, counts.best])
-        best = best[np.argsort(-best[:, 0], kind="stable")[: top + SPARE]]
+        best = np.sort(np.concatenate([best, counts.best]))[-counter.candidates :]
     _within(by_record, bound)
     # How many pairs are above each threshold, the lowest first: all that exceed it or a higher one.
     above = exceeded[::-1].cumsum()[::-1][1:]
     ranks = 1 + above[np.searchsorted(thresholds, asked + ROUNDING * bound)]
-    candidates = [(int(x), int(y) if replace else None) for _, x, y in best]
+    candidates = counter.pairs(best) if replace else [(x, None) for x, _ in counter.pairs(best)]
     return Truth(
         total,
         bound,
@@ -280,49 +289,66 @@ class _Counts:
     """What one block of pairs adds to the truth.
 
     rows: of which records; by_row [r]: their largest; exceeded [m + 1]: how many pairs exceed just
-    so many thresholds; best [c, 3]: sensitivity, record and replacement of the largest.
+    so many thresholds; best int64 [c]: keys of the largest.
     """
 
     rows: slice
     by_row: Floats
     histogram: npt.NDArray[np.int64]
     exceeded: npt.NDArray[np.int64]
-    best: Floats
+    best: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class _Counter:
     """Counts the pairs of a block.
 
-    thresholds [m] float64, ascending; candidates: how many of the largest to keep.
+    thresholds [m] float64, ascending; width: how many may replace a record; total: pairs in all
+    blocks; candidates: how many of the largest to keep.
     """
 
     bound: float
     thresholds: Tensor
+    width: int
+    total: int
     candidates: int
 
     def count(self, rows: slice, columns: slice, distances: Tensor) -> _Counts:
-        """Count the local sensitivities of a block, float64 [r, c]."""
+        """Count the local sensitivities of a block, float64 [r, c].
+
+        A key orders pairs by their sensitivity in units of ROUNDING, and of equals puts the lowest
+        position first: where all gradients are clipped, all may be equal.
+        """
         flat = distances.flatten()
         bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
         passed = torch.bucketize(flat, self.thresholds)
-        values, places = flat.topk(min(self.candidates, len(flat)))
-        width = distances.shape[1]
-        records, replacements = rows.start + places // width, columns.start + places % width
+        records = torch.arange(rows.start, rows.stop, device=flat.device)
+        others = torch.arange(columns.start, columns.stop, device=flat.device)
+        places = (records[:, None] * self.width + others).flatten()
+        keys = (flat / (ROUNDING * self.bound)).round_().long() * self.total - places
         return _Counts(
             rows,
             distances.amax(1).cpu().numpy(),
             bins.bincount(minlength=BINS).cpu().numpy(),
             passed.bincount(minlength=len(self.thresholds) + 1).cpu().numpy(),
-            torch.stack([values, records.double(), replacements.double()], dim=1).cpu().numpy(),
+            keys.topk(min(self.candidates, len(keys))).values.cpu().numpy(),
         )
+
+    def pairs(self, keys: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Return record and replacement of some keys."""
+        records, others = np.divmod(-keys % self.total, self.width)
+        return list(zip(records.tolist(), others.tolist(), strict=True))
 
 
 def _order(pairs: Sequence[Pair], values: Floats, equal: float) -> tuple[Ranked, ...]:
     """Return pairs from the largest on; of those that are equal, the lowest positions first."""
-    records, others = np.array([(x, -1 if y is None else y) for x, y in pairs]).T
-    order = np.lexsort((others, records, -np.round(values / equal)))
     ranks = 1 + (values[:, None] > values + equal).sum(axis=0)
+    left = sorted(range(len(pairs)), key=lambda i: -values[i])
+    order: list[int] = []
+    while left:
+        ties = [i for i in left if values[i] >= values[left[0]] - equal]
+        order += sorted(ties, key=lambda i: (pairs[i][0], pairs[i][1] or 0))
+        left = left[len(ties) :]
     return tuple(_ranked(pairs[i], values[i], ranks[i]) for i in order)
 
 
@@ -404,7 +430,8 @@ def _each_block(
             distances.add_(squares[:, None]).clamp_(min=0).sqrt_()
             return use(rows, part, distances)
 
-        blocks = [(part,) for part in slices(len(columns), at_once)]
+        columns_at_once = min(at_once, max(1, BLOCK_PAIRS // len(ours)))
+        blocks = [(part,) for part in slices(len(columns), columns_at_once)]
         for (part,), result in zip(blocks, run(block, blocks, known.clipper.threads), strict=True):
             yield result
             done += (rows.stop - rows.start) * (part.stop - part.start)

@@ -132,7 +132,9 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             figures.sensitivities(seen.sensitivities, bound),
             "Local sensitivity of the challenge.",
             f"How much the two worlds really differ in a round, over all trials: root mean square "
-            f"{rms}, largest {largest}" + _clipping_allows(report, bound),
+            f"{rms}, largest {largest}"
+            + _clipping_allows(report, bound)
+            + " Measured on the data itself: not part of what is released.",
         ),
     }
     if not np.isfinite(seen.log_odds[:, -1]).all():

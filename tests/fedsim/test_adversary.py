@@ -262,6 +262,22 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
     np.testing.assert_array_equal(model, stepped.float().numpy())
 
 
+@pytest.mark.parametrize(("trust", "unknown"), [("central", 1), ("local", 2)])
+def test_every_step_of_every_trial_records_its_sensitivity_and_the_noise_scaled_to_it(
+    trust: str, unknown: int, small: Callable[..., Config], run: Callable[[Config], Arrays]
+) -> None:
+    """Under local trust every one of three owners scales its noise; the adversary knows its own."""
+    config = small(
+        {"federation.trust": trust, "privacy.sensitivity": "local", "privacy.rho-beta": 0.0}
+        | {"privacy.neighbouring": "replace", "privacy.noise-multiplier": 0.5}
+    )
+    transcript = run(config)
+    norms = transcript["sensitivities"]
+    assert norms.shape == (config.trials.count, config.training.rounds)
+    assert len(np.unique(norms)) == norms.size
+    np.testing.assert_allclose(transcript["noise_stds"], 0.5 * np.sqrt(unknown) * norms, rtol=1e-6)
+
+
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_a_whole_federation_plays_the_game_that_theory_predicts(

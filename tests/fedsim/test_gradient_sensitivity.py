@@ -93,6 +93,20 @@ class TestOfTheReferenceVectors:
         assert (removed.pairs, removed.bound, replaced.bound) == (3, 3, 6)
 
 
+@pytest.mark.parametrize("neighbouring", [ADD_REMOVE, REPLACE])
+def test_where_all_gradients_are_clipped_alike_the_first_comes_first(
+    neighbouring: Neighbouring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2**13)
+    members, pool = np.tile([[4.0, 0.0]], (300, 1)), np.tile([[0.0, 9.0]], (50, 1))
+    known = known_gradients(members, pool)
+    truth = largest(known, ZERO[0], neighbouring, top=3)
+    assert [(x.record, x.replacement or 0) for x in truth.largest] == (
+        [(0, 0), (1, 0), (2, 0)] if neighbouring is ADD_REMOVE else [(0, 0), (0, 1), (0, 2)]
+    )
+    assert {x.rank for x in truth.largest} == {1}
+
+
 def test_the_gradient_of_a_linear_model_has_a_closed_form(small: Callable[..., Config]) -> None:
     """(p - y) x (x, 1) for softmax regression with a bias: |g| = |p - y| sqrt(|x|^2 + 1)."""
     config = small({"training.clipping-norm": 4.0})
@@ -250,6 +264,7 @@ def test_neither_blocks_nor_threads_matter(
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", block)
     monkeypatch.setattr(gradient_sensitivity, "ROWS_BYTES", 700)
     monkeypatch.setattr(gradient_sensitivity, "GRADIENTS_PER_REPORT", 7)
+    monkeypatch.setattr(gradient_sensitivity, "BLOCK_PAIRS", 100)
     model = known.model
     known = replace(known, clipper=Clipper(model, 2.0, threads))
     models_of_trials = torch.zeros(9, 5)
