@@ -69,7 +69,8 @@ def own(source: Source) -> Dataset:
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the named arrays of a .npz file. Raises InputError if it is none, or has objects."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array")
             return {name: archive[name] for name in archive.files}

@@ -22,7 +22,7 @@ def class_numbers(
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
-            f"all {len(values)} records of '{path}' have the same '{label}'; name the labels' "
+            f"'{path}' has the same '{label}' for all {len(values)} records; name the labels' "
             "column, or give data with two classes or more"
         )
     if len(classes) > MOST_CLASSES:

@@ -112,10 +112,10 @@ def test_a_sensitivity_leaves_the_owner_only_with_consent_to_instruments(context
     assert messages.metric(reply, "round") == 1
 
 
-def test_a_node_reads_its_data_where_its_own_config_says(
+def test_a_node_reads_its_data_where_its_own_config_says_and_downloads_none(
     context: Context, small: Callable[..., Config], tmp_path: Path
 ) -> None:
-    context.run_config = to_run_config(small({"data.name": "mnist"}))
+    context.run_config = to_run_config(small({"data.name": "mnist", "data.download": True}))
     context.node_config["data-path"] = str(tmp_path / "own")
     with pytest.raises(InputError, match=re.escape(f"there is no folder '{tmp_path / 'own'}'")):
         client_app.app(_train(1, Role.OWNER), context)

@@ -130,6 +130,12 @@ def test_no_data(written: Path, found: Found) -> None:
     assert "there is no folder '../data'" in found("owner-1")["data"]
 
 
+def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
+    (written / "owners" / "owner-1" / "data").rmdir()
+    (written / "owners" / "owner-1" / "data").write_text("age,label")
+    assert "data" not in found("owner-1")
+
+
 @pytest.mark.parametrize(
     ("line", "what", "complaint"),
     [
