@@ -72,12 +72,12 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         measure = given.dissimilarity
         among = np.arange(len(split.members)) if given.owner < 0 else known.owned_by(given.owner)
         pair = select(
-            _compared(config, known, split.members_records.features[among]),
-            _compared(config, known, split.pool_records.features) if replace else None,
+            compared_features(config, known, split.members_records.features[among]),
+            compared_features(config, known, split.pool_records.features) if replace else None,
             measure,
             config.privacy.neighbouring.value,
             choice=given.choice,
-            columns=_columns(known),
+            columns=columns_of(known),
             threads=device.threads(config.run.threads),
             progress=reporting.progress,
         )[0]
@@ -93,11 +93,11 @@ def _choose_owner(config: Config, known: Federation, progress: Progress | None) 
     distance: float | None = None
     if owner < 0:
         distances = rank_owners(
-            _compared(config, known, known.split.members_records.features),
+            compared_features(config, known, known.split.members_records.features),
             known.owner_of,
             given.dissimilarity,
             progress,
-            columns=_columns(known),
+            columns=columns_of(known),
             threads=device.threads(config.run.threads),
         )
         owner, measure = select_one(distances, given.choice), given.dissimilarity
@@ -111,7 +111,9 @@ def _choose_owner(config: Config, known: Federation, progress: Progress | None) 
     return Challenge(None, None, owner, _seat(config, owner), measure, distance)
 
 
-def _compared(config: Config, known: Federation, features: npt.NDArray[np.float32]) -> Features:
+def compared_features(
+    config: Config, known: Federation, features: npt.NDArray[np.float32]
+) -> Features:
     """Return what distances are between: the features, or what the model makes of them."""
     given = config.challenge
     if given.space == "features":
@@ -124,9 +126,10 @@ def _compared(config: Config, known: Federation, features: npt.NDArray[np.float3
     return embed(known, features, initial_parameters(config, known))
 
 
-def _columns(known: Federation) -> Columns | None:
-    columns: Columns | None = getattr(known.split.dataset, "column_of", None)
-    return columns
+def columns_of(known: Federation) -> Columns | None:
+    """Return which column each feature comes from; None where features are no columns."""
+    columns = known.split.dataset.column_of
+    return columns if len(columns) else None
 
 
 def _seat(config: Config, owner: int) -> int:

@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +27,18 @@ from adversaries.dataset_sensitivity import (
     select,
     select_per_owner,
 )
-from adversaries.dissimilarity import BY_COLUMN, MEASURES, Columns, measure
+from adversaries.dissimilarity import (
+    BY_COLUMN,
+    MEASURES,
+    OF_RAW_FEATURES,
+    Columns,
+    Features,
+    measure,
+)
 from adversaries.rank_correlation import Comparison
-from fedsim import challenge, device, federation, gradient_sensitivity, models, sensitivity_course
+from fedsim import challenge, device, federation, gradient_sensitivity, sensitivity_course
 from fedsim.config import Config
+from fedsim.embedding import initial_parameters
 from fedsim.errors import InputError
 from fedsim.federation import Federation
 from fedsim.gradient_sensitivity import Ranked, Truth, largest
@@ -140,26 +149,25 @@ def study(
         seconds[name] = time.perf_counter() - begun
 
     known = federation.load(config)
-    ranked = _ranked(config, known, top, stage)
+    between = Compared.of(config, known)
+    ranked = _ranked(config, known, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
-        theta = models.initial_parameters(
-            lambda: federation.build_model(config, known.split.dataset), config.run.seed, range(1)
-        )[0].to(known.device)
+        theta = initial_parameters(config, known)
         truth = largest(
             known, theta, config.privacy.neighbouring, top=1, of=pairs, progress=progress
         )
     seen = {1: (truth, theta)}
     for worst in truth.largest:
         pairs.append((worst.record, worst.replacement))
-        ranked.append(("oracle", 1, _distance(config, known, *pairs[-1])))
+        ranked.append(("oracle", 1, _distance(config, known, between, *pairs[-1])))
     with stage("local sensitivity during training") as progress:
         last = {config.training.rounds} - {1}
         course = sensitivity_course.follow(config, pairs, trials, progress, last)
         seen |= {point.round: (point.truth, point.model) for point in course.checkpoints}
     with stage("dissimilarities against local sensitivity") as progress:
         compared, heuristics, truths = _drawn(
-            config, known, [model for _, model in seen.values()], progress
+            config, known, between, [model for _, model in seen.values()], progress
         )
         views = tuple(
             View(step, truth, *_compare(config, heuristics, sensitivities))
@@ -192,39 +200,66 @@ def check(config: Config, top: int, trials: int) -> None:
     measure(config.challenge.dissimilarity)
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What distances are between: features of D and, under replace, of the pool.
+
+    columns, threads: as `adversaries.dataset_sensitivity` takes them.
+    """
+
+    features: Features
+    pool: Features | None
+    columns: Columns | None
+    threads: int
+
+    @classmethod
+    def of(cls, config: Config, known: Federation) -> "Compared":
+        """Return what the configured challenge compares. Raises InputError."""
+        split, replace = known.split, config.privacy.neighbouring is Neighbouring.REPLACE
+        return cls(
+            challenge.compared_features(config, known, split.members_records.features),
+            challenge.compared_features(config, known, split.pool_records.features)
+            if replace
+            else None,
+            challenge.columns_of(known),
+            device.threads(config.run.threads),
+        )
+
+
 Stage = Callable[[str], AbstractContextManager[Progress]]
 Placed = tuple[str, int, Pair]
 """A choice, the place in it, and the pair."""
 
 
-def _ranked(config: Config, known: Federation, top: int, stage: Stage) -> list[Placed]:
-    """Return the pairs by dissimilarity, the experiment's own challenge first."""
-    features = known.split.members_records.features
-    pool = _pool_features(config, known)
-    name, neighbouring = config.challenge.dissimilarity, config.privacy.neighbouring.value
-    columns, threads = _columns(known), device.threads(config.run.threads)
-    own = "given" if config.challenge.record >= 0 else config.challenge.choice
-    choices = dict.fromkeys((own, "max", "min"))
+def _ranked(
+    config: Config, known: Federation, compared: Compared, top: int, stage: Stage
+) -> list[Placed]:
+    """Return the pairs by dissimilarity, the experiment's own challenge first.
+
+    Where challenge.owner is given, of its own records, as the challenge is.
+    """
+    given, neighbouring = config.challenge, config.privacy.neighbouring.value
+    name, among = given.dissimilarity, _among(config, known)
+    search = partial(
+        select,
+        compared.features[among],
+        compared.pool,
+        name,
+        neighbouring,
+        columns=compared.columns,
+        threads=compared.threads,
+    )
     ranked: list[Placed] = []
-    for choice in choices:
+    for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
         if choice == "given":
             chosen = challenge.choose(config)
             assert chosen.record is not None
-            pairs = [_distance(config, known, chosen.record, chosen.replacement)]
+            pairs = [_distance(config, known, compared, chosen.record, chosen.replacement)]
         else:
             count = 1 if choice == "median" else top
             with stage(f"{name}: {CHOICES[choice]}") as progress:
-                pairs = select(
-                    features,
-                    pool,
-                    name,
-                    neighbouring,
-                    choice=choice,
-                    top=count,
-                    columns=columns,
-                    threads=threads,
-                    progress=progress,
-                )
+                found = search(choice=choice, top=count, progress=progress)
+            pairs = [replace(pair, record=int(among[pair.record])) for pair in found]
         # Of few pairs, the first may be among the last as well.
         seen = {(pair.record, pair.replacement) for _, _, pair in ranked}
         ranked += [
@@ -234,38 +269,37 @@ def _ranked(config: Config, known: Federation, top: int, stage: Stage) -> list[P
         ]
     with stage(f"{name}: {CHOICES['owner']}") as progress:
         owners = select_per_owner(
-            features,
+            compared.features,
             known.owner_of,
-            pool,
+            compared.pool,
             name,
             neighbouring,
-            columns=columns,
-            threads=threads,
+            columns=compared.columns,
+            threads=compared.threads,
             progress=progress,
         )
     return ranked + [("owner", owner, pair) for owner, pair in enumerate(owners)]
 
 
-def _distance(config: Config, known: Federation, record: int, replacement: int | None) -> Pair:
+def _among(config: Config, known: Federation) -> npt.NDArray[np.intp]:
+    """Return the positions of the records that the challenge is chosen from."""
+    owner = config.challenge.owner
+    return np.arange(len(known.owner_of)) if owner < 0 else known.owned_by(owner)
+
+
+def _distance(
+    config: Config, known: Federation, compared: Compared, record: int, replacement: int | None
+) -> Pair:
     """Return a pair that was found otherwise with its dissimilarity, as `select` would."""
-    name, features = config.challenge.dissimilarity, known.split.members_records.features
+    name = config.challenge.dissimilarity
     if replacement is None:
-        others = np.delete(features, record, axis=0)
+        among = _among(config, known)
+        others = compared.features[among[among != record]]
     else:
-        others = known.split.pool_records.features[[replacement]]
-    distances = measure(name, _columns(known))(features[[record]], others)
+        assert compared.pool is not None
+        others = compared.pool[[replacement]]
+    distances = measure(name, compared.columns)(compared.features[[record]], others)
     return Pair(record, replacement, float(distances.sum()), name)
-
-
-def _columns(known: Federation) -> Columns | None:
-    """Return which column each feature comes from, for mixed records; None for images."""
-    columns = known.split.dataset.column_of
-    return columns if len(columns) else None
-
-
-def _pool_features(config: Config, known: Federation) -> npt.NDArray[np.float32] | None:
-    replace = config.privacy.neighbouring is Neighbouring.REPLACE
-    return known.split.pool_records.features if replace else None
 
 
 Heuristics = dict[str, Floats | str]
@@ -273,7 +307,11 @@ Heuristics = dict[str, Floats | str]
 
 
 def _drawn(
-    config: Config, known: Federation, thetas: list[Tensor], progress: Progress
+    config: Config,
+    known: Federation,
+    compared: Compared,
+    thetas: list[Tensor],
+    progress: Progress,
 ) -> tuple[tuple[int, int | None], Heuristics, list[Floats]]:
     """Return distances by every dissimilarity, and local sensitivities at every model [P].
 
@@ -281,9 +319,8 @@ def _drawn(
     replacements drawn at random: the correlation over all pairs is estimated, and its interval
     counts the drawing.
     """
-    features, pool = known.split.members_records.features, _pool_features(config, known)
-    columns, threads = _columns(known), device.threads(config.run.threads)
-    compared: tuple[int, int | None] = (len(features), None)
+    features, pool, columns = compared.features, compared.pool, compared.columns
+    size: tuple[int, int | None] = (len(features), None)
     if pool is None:
         norms = gradient_sensitivity.record_sensitivities(known, torch.stack(thetas))
         truths = list(norms)
@@ -291,7 +328,7 @@ def _drawn(
         draw = generator(config.run.seed, Role.COMPARED)
         rows = _some(len(features), COMPARED_RECORDS, draw)
         others = _some(len(pool), COMPARED_PAIRS // len(rows), draw)
-        compared = (len(rows), len(others))
+        size = (len(rows), len(others))
         features, pool = features[rows], pool[others]
         truths = [
             gradient_sensitivity.sensitivity_matrix(known, theta, others)[rows] for theta in thetas
@@ -301,9 +338,12 @@ def _drawn(
         if name in BY_COLUMN and not known.split.dataset.categorical:
             heuristics[name] = "no column is categorical, so that it orders pairs as manhattan does"
             continue
+        if config.challenge.space == "embedding" and name in OF_RAW_FEATURES:
+            heuristics[name] = "it is of raw features, and an embedding is compared"
+            continue
         try:
             if pool is None:
-                distances = rank_records(features, name, columns=columns, threads=threads)
+                distances = rank_records(features, name, columns=columns, threads=compared.threads)
             else:
                 distances = measure(name, columns)(features, pool)
             heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
@@ -311,7 +351,7 @@ def _drawn(
             heuristics[name] = str(reason)
         progress(done / len(MEASURES))
     # Gradients that are clipped differ by rounding, which must not pass for an order.
-    return compared, heuristics, [np.round(t / known.clipper.clipping_norm, 6) for t in truths]
+    return size, heuristics, [np.round(t / known.clipper.clipping_norm, 6) for t in truths]
 
 
 def _compare(

@@ -49,6 +49,8 @@ WITHOUT_FLOWER += ["fedsim.audit_page"]
 WITHOUT_FLOWER += ["fedsim.gradient_sensitivity", "fedsim.sensitivity_course"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_figures"]
 WITHOUT_FLOWER += ["fedsim.embedding"]
+WITHOUT_FLOWER += ["fedsim.sensitivity_study", "fedsim.sensitivity_report"]
+WITHOUT_FLOWER += ["fedsim.record_display"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

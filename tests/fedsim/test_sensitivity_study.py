@@ -127,6 +127,28 @@ def test_whatever_the_configuration_chooses_comes_first(
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_of_one_owner_its_own_records_alone_are_ranked(small: Small, relation: str) -> None:
+    config = small({"challenge.owner": 1, "privacy.neighbouring": relation})
+    found = study(config, TOP, 2)
+    chosen = challenge.choose(config)
+    first = found.candidates[0].pair
+    assert (first.record, first.replacement) == (chosen.record, chosen.replacement)
+    assert first.distance == pytest.approx(chosen.distance)
+    ranked = found.of("max") + found.of("min")
+    assert {candidate.owner for candidate in ranked} == {1}
+    assert found.of("owner")[1].pair == first
+
+
+def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> None:
+    config = small({"challenge.space": "embedding", "model.name": "mlp"})
+    found = study(config, TOP, 2)
+    assert found.candidates[0].pair.record == challenge.choose(config).record
+    refusals = found.views[-1].refusals
+    assert refusals["ssim"] == refusals["hamming"]
+    assert "embedding" in refusals["ssim"]
+
+
 def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small: Small) -> None:
     found = study(small({"training.clipping-norm": 1e-3}), 1, 2)
     assert found.views[0].comparison is None
