@@ -461,7 +461,7 @@ def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | N
     replaced = pairs[0][1] is not None
     deep = -(-len(pairs) // across) * (1 + replaced)
     with _style():
-        figure = Figure(figsize=(WIDTH, 0.3 + 1.45 * deep), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 0.3 + 1.25 * deep), layout="constrained")
         grid = figure.subplots(deep, across, squeeze=False)
         for axes in grid.flat:
             axes.set_axis_off()

@@ -141,7 +141,8 @@ def test_of_one_owner_its_own_records_alone_are_ranked(small: Small, relation: s
 
 
 def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> None:
-    config = small({"challenge.space": "embedding", "model.name": "mlp"})
+    changes: dict[str, Scalar] = {"challenge.space": "embedding", "training.clipping-norm": 100.0}
+    config = small(changes | {"model.name": "mlp"})
     found = study(config, TOP, 2)
     assert found.candidates[0].pair.record == challenge.choose(config).record
     refusals = found.views[-1].refusals
