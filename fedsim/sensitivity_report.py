@@ -213,12 +213,16 @@ def rows(report: Report) -> list[list[str]]:
             *(
                 text
                 for seen in row["seen"]
-                for text in (f"{seen['local_sensitivity']:.3f}", f"{seen['rank']:,}")
+                for text in (f"{seen['local_sensitivity']:.3f}", _rank(report, seen["rank"]))
             ),
             f"{row['rms']:.3f}",
         ]
         for row in report["pairs"]
     ]
+
+
+def _rank(report: Report, rank: int) -> str:
+    return f"{rank:,}" if rank < 10_000 else percent(rank / report["pairs_in_all"])
 
 
 def _arrow(one: int, other: int | None) -> str:
@@ -246,8 +250,8 @@ def summary(report: Report) -> RenderableType:
         box=SIMPLE,
         title="Pairs, and their local sensitivity (LS)",
         title_justify="left",
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
+        padding=0,
+        show_edge=False,
     )
     for i, heading in enumerate(headings(report)):
         pairs.add_column(heading, justify="right" if i else "left", overflow="fold")
@@ -275,8 +279,8 @@ def summary(report: Report) -> RenderableType:
 LEGEND = (
     "max, min: the most and the least dissimilar; owner: the most dissimilar of one owner's "
     "records; oracle: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
-    "this step of the first training; the rank is among all, 1 for the largest, and equals share "
-    "it."
+    "this step of the first training; the rank is among all, 1 for the largest, from 10,000 on as "
+    "a share of all, and equals share it."
 )
 
 

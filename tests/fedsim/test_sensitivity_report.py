@@ -11,7 +11,15 @@ import pytest
 from rich.console import Console
 
 from fedsim.config import Config
-from fedsim.sensitivity_report import assemble, render_html, summary, verdict, write
+from fedsim.sensitivity_report import (
+    assemble,
+    headings,
+    render_html,
+    rows,
+    summary,
+    verdict,
+    write,
+)
 from fedsim.sensitivity_study import LABEL, Study, study
 
 CASES = [
@@ -76,11 +84,19 @@ def test_the_terminal_shows_every_pair_within_80_columns(found: Study) -> None:
     report, screen = assemble(found), io.StringIO()
     Console(width=80, file=screen).print(summary(report))
     text = screen.getvalue()
-    for row in report["pairs"]:
+    for row, cells in zip(report["pairs"], rows(report), strict=True):
+        assert re.search(r"[^\S\n]+".join(map(re.escape, cells)), text)  # on a line of its own
         assert f"{row['rms']:.3f}" in text
     assert "max 2" in text and "oracle" in text and "euclidean" in text
     assert max(map(len, text.splitlines())) <= 80
     assert " ".join(LABEL.split()) in " ".join(text.split())
+
+
+def test_a_rank_in_millions_is_a_share(found: Study) -> None:
+    report = assemble(found) | {"pairs_in_all": 5_990_000}
+    for rank, shown in ((9_999, "9,999"), (599_000, "10.0%"), (5_990_000, "100%")):
+        report["pairs"][0]["seen"][0]["rank"] = rank
+        assert rows(report)[0][headings(report).index("rank")] == shown
 
 
 def test_the_verdict_says_how_close_the_choice_comes(found: Study) -> None:
