@@ -148,7 +148,7 @@ def select(
     distance = dissimilarity.measure(measure, columns)
     rough = None
     if choice != "median" and not distinct and _within_0_and_1(features, pool):
-        rough = dissimilarity.coarse(measure)
+        rough = dissimilarity.COARSE.get(measure)
     searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
     turns = iter(range(searches))
     kept: list[Tile] = []

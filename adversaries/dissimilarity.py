@@ -328,8 +328,8 @@ def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Fe
     return partial(found, columns=columns) if name in BY_COLUMN else found
 
 
-def coarse(name: str) -> tuple[Callable[[Features, Features], Distances], float] | None:
-    """Return a faster measure of features in [0, 1] and how far it may be off; None without one."""
-    if name not in ("ssim", "ssim-gaussian"):
-        return None
-    return partial(MEASURES[name], dtype=torch.float32), SSIM_ROUNDING
+COARSE: dict[str, tuple[Measure, float]] = {
+    "ssim": (partial(ssim, dtype=torch.float32), SSIM_ROUNDING),
+    "ssim-gaussian": (partial(ssim_gaussian, dtype=torch.float32), SSIM_ROUNDING),
+}
+"""Faster variants of measures, for features in [0, 1], and how far they may be off."""
