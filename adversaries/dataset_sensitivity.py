@@ -4,7 +4,8 @@ Dissimilar records are taken to have dissimilar gradients, so that the most diss
 near the largest local sensitivity. Source: Bernau et al., Definition 6, Eq. 18 and Eq. 20.
 
 Distances are computed in tiles of records and candidates, which threads share, and are not kept: a
-search through n p pairs takes the memory of a few tiles.
+search through n p pairs takes the memory of a few tiles. A measure may have a faster variant that
+is off by a bounded error; then all pairs that it does not rule out are measured again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -145,6 +146,9 @@ def select(
     width, count = len(pool), len(features) * len(pool)
     _refuse_impossible(choice, top, len(features) if distinct else count)
     distance = dissimilarity.measure(measure, columns)
+    rough = None
+    if choice != "median" and not distinct and _within_0_and_1(features, pool):
+        rough = dissimilarity.COARSE.get(measure)
     searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
     turns = iter(range(searches))
     kept: list[Tile] = []
@@ -153,12 +157,15 @@ def select(
         if kept:
             return kept
         part = None if progress is None else _part_of(progress, next(turns), searches)
-        return _tiles(distance, features, pool, threads, part)
+        return _tiles(distance if rough is None else rough[0], features, pool, threads, part)
 
     if choice == "median" and searches == 1:
         kept = list(tiles())
     cost = _cost(choice, tiles, count)
-    positions, distances = _smallest(tiles(), cost, width, top, distinct)
+    again = None
+    if rough is not None:
+        again = (lambda found: _exactly(distance, features, pool, found)), rough[1]
+    positions, distances = _smallest(tiles(), cost, width, top, distinct, again)
     return [
         Pair(int(position) // width, int(position) % width, float(distance), measure)
         for position, distance in zip(positions, distances, strict=True)
@@ -254,6 +261,25 @@ def _tiles(
                     progress(done / (len(a) * len(b)))
 
 
+def _within_0_and_1(*features: Features) -> bool:
+    return all(each.min() >= 0 and each.max() <= 1 for each in features)
+
+
+def _exactly(
+    distance: Callable[[Features, Features], Distances],
+    a: Features,
+    b: Features,
+    positions: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """Return the distances of the pairs at `positions`, row * len(b) + column."""
+    rows, columns = np.divmod(positions, len(b))
+    distances = np.empty(len(positions))
+    for row in np.unique(rows):
+        here = rows == row
+        distances[here] = distance(a[row : row + 1], b[columns[here]])[0]
+    return distances
+
+
 Cost = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """What a choice makes small, of distances."""
 
@@ -283,26 +309,41 @@ def _rounded(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return rounded
 
 
+Exactly = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+"""Positions of pairs -> their distances."""
+
+
 def _smallest(
-    tiles: Iterable[Tile], cost: Cost, width: int, top: int, distinct: bool = False
+    tiles: Iterable[Tile],
+    cost: Cost,
+    width: int,
+    top: int,
+    distinct: bool = False,
+    again: tuple[Exactly, float] | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
 
     In the order of cost and position. Rounded costs and positions are a total order, so that the
-    best of all are found by merging the best so far with those of the next tile.
+    best of all are found by merging the best so far with those of the next tile. again: where the
+    tiles' costs may be off, exact distances and by how much.
     """
     costs, distances = np.empty(0), np.empty(0)
     positions = np.empty(0, dtype=np.int64)
+    error = 0.0 if again is None else again[1]
     for tile in tiles:
         values = tile.distances.ravel()
-        candidates = np.arange(len(values))
+        rough = cost(values)
+        # Rounding moves a distance by half of the last bit, and so its cost.
+        slack = error + max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
+        limit = np.inf
         if len(costs) == top:
-            # Rounding moves a distance by half of the last bit, and so its cost.
-            slack = max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
-            candidates = np.flatnonzero(cost(values) <= costs[-1] + slack)
+            limit = costs[-1] + slack
+        elif len(rough) >= top and not distinct:  # then so many do not cost more than
+            limit = np.partition(rough, top - 1)[top - 1] + 2 * slack
+        candidates = np.flatnonzero(rough <= limit)
         row, column = np.divmod(candidates, tile.distances.shape[1])
         new_positions = (tile.rows.start + row) * width + tile.columns.start + column
-        values = values[candidates]
+        values = values[candidates] if again is None else again[0](new_positions)
         new = cost(_rounded(values))
         if len(costs) == top:
             better = (new < costs[-1]) | ((new == costs[-1]) & (new_positions < positions[-1]))
