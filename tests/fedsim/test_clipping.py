@@ -457,6 +457,22 @@ def test_many_distances_take_the_memory_of_a_block(monkeypatch: pytest.MonkeyPat
     assert peak() <= limit + 8 * groups.shape[0] * groups.shape[1] * 2
 
 
+@pytest.mark.parametrize(("name", "shape"), GAMES)
+def test_as_many_gradients_are_formed_at_once_as_a_threads_memory_allows(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    model, parameters, features, labels = _game(name, shape)
+    limit, one = 2**22, parameters[:1]
+    clipper = Clipper(model, 1.0, threads=2, max_memory=2 * limit)
+    count = clipper.formed_at_once(features[0], labels[0])
+    assert count > 1
+    many = (features[:1].expand(count, *shape), labels[:1].expand(count))
+    clipper.clipped_gradients(one, *many)  # what is made once and kept
+    peak = peak_bytes(lambda: clipper.clipped_gradients(one, *many), one.device)
+    assert 0.4 * limit < peak <= limit
+    assert Clipper(model, 1.0, max_memory=1).formed_at_once(features[0], labels[0]) == 1
+
+
 def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     # Blocks of one trial, many of them, so that the threads really run at the same time.
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2000)
