@@ -17,6 +17,7 @@ CORE = [
     "fedsim.bayesian",
     "fedsim.blocks",
     "fedsim.clipping",
+    "fedsim.data",
     "fedsim.evaluation",
     "fedsim.gaussian",
     "fedsim.instrumented",
@@ -32,7 +33,7 @@ CORE = [
 ]
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
 WITHOUT_FLOWER += ["fedsim.bayesian_audit"]
-WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.data", "fedsim.federation", "fedsim.owner"]
+WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.federation", "fedsim.owner"]
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
 WITHOUT_FLOWER += ["fedsim.sampling", "fedsim.schedules", "fedsim.ledger"]

@@ -34,10 +34,10 @@ def cifar10(source: Source) -> Dataset:
 
     published = dict(datasets.CIFAR10.train_list + datasets.CIFAR10.test_list)
     parts = list(published)
-    folder = "cifar-10-batches-bin"
-    places = [place for place in (".", folder) if (source.path / place / "test_batch.bin").exists()]
-    if places:
-        paths = originals.find(source, [f"{part}.bin" for part in parts], places, endings=("",))
+    places = (".", "cifar-10-batches-bin")
+    if originals.present(source, ["test_batch.bin"], places):
+        names = [f"{part}.bin" for part in parts]
+        paths = originals.find(source, names, places, endings=("",))
         batches = [_binary(path) for path in paths]
     else:
 
@@ -47,7 +47,7 @@ def cifar10(source: Source) -> Dataset:
                 cifar.url, str(root), filename=cifar.filename, md5=cifar.tgz_md5
             )
 
-        places = [".", "cifar-10-batches-py"]
+        places = (".", "cifar-10-batches-py")
         paths = originals.find(source, parts, places, fetch, endings=("",))
         batches = [
             _pickled(path, expected)

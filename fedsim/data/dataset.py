@@ -35,7 +35,7 @@ def _no_columns() -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A public dataset. `train` is the paper's U; `test`, if the authors give one, is held out.
+    """A dataset. `train` is the paper's U; `test`, if the authors give one, is held out.
 
     attributes: the name of each feature, empty for images; columns: the original values of `train`
     by column, [N] each, read-only, among them columns that are no features; column_of int64

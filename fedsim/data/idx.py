@@ -54,7 +54,7 @@ def fashion_mnist(source: Source) -> Dataset:
     paths = originals.find(source, names, places, fetch, endings=(".gz", ""))
     for path, name in zip(paths, names, strict=True):
         if path.suffix == ".gz":
-            packed, expected = path.read_bytes(), published[f"{name}.gz"]
+            packed, expected = originals.read(path, packed=True), published[f"{name}.gz"]
             originals.check(packed, path, f"Fashion-MNIST file {name}.gz", expected, "idx", "md5")
     dataset = _dataset(source.name, paths)
     assert dataset.test is not None
@@ -74,11 +74,7 @@ def own(source: Source) -> Dataset:
     """
     places = (".", "raw")
     paths = originals.find(source, TRAIN, places)
-    if any(
-        (source.path / place / f"{TEST[0]}{ending}").exists()
-        for place in places
-        for ending in ("", ".gz")
-    ):
+    if originals.present(source, TEST[:1], places):
         paths += originals.find(source, TEST, places)
     return _dataset(source.name, paths)
 

@@ -74,7 +74,7 @@ def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array")
             return {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"'{path}' is damaged or no .npz of plain arrays ({reason}); save it with "

@@ -11,13 +11,16 @@ from pathlib import Path
 from fedsim.data.source import Source
 from fedsim.errors import InputError
 
+ENDINGS = ("", ".gz")
+"""What may follow a file's name: files are read packed or plain."""
+
 
 def find(
     source: Source,
     names: Sequence[str],
     folders: Sequence[str] = (".",),
     fetch: Callable[[Path], object] | None = None,
-    endings: Sequence[str] = ("", ".gz"),
+    endings: Sequence[str] = ENDINGS,
 ) -> list[Path]:
     """Return the files of these names, each from the first folder within `source.path` that has it.
 
@@ -25,11 +28,10 @@ def find(
     there is a way to and data.download is true. Raises InputError that names the folder and file.
     """
     root = source.path
-    places = [root / folder for folder in folders]
-    found = _present(places, names, endings)
+    found = _look_up(root, names, folders, endings)
     if None in found and fetch is not None and source.download:
         _fetch(source.name, root, fetch)
-        found = _present(places, names, endings)
+        found = _look_up(root, names, folders, endings)
     paths = [path for path in found if path is not None]
     if len(paths) == len(names):
         return paths
@@ -39,17 +41,24 @@ def find(
         missing = " or ".join(f"'{names[found.index(None)]}{ending}'" for ending in endings)
         within = [f"its {folder}/" for folder in folders if folder != "."]
         problem = f"{source.name}: {missing} is not in {', '.join([repr(str(root)), *within])}"
-    remedy = f"name the folder that holds {source.name}'s files with --set data.root=PATH"
+    advice = f"name the folder that holds {source.name}'s files with --set data.root=PATH"
     if fetch is not None:
-        remedy += ", or let fedsim download them there with --set data.download=true"
-    raise InputError(f"{problem}; {remedy}")
+        advice += ", or let fedsim download them there with --set data.download=true"
+    raise InputError(f"{problem}; {advice}")
 
 
-def _present(
-    places: Sequence[Path], names: Sequence[str], endings: Sequence[str]
+def present(
+    source: Source, names: Sequence[str], folders: Sequence[str], endings: Sequence[str] = ENDINGS
+) -> bool:
+    """Return whether all files of these names are there, as `find` would find them."""
+    return None not in _look_up(source.path, names, folders, endings)
+
+
+def _look_up(
+    root: Path, names: Sequence[str], folders: Sequence[str], endings: Sequence[str]
 ) -> list[Path | None]:
     def first(name: str) -> Path | None:
-        paths = (place / f"{name}{ending}" for ending in endings for place in places)
+        paths = (root / folder / f"{name}{ending}" for ending in endings for folder in folders)
         return next((path for path in paths if path.is_file()), None)
 
     return [first(name) for name in names]
@@ -67,10 +76,14 @@ def _fetch(name: str, root: Path, fetch: Callable[[Path], object]) -> None:
         ) from None
 
 
-def read(path: Path) -> bytes:
-    """Return the content of a file, unpacked if its name ends in .gz. Raises InputError."""
+def read(path: Path, *, packed: bool = False) -> bytes:
+    """Return the content of a file, unpacked if its name ends in .gz. Raises InputError.
+
+    packed: return it as it is instead.
+    """
     try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" and not packed else content
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
             f"'{path}' is damaged or cannot be read ({error}); put another copy in its place"
