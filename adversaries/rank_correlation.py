@@ -38,7 +38,8 @@ class Comparison:
 
     correlations: by name; best: the highest rho; runner_up: the second, None of one heuristic;
     lead: rho of the best less that of the runner-up, with the interval [lead_low, lead_high] from
-    the same samples for both. A lead whose interval holds 0 may be chance.
+    the same samples for both. A lead whose interval holds 0 may be chance; that the two were
+    picked on the same data flatters it somewhat.
     """
 
     correlations: dict[str, RankCorrelation]

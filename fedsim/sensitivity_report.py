@@ -172,7 +172,7 @@ def _predicts_best(report: Report, view: Report) -> str:
     )
     if second is None:
         return f"{sentence}."
-    sure = "beyond chance" if comparison["lead_low"] > 0 else "which may be chance"
+    sure = "more than chance" if comparison["lead_low"] > 0 else "which may be chance"
     return (
         f"{sentence}. It leads {second} by {number(comparison['lead'])} "
         f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}), {sure}."
@@ -385,7 +385,7 @@ PAGE = """\
 <tbody>
 {% for row in rows %}
 <tr><th scope="row">{{ row[0] }}</th>
-{% for value in row[1:] %}<td class="limit">{{ value }}</td>{% endfor %}</tr>
+{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody></table></div>
 <p class="meta">{{ legend }} RMS LS: root mean square over {{ report.trials }} trainings of
@@ -409,7 +409,7 @@ those that differ most.</p>
 <h2>Which dissimilarity predicts local sensitivity</h2>
 <div class="table"><table>
 <thead><tr><th scope="col">Dissimilarity</th>
-{% for view in report.views %}<th scope="col">LS in step {{ view.step }}</th>\\
+{% for view in report.views %}<th scope="col">LS in step {{ view.step }}</th>\
 {% endfor %}</tr></thead>
 <tbody>
 {% for row in measures %}
@@ -419,7 +419,8 @@ those that differ most.</p>
 </tbody></table></div>
 <p class="meta">Spearman's rank correlation with local sensitivity, of {{ compared }}. Intervals are
 bootstrapped over records{% if report.compared.replacements %} and over replacements, because pairs
-share them{% endif %}; each has its confidence by itself.</p>
+share them{% endif %}; each has its confidence by itself, and that best and second were picked on
+the same data flatters the lead somewhat.</p>
 
 <h2>Local sensitivity during training</h2>
 {{ drawn(courses) }}

@@ -66,6 +66,7 @@ def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "<script" not in page and 'src="/' not in page
     assert "not a DP release" in page
+    assert "\\" not in page
     images = found.known.split.dataset.kind == "image"
     replaced = found.candidates[0].pair.replacement is not None
     shown = page.count("data:image/png;base64")
