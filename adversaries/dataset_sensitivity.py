@@ -2,24 +2,37 @@
 
 Dissimilar records are taken to have dissimilar gradients, so that the most dissimilar pair comes
 near the largest local sensitivity. Source: Bernau et al., Definition 6, Eq. 18 and Eq. 20.
+
+Distances are computed in tiles of records and candidates, which threads share, and are not kept: a
+search through n p pairs takes the memory of a few tiles. A measure may have a faster variant that
+is off by a bounded error; then all pairs that it does not rule out are measured again.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries import dissimilarity
-from adversaries.dissimilarity import Distances, Features
+from adversaries.dissimilarity import Columns, Distances, Features
 from fedsim.errors import InputError
 
 Progress = Callable[[float], None]
 """Called with the fraction of the pairs that are done."""
 
 BLOCK_PAIRS = 2**18
-"""Pairs between two reports of progress."""
+"""Pairs of a tile, 2 MiB of distances, and about those between two reports of progress."""
+
+KEPT_PAIRS = 2**25
+"""Pairs up to which the distances are kept for a median (256 MiB) instead of computed again."""
+
+DIGITS = 40
+"""Bits to which distances are compared, and behind the point at most: 12 decimal digits. The order
+of summation differs between machines; without rounding it would break the ties."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +50,23 @@ class Pair:
 
 
 def rank_records(
-    features: Features, measure: str, progress: Progress | None = None
+    features: Features,
+    measure: str,
+    progress: Progress | None = None,
+    *,
+    columns: Columns | None = None,
+    threads: int = 1,
 ) -> npt.NDArray[np.float64]:
     """Return sum_{x2 in D without x} d(x, x2) for each record x of D, [n] (Eq. 18).
 
-    features [n, *shape]. Raises InputError if the measure is unknown or not for such records.
+    features [n, *shape]; columns: as `dissimilarity.measure` takes them. Raises InputError if the
+    measure is unknown or not for such records.
     """
-    distance = dissimilarity.measure(measure)
-    sums = np.empty(len(features))
-    for rows in _blocks(len(features), len(features), progress):
-        distances = distance(features[rows], features)
-        np.fill_diagonal(distances[:, rows], 0)
-        sums[rows] = distances.sum(axis=1)
+    distance = dissimilarity.measure(measure, columns)
+    sums, positions = np.zeros(len(features)), np.arange(len(features))
+    for tile in _tiles(distance, features, features, threads, progress):
+        tile.distances[positions[tile.rows, None] == positions[tile.columns]] = 0
+        sums[tile.rows] += tile.distances.sum(axis=1)
     return sums
 
 
@@ -57,6 +75,9 @@ def rank_owners(
     owner_of: npt.NDArray[np.integer[Any]],
     measure: str,
     progress: Progress | None = None,
+    *,
+    columns: Columns | None = None,
+    threads: int = 1,
 ) -> npt.NDArray[np.float64]:
     """Return how far each owner's records lie from those of all other owners, [m].
 
@@ -66,11 +87,11 @@ def rank_owners(
     features [n, *shape]; owner_of [n] in 0..m-1, of m >= 2 owners with a record each. Raises
     InputError if the measure is unknown or not for such records.
     """
-    distance = dissimilarity.measure(measure)
+    distance = dissimilarity.measure(measure, columns)
     holds = owner_of[:, None] == np.arange(owner_of.max() + 1)
     sums = np.zeros((holds.shape[1], holds.shape[1]))
-    for rows in _blocks(len(features), len(features), progress):
-        sums += holds[rows].T @ (distance(features[rows], features) @ holds)
+    for tile in _tiles(distance, features, features, threads, progress):
+        sums += holds[tile.rows].T @ (tile.distances @ holds[tile.columns])
     np.fill_diagonal(sums, 0)
     sizes = holds.sum(axis=0)
     means: npt.NDArray[np.float64] = sums.sum(axis=1) / (sizes * (len(features) - sizes))
@@ -80,7 +101,7 @@ def rank_owners(
 def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
     """Return the position of the chosen value, the lowest among equals. Raises InputError."""
     _refuse_impossible(choice, 1, len(values))
-    return int(_choose(values, choice, 1)[0])
+    return _chosen_of(values, choice, 1)[0]
 
 
 def select(
@@ -91,6 +112,9 @@ def select(
     *,
     choice: str = "max",
     top: int = 1,
+    distinct: bool = False,
+    columns: Columns | None = None,
+    threads: int = 1,
     progress: Progress | None = None,
 ) -> list[Pair]:
     """Return the `top` pairs that make the neighbouring dataset differ most, best first.
@@ -98,15 +122,19 @@ def select(
     add-remove: argmax over x in D of the sum of its distances to the others (Eq. 18).
     replace: argmax over x in D and x' in the pool of d(x, x') (Eq. 20).
 
-    features [n, *shape] are D's; pool_features [p, *shape] those of U \\ D, needed by replace only,
-    which takes 24 n p bytes. `choice` "min" returns the pairs that differ least, "median" those
-    nearest to the median distance. Of equal distances, up to rounding, the lowest positions win.
-    Raises InputError.
+    features [n, *shape] are D's; pool_features [p, *shape] those of U \\ D, needed by replace only.
+    `choice` "min" returns the pairs that differ least, "median" those nearest to the median
+    distance. Of equal distances, up to rounding, the lowest positions win. distinct: with each
+    record of D at most once. columns: as `dissimilarity.measure` takes them.
+
+    Exact, in one search through all pairs; the median of more than KEPT_PAIRS takes four. Memory is
+    that of `threads` tiles, whatever n and p; a median keeps 8 bytes for each
+    of up to KEPT_PAIRS. Raises InputError.
     """
     if neighbouring == "add-remove":
         _refuse_impossible(choice, top, len(features))
-        sums = rank_records(features, measure, progress)
-        return [Pair(int(i), None, float(sums[i]), measure) for i in _choose(sums, choice, top)]
+        sums = rank_records(features, measure, progress, columns=columns, threads=threads)
+        return [Pair(i, None, float(sums[i]), measure) for i in _chosen_of(sums, choice, top)]
     if neighbouring != "replace":
         raise InputError(f"neighbouring is '{neighbouring}'; give add-remove or replace")
     if pool_features is None or not len(pool_features):
@@ -114,26 +142,75 @@ def select(
             "no record is left in the pool to replace one of D by; lower data.records or "
             'data.held-out, or set privacy.neighbouring = "add-remove"'
         )
-    _refuse_impossible(choice, top, len(features) * len(pool_features))
-    distances = _distances(features, pool_features, measure, progress)
-    records, replacements = np.unravel_index(
-        _choose(distances.ravel(), choice, top), distances.shape
-    )
+    pool = pool_features
+    width, count = len(pool), len(features) * len(pool)
+    _refuse_impossible(choice, top, len(features) if distinct else count)
+    distance = dissimilarity.measure(measure, columns)
+    rough = None
+    if choice != "median" and not distinct and _within_0_and_1(features, pool):
+        rough = dissimilarity.COARSE.get(measure)
+    searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
+    turns = iter(range(searches))
+    kept: list[Tile] = []
+
+    def tiles() -> Iterable[Tile]:
+        if kept:
+            return kept
+        part = None if progress is None else _part_of(progress, next(turns), searches)
+        return _tiles(distance if rough is None else rough[0], features, pool, threads, part)
+
+    if choice == "median" and searches == 1:
+        kept = list(tiles())
+    cost = _cost(choice, tiles, count)
+    again = None
+    if rough is not None:
+        again = (lambda found: _exactly(distance, features, pool, found)), rough[1]
+    positions, distances = _smallest(tiles(), cost, width, top, distinct, again)
     return [
-        Pair(int(i), int(j), float(distances[i, j]), measure)
-        for i, j in zip(records, replacements, strict=True)
+        Pair(int(position) // width, int(position) % width, float(distance), measure)
+        for position, distance in zip(positions, distances, strict=True)
     ]
 
 
-def _distances(
-    features: Features, pool_features: Features, measure: str, progress: Progress | None
-) -> Distances:
-    """Return d(x, x') of all pairs, [n, p]."""
-    distance = dissimilarity.measure(measure)
-    distances = np.empty((len(features), len(pool_features)))
-    for columns in _blocks(len(pool_features), len(features), progress):
-        distances[:, columns] = distance(features, pool_features[columns])
-    return distances
+def select_per_owner(
+    features: Features,
+    owner_of: npt.NDArray[np.integer[Any]],
+    pool_features: Features | None,
+    measure: str,
+    neighbouring: str,
+    *,
+    choice: str = "max",
+    columns: Columns | None = None,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> list[Pair]:
+    """Return the best pair of each owner 0..m-1, chosen from its own records alone.
+
+    D in Eq. 18 and Eq. 20 is what the owner holds, so that it can choose without the others. A
+    pair's record is a position in `features` all the same. owner_of [n], of owners with a record
+    each. Otherwise as `select`.
+    """
+    pairs, owners = [], int(owner_of.max()) + 1
+    for owner in range(owners):
+        own = np.flatnonzero(owner_of == owner)
+        part = None if progress is None else _part_of(progress, owner, owners)
+        [pair] = select(
+            features[own],
+            pool_features,
+            measure,
+            neighbouring,
+            choice=choice,
+            columns=columns,
+            threads=threads,
+            progress=part,
+        )
+        pairs.append(replace(pair, record=int(own[pair.record])))
+    return pairs
+
+
+def _part_of(progress: Progress, part: int, parts: int) -> Progress:
+    """Return what reports the progress of one of several equal parts of a search."""
+    return lambda fraction: progress((part + fraction) / parts)
 
 
 def _refuse_impossible(choice: str, top: int, pairs: int) -> None:
@@ -144,29 +221,182 @@ def _refuse_impossible(choice: str, top: int, pairs: int) -> None:
         raise InputError(f"top is {top}, but there are {pairs} pairs; give 1 to {pairs}")
 
 
-def _choose(values: npt.NDArray[np.float64], choice: str, top: int) -> npt.NDArray[np.intp]:
-    """Return the positions [top] of the chosen values, best first, the lowest among equals."""
-    cost = CHOICES[choice](values)
-    # The order of summation differs between machines; without rounding it would break the ties.
-    cost /= max(1.0, values.max())
-    np.round(cost, 12, out=cost)
-    candidates = np.flatnonzero(cost <= np.partition(cost, top - 1)[top - 1])
-    return candidates[np.argsort(cost[candidates], kind="stable")[:top]]
+CHOICES = ("max", "min", "median")
 
 
-CHOICES: dict[str, Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]] = {
-    "max": np.negative,
-    "min": np.positive,
-    "median": lambda values: np.abs(values - np.median(values)),
-}
-"""What each choice makes small."""
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """Distances float64 of some records of D (rows) and some candidates (columns)."""
+
+    rows: slice
+    columns: slice
+    distances: Distances
 
 
-def _blocks(length: int, others: int, progress: Progress | None) -> Iterator[slice]:
-    """Yield blocks of 0..length-1 of about BLOCK_PAIRS pairs with `others`, reporting progress."""
-    step = max(1, BLOCK_PAIRS // others)
-    for start in range(0, length, step):
-        stop = min(start + step, length)
-        yield slice(start, stop)
-        if progress is not None:
-            progress(stop / length)
+def _tiles(
+    distance: Callable[[Features, Features], Distances],
+    a: Features,
+    b: Features,
+    threads: int,
+    progress: Progress | None,
+) -> Iterator[Tile]:
+    """Yield the distances of all pairs in tiles, in the same order whatever the threads."""
+    rows = min(len(a), isqrt(BLOCK_PAIRS))
+    columns = min(len(b), BLOCK_PAIRS // rows)
+    places = [
+        (slice(i, min(i + rows, len(a))), slice(j, min(j + columns, len(b))))
+        for i in range(0, len(a), rows)
+        for j in range(0, len(b), columns)
+    ]
+    done = 0
+    with ThreadPoolExecutor(threads, thread_name_prefix="dissimilarity") as executor:
+        # As many at once as there are threads: more would have to be kept.
+        for start in range(0, len(places), threads):
+            group = places[start : start + threads]
+            found = executor.map(lambda place: distance(a[place[0]], b[place[1]]), group)
+            for place, distances in zip(group, found, strict=True):
+                yield Tile(*place, distances)
+                done += distances.size
+                if progress is not None:
+                    progress(done / (len(a) * len(b)))
+
+
+def _within_0_and_1(*features: Features) -> bool:
+    return all(each.min() >= 0 and each.max() <= 1 for each in features)
+
+
+def _exactly(
+    distance: Callable[[Features, Features], Distances],
+    a: Features,
+    b: Features,
+    positions: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """Return the distances of the pairs at `positions`, row * len(b) + column."""
+    rows, columns = np.divmod(positions, len(b))
+    distances = np.empty(len(positions))
+    for row in np.unique(rows):
+        here = rows == row
+        distances[here] = distance(a[row : row + 1], b[columns[here]])[0]
+    return distances
+
+
+Cost = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+"""What a choice makes small, of distances."""
+
+
+def _cost(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cost:
+    if choice == "max":
+        return np.negative
+    if choice == "min":
+        return np.positive
+    median = _median(tiles, count)
+    return lambda distances: np.abs(distances - median)
+
+
+def _chosen_of(values: npt.NDArray[np.float64], choice: str, top: int) -> list[int]:
+    """Return the positions of the chosen ones of a few values, best first."""
+    one = Tile(slice(0, 1), slice(0, len(values)), values[None])
+    cost = _cost(choice, lambda: [one], len(values))
+    positions, _ = _smallest([one], cost, len(values), top)
+    return [int(position) for position in positions]
+
+
+def _rounded(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the distances to DIGITS bits, and as many behind the point if they are below 1."""
+    _, exponent = np.frexp(distances)
+    quantum = np.maximum(exponent, 1) - 1 - DIGITS
+    rounded: npt.NDArray[np.float64] = np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
+    return rounded
+
+
+Exactly = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+"""Positions of pairs -> their distances."""
+
+
+def _smallest(
+    tiles: Iterable[Tile],
+    cost: Cost,
+    width: int,
+    top: int,
+    distinct: bool = False,
+    again: tuple[Exactly, float] | None = None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
+
+    In the order of cost and position. Rounded costs and positions are a total order, so that the
+    best of all are found by merging the best so far with those of the next tile. again: where the
+    tiles' costs may be off, exact distances and by how much.
+    """
+    costs, distances = np.empty(0), np.empty(0)
+    positions = np.empty(0, dtype=np.int64)
+    error = 0.0 if again is None else again[1]
+    for tile in tiles:
+        values = tile.distances.ravel()
+        rough = cost(values)
+        # Rounding moves a distance by half of the last bit, and so its cost.
+        slack = error + max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
+        limit = np.inf
+        if len(costs) == top:
+            limit = costs[-1] + slack
+        elif len(rough) >= top and not distinct:  # then so many do not cost more than
+            limit = np.partition(rough, top - 1)[top - 1] + 2 * slack
+        candidates = np.flatnonzero(rough <= limit)
+        row, column = np.divmod(candidates, tile.distances.shape[1])
+        new_positions = (tile.rows.start + row) * width + tile.columns.start + column
+        values = values[candidates] if again is None else again[0](new_positions)
+        new = cost(_rounded(values))
+        if len(costs) == top:
+            better = (new < costs[-1]) | ((new == costs[-1]) & (new_positions < positions[-1]))
+            new, new_positions, values = new[better], new_positions[better], values[better]
+        costs, distances = np.append(costs, new), np.append(distances, values)
+        positions = np.append(positions, new_positions)
+        order = np.lexsort((positions, costs))
+        if distinct:
+            _, first = np.unique(positions[order] // width, return_index=True)
+            order = order[np.sort(first)]
+        order = order[:top]
+        costs, distances, positions = costs[order], distances[order], positions[order]
+    return positions, distances
+
+
+RADIX, PASSES = 18, 3
+"""Bits of a key that one pass through the distances decides; passes for all 52."""
+
+
+def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
+    """Return the median of all distances, rounded, from a histogram in each pass through them.
+
+    Keys are whole numbers in the order of the rounded distances. A pass counts the next digit of
+    those keys that begin as the median's does (radix selection), which takes 2 MiB.
+    """
+    ranks = [(count - 1) // 2, count // 2]
+    prefixes = [0, 0]
+    for shift in range(RADIX * (PASSES - 1), -1, -RADIX):
+        counts = {prefix: np.zeros(2**RADIX, dtype=np.int64) for prefix in prefixes}
+        for tile in tiles():
+            keys = _keys(tile.distances.ravel())
+            for prefix in counts:
+                digits = (keys[keys >> (shift + RADIX) == prefix] >> shift) % 2**RADIX
+                counts[prefix] += np.bincount(digits, minlength=2**RADIX)
+        for which, prefix in enumerate(prefixes):
+            upto = counts[prefix].cumsum()
+            digit = int(np.searchsorted(upto, ranks[which], side="right"))
+            ranks[which] -= int(upto[digit - 1]) if digit else 0
+            prefixes[which] = (prefix << RADIX) + digit
+    lower, upper = _of_keys(np.array(prefixes))
+    return float((lower + upper) / 2)
+
+
+UNUSED = 12
+"""Bits of a float64's 53 that are 0 in a rounded distance."""
+
+
+def _keys(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return whole numbers below 2**52 in the order of the rounded distances, which are not < 0."""
+    # The bits of a float64 that is not negative, read as a whole number, are in its order.
+    return np.abs(_rounded(distances)).view(np.int64) >> UNUSED
+
+
+def _of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the rounded distances of keys."""
+    return (keys << UNUSED).view(np.float64)

@@ -5,6 +5,7 @@ A measure maps features a [A, *shape] and b [B, *shape] to the distances of all 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,86 +19,152 @@ from fedsim.registry import lookup
 
 Features = npt.NDArray[np.floating[Any]]
 Distances = npt.NDArray[np.float64]
+Columns = npt.NDArray[np.integer[Any]]
+"""Of each feature, the number of the column that it encodes; one-hot features share theirs."""
 
 SSIM_WINDOW = 7
 """Side of the uniform window, as in scikit-image."""
 
+SSIM_SIGMA, SSIM_RADIUS = 1.5, 5
+"""Of the Gaussian window in pixels: scikit-image's, cut off at 3.5 standard deviations."""
+
 SSIM_LUMINANCE, SSIM_CONTRAST = 0.01**2, 0.03**2
 """C1 = (K1 R)^2 and C2 = (K2 R)^2 of Wang et al. (2004) for a data range R of 1."""
 
-BLOCK_VALUES = 2**19
-"""Window values of one block of SSIM pairs: 4 MiB an array stays in cache (5 us for 28x28)."""
+SSIM_ROUNDING = 2.0**-7
+"""How far SSIM in float32 may be off, for pixels in [0, 1].
+
+With u = 2**-24, E[x y] of up to 11x11 pixels comes out of two products of matrices within 29 u of
+itself, and 2 cov <= 2.25 within 81 u. That is divided by a sum of variances of at least C2: 0.0054.
+"""
+
+BLOCK_VALUES = 2**18
+"""Window values of one block of SSIM pairs: 2 MiB an array stays in cache."""
 
 BLOCK_ROWS = 8
 """Images of `a` in one block, enough for a matrix product to be efficient."""
 
+BINARY_FEATURES = 16
+"""Binary features from which a matrix product for them beats differences of all features."""
 
-def ssim(a: Features, b: Features) -> Distances:
+NEAR, MANY = 0.1, 0.05
+"""Squared distances below NEAR of |x|^2 + |y|^2 have lost digits to cancellation, and are computed
+again; where more than MANY of all are so near, differences are taken to begin with."""
+
+
+def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
     """Return 1 - SSIM of all pairs of images [N, H, W] or [N, C, H, W], pixel values in [0, 1].
 
     The structural similarity of `skimage.metrics.structural_similarity` with its defaults (uniform
     7x7 window, sample covariance, K1 = .01, K2 = .03) and data_range = 1; channels are averaged.
     Where 7 does not fit, the window is the largest odd one that does. Raises InputError if the
     records are not images, or are smaller than 3x3. Source: Wang et al. (2004), Eq. 13.
+
+    dtype: float32 takes half the time and is within SSIM_ROUNDING.
     """
-    if a.ndim not in (3, 4) or min(a.shape[-2:]) < 3:
+    _refuse_all_but_images("ssim", a, 3)
+    window = min(SSIM_WINDOW, (min(a.shape[-2:]) - 1) // 2 * 2 + 1)
+    weights = torch.full((window,), 1 / window, dtype=torch.float64)
+    return _one_minus_ssim(a, b, weights, window**2 / (window**2 - 1), dtype)
+
+
+def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
+    """Return 1 - SSIM with the Gaussian window of Wang et al. (2004), otherwise as `ssim`.
+
+    As scikit-image with gaussian_weights=True, sigma=1.5 and use_sample_covariance=False. Raises
+    InputError if the records are not images, or are smaller than the window of 11x11.
+    """
+    _refuse_all_but_images("ssim-gaussian", a, 2 * SSIM_RADIUS + 1)
+    offsets = torch.arange(-SSIM_RADIUS, SSIM_RADIUS + 1, dtype=torch.float64)
+    weights = torch.exp(-0.5 * (offsets / SSIM_SIGMA).square())
+    return _one_minus_ssim(a, b, weights / weights.sum(), 1.0, dtype)
+
+
+def _refuse_all_but_images(name: str, features: Features, side: int) -> None:
+    if features.ndim not in (3, 4) or min(features.shape[-2:]) < side:
         raise InputError(
-            f"ssim compares images of at least 3x3, but a record has shape {a.shape[1:]}; choose "
-            f"another measure: {', '.join(name for name in MEASURES if name != 'ssim')}"
+            f"{name} compares images of at least {side}x{side}, but a record has shape "
+            f"{features.shape[1:]}; choose another measure: "
+            f"{', '.join(other for other in MEASURES if not other.startswith('ssim'))}"
         )
-    height, width = a.shape[-2:]
-    window = min(SSIM_WINDOW, (min(height, width) - 1) // 2 * 2 + 1)
-    windows = (height - window + 1) * (width - window + 1)
-    distances = np.empty((len(a), len(b)))
-    for rows in _slices(len(a), BLOCK_ROWS):
-        for columns in _slices(len(b), max(1, BLOCK_VALUES // (BLOCK_ROWS * windows))):
-            similarity = _mean_ssim(_channels(a[rows]), _channels(b[columns]), window)
-            distances[rows, columns] = 1 - similarity.numpy()
-    return distances
 
 
-def _mean_ssim(a: Tensor, b: Tensor, window: int) -> Tensor:
-    """Return the SSIM of all pairs, [A, B], of images [C, A, H, W] and [C, B, H, W]."""
-    per_channel = [_channel_ssim(a[c], b[c], window) for c in range(len(a))]
-    return torch.stack(per_channel).mean(0)
+def _one_minus_ssim(
+    a: Features, b: Features, weights: Tensor, unbiased: float, dtype: torch.dtype
+) -> Distances:
+    """Return 1 - SSIM of all pairs of images; weights: of a window along each of its two sides.
 
-
-def _channel_ssim(a: Tensor, b: Tensor, window: int) -> Tensor:
-    """Return the SSIM of all pairs, [A, B], of images [A, H, W] and [B, H, W].
+    unbiased: n / (n - 1) for the sample covariance of n pixels, 1 for the weighted one; dtype: of
+    what is computed for each pair. Means and variances of an image are float64 before.
 
     The mean over windows is the matrix product `down @ image @ across.T`, so that the mean of x * y
     needs no product of images: weighting `across` by the pixels of a turns it into a product of
     matrices too. Axes are [row, A, column, B] from there on, B last for contiguous arithmetic.
     """
     height, width = a.shape[-2:]
-    down, across = _window_means(height, window), _window_means(width, window)
-    unbiased = window**2 / (window**2 - 1)
+    down, across = _window_means(height, weights), _window_means(width, weights)
+    down_rounded, weights_across = down.to(dtype), (2 * unbiased * across).to(dtype)
 
-    def moments(images: Tensor) -> tuple[Tensor, Tensor]:
+    def with_moments(images: Tensor) -> list[Tensor]:
         mean = down @ images @ across.T
         variance = unbiased * (down @ images.square() @ across.T - mean.square())
-        return mean, variance
+        return [part.to(dtype) for part in (images, mean, variance)]
 
-    mean_a, variance_a = (m.permute(1, 0, 2).unsqueeze(3) for m in moments(a))
-    mean_b, variance_b = (m.permute(1, 2, 0).contiguous().unsqueeze(1) for m in moments(b))
+    windows = len(down) * len(across)
+    most = max(1, BLOCK_VALUES // (BLOCK_ROWS * windows))
+    size = min(BLOCK_ROWS, len(a)) * len(across) * min(most, len(b))
+    # Made once: new memory for every block would cost more than the arithmetic.
+    along_rows = torch.empty(height * size, dtype=dtype)
+    ratios, scratch = (torch.empty(len(down) * size, dtype=dtype) for _ in range(2))
 
-    weighted = a.permute(1, 0, 2).unsqueeze(2) * across
-    along_rows = weighted.flatten(1, 2) @ b.permute(1, 2, 0).contiguous()
-    mean_ab = (down @ along_rows.flatten(1)).reshape(len(down), len(a), len(across), len(b))
+    def channel(first: list[Tensor], second: list[Tensor]) -> Tensor:
+        """Return the sum over windows, [A, B], of images [A, H, W] and [row, column, B]."""
+        x, *moments_x = first
+        y, *moments_y = second
+        mean_x, variance_x = (m.permute(1, 0, 2).unsqueeze(3).contiguous() for m in moments_x)
+        mean_y, variance_y = (m.unsqueeze(1) for m in moments_y)
+        shape = (len(down), len(x), len(across), y.shape[2])
+        weighted = (x.permute(1, 0, 2).unsqueeze(2) * weights_across).flatten(1, 2)
+        products = _part(along_rows, (*weighted.shape[:2], shape[3]))
+        torch.bmm(weighted, y, out=products)
+        ratio, other = _part(ratios, shape), _part(scratch, shape)
+        torch.mm(down_rounded, products.flatten(1), out=ratio.view(len(down), -1))
 
-    # In place: another array of a block's size would not stay in cache.
-    means = mean_a * mean_b
-    covariance = mean_ab.sub_(means).mul_(unbiased)
-    ratio = covariance.mul_(2).add_(SSIM_CONTRAST).mul_(means.mul_(2).add_(SSIM_LUMINANCE))
-    ratio.div_(torch.add(mean_a.square() + SSIM_LUMINANCE, mean_b.square(), out=means))
-    ratio.div_(torch.add(variance_a + SSIM_CONTRAST, variance_b, out=means))
-    return ratio.mean((0, 2))
+        # (2 cov + C2) (2 mean mean + C1) over the sums of squared means and of variances.
+        torch.mul(mean_x, mean_y, out=other)
+        ratio.sub_(other, alpha=2 * unbiased).add_(SSIM_CONTRAST)
+        ratio.mul_(other.mul_(2).add_(SSIM_LUMINANCE))
+        ratio.div_(torch.add(mean_x.square() + SSIM_LUMINANCE, mean_y.square(), out=other))
+        ratio.div_(torch.add(variance_x + SSIM_CONTRAST, variance_y, out=other))
+        return ratio.sum(0).sum(1)
+
+    left = [with_moments(x) for x in _channels(a)]
+    distances = np.empty((len(a), len(b)))
+    for columns in _slices(len(b), most):
+        right = [
+            [part.permute(1, 2, 0).contiguous() for part in with_moments(y)]
+            for y in _channels(b[columns])
+        ]
+        for rows in _slices(len(a), BLOCK_ROWS):
+            sums = [
+                channel([part[rows] for part in first], second).double()
+                for first, second in zip(left, right, strict=True)
+            ]
+            distances[rows, columns] = 1 - torch.stack(sums).sum(0).numpy() / (windows * len(left))
+    return distances
 
 
-def _window_means(side: int, window: int) -> Tensor:
+def _part(buffer: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return the beginning of a flat buffer as an array."""
+    return buffer[: int(np.prod(shape))].view(shape)
+
+
+def _window_means(side: int, weights: Tensor) -> Tensor:
     """Return the matrix [side - window + 1, side] that averages each window of a line of pixels."""
-    ones = torch.ones(side - window + 1, side, dtype=torch.float64)
-    return ones.triu().tril(window - 1) / window
+    window = len(weights)
+    means = torch.zeros(side - window + 1, side, dtype=torch.float64)
+    pixels = torch.arange(len(means)).unsqueeze(1) + torch.arange(window)
+    return means.scatter_(1, pixels, weights.expand(len(means), window))
 
 
 def _channels(images: Features) -> Tensor:
@@ -111,25 +178,100 @@ def hamming(a: Features, b: Features) -> Distances:
 
     Raises InputError if a feature is neither 0 nor 1.
     """
-    x, y = _flat(a), _flat(b)
-    if not all(np.isin(features, (0, 1)).all() for features in (x, y)):
+    if not (_is_binary(a).all() and _is_binary(b).all()):
         raise InputError(
             "hamming counts differing binary features, but some are neither 0 nor 1; choose "
             "another measure, for example manhattan, which is the same on binary features"
         )
-    ones: Distances = np.add.outer(x.sum(axis=1), y.sum(axis=1))
-    return ones - 2 * (x @ y.T)
+    return _differing(_flat(a), _flat(b))
 
 
 def manhattan(a: Features, b: Features) -> Distances:
     """Return the sum of absolute differences."""
-    distances: Distances = cdist(_flat(a), _flat(b), "cityblock")
+    x, y = _flat(a), _flat(b)
+    return _absolute_differences(x, y, np.ones(x.shape[1]))
+
+
+def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances:
+    """Return Gower's distance of mixed records: the mean over columns of how far two values differ.
+
+    A number differs by its absolute difference over the column's range, which must have been scaled
+    to 1, and a category, one-hot in several features, by 0 or 1: half the sum over its features.
+
+    columns [features]: the column of each feature; none if every feature is a column of its own.
+    Raises InputError for features outside [0, 1]. Source: Gower (1971), Biometrics 27.
+    """
+    x, y = _flat(a), _flat(b)
+    if min(x.min(), y.min()) < 0 or max(x.max(), y.max()) > 1:
+        raise InputError(
+            "gower compares features that are scaled to [0, 1], but some lie outside; choose "
+            "another measure, for example euclidean"
+        )
+    of = np.arange(x.shape[1]) if columns is None or not len(columns) else columns
+    _, sizes = np.unique(of, return_counts=True)
+    weights = np.where(np.isin(of, np.unique(of)[sizes > 1]), 0.5, 1.0)
+    return _absolute_differences(x, y, weights) / len(sizes)
+
+
+def _absolute_differences(x: Distances, y: Distances, weights: Distances) -> Distances:
+    """Return sum_f w_f |x_f - y_f| of all pairs; binary features by a matrix product, exactly."""
+    binary = _is_binary(x) & _is_binary(y)
+    if binary.sum() < BINARY_FEATURES:
+        return _cityblock(x * weights, y * weights)
+    distances = _differing(x[:, binary], y[:, binary], weights[binary])
+    if not binary.all():
+        others = weights[~binary]
+        distances += _cityblock(x[:, ~binary] * others, y[:, ~binary] * others)
     return distances
 
 
+def _differing(x: Distances, y: Distances, weights: Distances | None = None) -> Distances:
+    """Return the number of binary features that differ, or their weight, of all pairs."""
+    weighted = x if weights is None else x * weights
+    totals = y.sum(axis=1) if weights is None else y @ weights
+    # |x - y| = x + y - 2 x y, in whole numbers or halves, which are exact.
+    distances: Distances = (-2 * weighted) @ y.T
+    distances += weighted.sum(axis=1)[:, None]
+    distances += totals
+    return distances
+
+
+def _cityblock(x: Distances, y: Distances) -> Distances:
+    # Several times slower on arrays that hold one feature after another.
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    distances: Distances = cdist(x, y, "cityblock")
+    return distances
+
+
+def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
+    """Return which features [size] are 0 or 1 in every record."""
+    flat = features.reshape(len(features), -1)
+    binary: npt.NDArray[np.bool_] = ((flat == 0) | (flat == 1)).all(axis=0)
+    return binary
+
+
 def euclidean(a: Features, b: Features) -> Distances:
-    """Return the root of the sum of squared differences."""
-    distances: Distances = cdist(_flat(a), _flat(b), "euclidean")
+    """Return the root of the sum of squared differences.
+
+    |x|^2 + |y|^2 - 2 x y, about the first record of a; where that cancels, from the differences.
+    """
+    x, y = _flat(a), _flat(b)
+    origin = x[:1].copy()
+    x -= origin
+    y -= origin
+    squares = np.add.outer(np.square(x).sum(axis=1), np.square(y).sum(axis=1))
+    distances = (-2 * x) @ y.T
+    distances += squares
+    squares *= NEAR
+    near = np.flatnonzero(distances <= squares)
+    if len(near) > MANY * distances.size:
+        exact: Distances = cdist(x, y, "euclidean")
+        return exact
+    distances.ravel()[near] = 0
+    np.sqrt(distances, out=distances)
+    for part in _slices(len(near), max(1, BLOCK_VALUES // max(1, x.shape[1]))):
+        i, j = np.divmod(near[part], len(y))
+        distances[i, j] = np.linalg.norm(x[i] - y[j], axis=1)
     return distances
 
 
@@ -159,17 +301,35 @@ def _slices(length: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, length)) for start in range(0, length, step))
 
 
-Measure = Callable[[Features, Features], Distances]
+Measure = Callable[..., Distances]
+"""Features [A, *shape] and [B, *shape] -> distances [A, B]; some take `columns` besides."""
+
 MEASURES: dict[str, Measure] = {
     "ssim": ssim,
     "hamming": hamming,
     "manhattan": manhattan,
     "euclidean": euclidean,
     "cosine": cosine,
+    "gower": gower,
+    "ssim-gaussian": ssim_gaussian,
 }
 """Measures by name."""
 
+BY_COLUMN = frozenset({"gower"})
+"""Measures that take the column of each feature besides."""
 
-def measure(name: str) -> Measure:
-    """Return the named measure. Raises InputError."""
-    return lookup(MEASURES, name, "challenge.dissimilarity")
+OF_RAW_FEATURES = frozenset({"ssim", "ssim-gaussian", "hamming", "gower"})
+"""Measures of pixels, bits or columns, which an embedding does not have."""
+
+
+def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Features], Distances]:
+    """Return the named measure, of features that encode these columns. Raises InputError."""
+    found = lookup(MEASURES, name, "challenge.dissimilarity")
+    return partial(found, columns=columns) if name in BY_COLUMN else found
+
+
+COARSE: dict[str, tuple[Measure, float]] = {
+    "ssim": (partial(ssim, dtype=torch.float32), SSIM_ROUNDING),
+    "ssim-gaussian": (partial(ssim_gaussian, dtype=torch.float32), SSIM_ROUNDING),
+}
+"""Faster variants of measures, for features in [0, 1], and how far they may be off."""

@@ -1,14 +1,16 @@
 """The challenge: a pair of neighbouring datasets (D, D'), and the world each trial trains on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.dataset_sensitivity import rank_owners, select, select_one
-from fedsim import federation
+from adversaries.dataset_sensitivity import Progress, rank_owners, select, select_one
+from adversaries.dissimilarity import OF_RAW_FEATURES, Columns, Features
+from fedsim import device, federation
 from fedsim.config import Config
+from fedsim.embedding import embed, initial_parameters
 from fedsim.errors import InputError
 from fedsim.federation import Federation
 from fedsim.mechanism import Neighbouring
@@ -32,18 +34,30 @@ class Challenge:
     distance: float | None
 
 
-@lru_cache(maxsize=4)
-def choose(config: Config) -> Challenge:
+def choose(config: Config, progress: Progress | None = None) -> Challenge:
     """Choose the pair by dissimilarity (Eq. 18 and Eq. 20) or as given, and seat the adversary.
 
-    Where the unit of privacy is an owner, it is the one whose records lie farthest from those of
-    the others. The adversary is the configured owner, or else the highest-numbered one that does
-    not hold x^: its own records are no secret to it. A pure function of the configuration, cached
-    because a search through a large pool takes its time. Raises InputError.
+    Where challenge.owner is given, its own records alone are compared. Where the unit of privacy is
+    an owner, it is the one whose records lie farthest from those of the others. The adversary is
+    the configured owner, or else the highest-numbered one that does not hold x^: its own records
+    are no secret to it. A pure function of the configuration, cached because a search through a
+    large pool takes its time. Raises InputError.
     """
+    return _choose(config, _Reporting(progress))
+
+
+@dataclass(frozen=True)
+class _Reporting:
+    """Where progress is reported; no part of what is chosen, nor of the key of a cache."""
+
+    progress: Progress | None = field(compare=False)
+
+
+@lru_cache(maxsize=4)
+def _choose(config: Config, reporting: _Reporting) -> Challenge:
     known = federation.load(config)
     if config.privacy.unit == "client":
-        return _choose_owner(config, known)
+        return _choose_owner(config, known, reporting.progress)
     split, given = known.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     record, measure = given.record, "given"
@@ -56,26 +70,36 @@ def choose(config: Config) -> Challenge:
         )
     if record < 0:
         measure = given.dissimilarity
+        among = np.arange(len(split.members)) if given.owner < 0 else known.owned_by(given.owner)
         pair = select(
-            split.members_records.features,
-            split.pool_records.features if replace else None,
+            compared_features(config, known, split.members_records.features[among]),
+            compared_features(config, known, split.pool_records.features) if replace else None,
             measure,
             config.privacy.neighbouring.value,
             choice=given.choice,
+            columns=columns_of(known),
+            threads=device.threads(config.run.threads),
+            progress=reporting.progress,
         )[0]
-        record, replacement, distance = pair.record, pair.replacement, pair.distance
+        record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     owner = int(known.owner_of[record])
     return Challenge(record, replacement, owner, _seat(config, owner), measure, distance)
 
 
-def _choose_owner(config: Config, known: Federation) -> Challenge:
+def _choose_owner(config: Config, known: Federation, progress: Progress | None) -> Challenge:
     """Return the challenge of which all data of one owner are in question. Raises InputError."""
     given, owner = config.challenge, config.challenge.owner
     measure = "given"
     distance: float | None = None
     if owner < 0:
-        features = known.split.members_records.features
-        distances = rank_owners(features, known.owner_of, given.dissimilarity)
+        distances = rank_owners(
+            compared_features(config, known, known.split.members_records.features),
+            known.owner_of,
+            given.dissimilarity,
+            progress,
+            columns=columns_of(known),
+            threads=device.threads(config.run.threads),
+        )
         owner, measure = select_one(distances, given.choice), given.dissimilarity
         distance = float(distances[owner])
     records, pool = len(known.owned_by(owner)), len(known.split.pool)
@@ -85,6 +109,27 @@ def _choose_owner(config: Config, known: Federation) -> Challenge:
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
     return Challenge(None, None, owner, _seat(config, owner), measure, distance)
+
+
+def compared_features(
+    config: Config, known: Federation, features: npt.NDArray[np.float32]
+) -> Features:
+    """Return what distances are between: the features, or what the model makes of them."""
+    given = config.challenge
+    if given.space == "features":
+        return features
+    if given.dissimilarity in OF_RAW_FEATURES:
+        raise InputError(
+            f'challenge.dissimilarity is {given.dissimilarity}, but challenge.space is "embedding"'
+            ", which has no pixels, bits or columns; choose euclidean, manhattan or cosine"
+        )
+    return embed(known, features, initial_parameters(config, known))
+
+
+def columns_of(known: Federation) -> Columns | None:
+    """Return which column each feature comes from; None where features are no columns."""
+    columns = known.split.dataset.column_of
+    return columns if len(columns) else None
 
 
 def _seat(config: Config, owner: int) -> int:

@@ -267,9 +267,15 @@ class PrivacyConfig(Table):
 
 
 class ChallengeConfig(Table):
-    """Whom the adversary must identify: the most dissimilar record or owner, or a given one."""
+    """Whom the adversary must identify: the most dissimilar record or owner, or a given one.
+
+    space: what dissimilarity is between, features or what the last layer sees of a record at the
+    initial parameters of the first trial; owner: where one record is in question, whose records the
+    choice is among.
+    """
 
     dissimilarity: str = "euclidean"
+    space: Literal["features", "embedding"] = "features"
     choice: Literal["max", "min", "median"] = "max"
     record: Annotated[int, Field(ge=-1)] = -1
     replacement: Annotated[int, Field(ge=-1)] = -1
@@ -409,7 +415,6 @@ class Config(Table):
         needed: tuple[tuple[str, Scalar, Scalar], ...] = (
             ("training.local-epochs", training.local_epochs, 1),
             ("training.batch-size", training.batch_size, 0),
-            ("challenge.owner", challenge.owner, -1),
         )
         why = "where an owner sends its gradients and one record is in question"
         if unit == "client":
@@ -430,6 +435,11 @@ class Config(Table):
                     f"{key} is {_toml(value)}, but privacy.unit is '{unit}', {why}; "
                     f'set {key} = {_toml(only)}, or privacy.unit = "{other}"'
                 )
+        if challenge.owner >= 0 and challenge.record >= 0:
+            raise ValueError(
+                f"challenge.record is {challenge.record} and challenge.owner is {challenge.owner}, "
+                "but a given record is whoever's it is; drop one of them"
+            )
         if challenge.owner >= self.federation.owners:
             raise ValueError(
                 f"challenge.owner is {challenge.owner}, but the owners are numbered 0 to "

@@ -25,6 +25,7 @@ from fedsim.identifiability import BeliefCurve
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Pixels = npt.NDArray[np.float32]
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#00785A", "#8E4A84"
@@ -489,6 +490,27 @@ def holdings(counts: npt.NDArray[np.int64]) -> Figure:
         else:
             scale = ScalarMappable(Normalize(0, classes - 1), "viridis")
             figure.colorbar(scale, ax=axes, label="label")
+    return figure
+
+
+def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | None]]) -> Figure:
+    """Draw pictures [H, W] or [H, W, 3], values in [0, 1], each above its replacement, if any."""
+    across = 6  # pairs beside one another
+    replaced = pairs[0][1] is not None
+    deep = -(-len(pairs) // across) * (1 + replaced)
+    with _style():
+        figure = Figure(figsize=(WIDTH, 0.3 + 1.25 * deep), layout="constrained")
+        grid = figure.subplots(deep, across, squeeze=False)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        for i, (title, pair) in enumerate(zip(titles, pairs, strict=True)):
+            below, right = divmod(i, across)
+            for j, image in enumerate(image for image in pair if image is not None):
+                axes = grid[below * (1 + replaced) + j, right]
+                drawn = axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="none")
+                drawn.set_gid(f"picture-{i}-{j}")  # the same picture may be in several pairs
+                if not j:
+                    axes.set_title(title, fontsize=8.5, fontweight="normal")
     return figure
 
 

@@ -26,6 +26,7 @@ class Role(IntEnum):
     LOCAL_ORDER = 7
     DROPOUT = 8
     CANARY = 9
+    COMPARED = 10
 
 
 SERVER = -1

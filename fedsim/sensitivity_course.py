@@ -38,11 +38,12 @@ from fedsim.randomness import SERVER
 class Checkpoint:
     """What every record and pair would have moved in one round of the first trial.
 
-    round: counted from 1; at the model that it starts from. record_norms [n]: |g(x)| of the records
+    round: counted from 1; model [P]: what it starts from. record_norms [n]: |g(x)| of the records
     of D; truth: the oracle's, with the ranks of the pairs that are followed.
     """
 
     round: int
+    model: Tensor
     record_norms: Floats
     truth: Truth
 
@@ -166,4 +167,4 @@ def _look(
     """Compare all records and all pairs at one model [P]."""
     norms = record_sensitivities(known, model[None])[0]
     truth = largest(known, model, config.privacy.neighbouring, of=pairs)
-    return Checkpoint(round, norms, truth)
+    return Checkpoint(round, model.clone(), norms, truth)

@@ -13,6 +13,7 @@ CORE = [
     "adversaries.membership",
     "adversaries.noisy_means",
     "adversaries.posterior",
+    "adversaries.rank_correlation",
     "fedsim.bayesian",
     "fedsim.blocks",
     "fedsim.clipping",
@@ -50,6 +51,9 @@ WITHOUT_FLOWER += ["fedsim.audit_page"]
 WITHOUT_FLOWER += ["fedsim.gradient_sensitivity", "fedsim.sensitivity_course"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_figures"]
 WITHOUT_FLOWER += ["fedsim.catalogue", "fedsim.holdings", "fedsim.holdings_report"]
+WITHOUT_FLOWER += ["fedsim.embedding"]
+WITHOUT_FLOWER += ["fedsim.sensitivity_study", "fedsim.sensitivity_report"]
+WITHOUT_FLOWER += ["fedsim.record_display"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

@@ -16,6 +16,7 @@ from fedsim.cli.deploy import app as deploy
 from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
 from fedsim.cli.run import run
+from fedsim.cli.sensitivity import sensitivity
 from fedsim.errors import InputError, InterruptedRunError
 
 app = typer.Typer(
@@ -27,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account, data):
+for command in (run, report, audit, calibrate, account, data, sensitivity):
     app.command()(command)
 app.add_typer(deploy)
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,6 +56,21 @@ def progress(directory: RunDirectory, config: Config, console: Console) -> Itera
         finally:
             stop.set()
             follower.join()
+
+
+@contextmanager
+def preparing(console: Console) -> Iterator[Callable[[float], None]]:
+    """Show that a run is being prepared; yields what a search for the challenge reports to.
+
+    That takes the fraction of the pairs which have been compared.
+    """
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    hidden = console.quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("preparing", total=None)
+        yield lambda fraction: bar.update(
+            task, description="choosing the challenge", total=1, completed=fraction
+        )
 
 
 def _steps(config: Config, rounds: int) -> int:

@@ -1,6 +1,7 @@
 """`fedsim run`: one experiment, from a configuration to a report."""
 
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ import typer
 from rich.console import Console
 
 from fedsim import config as configuration
-from fedsim.cli.progress import conclude, progress
+from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
 from fedsim.run_directory import RunDirectory
@@ -103,8 +104,8 @@ def run(
             # As many as Ray gives a client.
             update = {"threads": config.run.client_cpus}
             config = config.model_copy(update={"run": config.run.model_copy(update=update)})
-        with console.status("preparing"):
-            config, directory = prepare(config)
+        with preparing(console) as searched:
+            config, directory = prepare(config, searched)
     if directory.has("report.json"):
         raise InputError(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
@@ -136,8 +137,13 @@ def with_absolute_paths(config: Config) -> Config:
     return config.model_copy(update={"data": data}).placed_at(str(out))
 
 
-def prepare(config: Config) -> tuple[Config, RunDirectory]:
-    """Find out what is wrong before a directory is made or a runtime started."""
+def prepare(
+    config: Config, searched: Callable[[float], None] | None = None
+) -> tuple[Config, RunDirectory]:
+    """Find out what is wrong before a directory is made or a runtime started.
+
+    searched: is told the fraction of the pairs that the search for the challenge has compared.
+    """
     from fedsim import (  # noqa: PLC0415
         challenge,
         federation,
@@ -154,7 +160,7 @@ def prepare(config: Config) -> tuple[Config, RunDirectory]:
     federation.load(config).cut(
         config.trials.cohort, config.training.sampling_rate < 1, config.candidates
     )
-    challenge.choose(config)
+    challenge.choose(config, searched)
     # What the report will need, before the work rather than after it.
     nominal = privacy.noise_multiplier(config)
     mechanism = privacy.mechanism(config, nominal)

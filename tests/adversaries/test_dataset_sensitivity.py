@@ -1,6 +1,7 @@
 """The chosen pair is the one that Eq. 18 and Eq. 20 name, by exhaustive search."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,8 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from skimage.metrics import structural_similarity
 
-from adversaries import dataset_sensitivity
-from adversaries.dataset_sensitivity import Pair, rank_owners, rank_records, select, select_one
+from adversaries import dataset_sensitivity, dissimilarity
+from adversaries.dataset_sensitivity import (
+    Pair,
+    rank_owners,
+    rank_records,
+    select,
+    select_one,
+    select_per_owner,
+)
 from fedsim.data import load
 from fedsim.errors import InputError
 
@@ -220,3 +228,152 @@ def test_the_farthest_nearest_or_most_ordinary_one_is_chosen() -> None:
     assert [select_one(values, choice) for choice in ("max", "min", "median")] == [1, 2, 4]
     with pytest.raises(InputError, match="choice is 'mean'"):
         select_one(values, "mean")
+
+
+def brute_force(distances: np.ndarray, choice: str, top: int) -> list[tuple[int, int]]:
+    """Every pair sorted by cost, then by position; distances that are exact need no rounding."""
+    middle = float(np.median(distances))
+    cost = {"max": -distances, "min": distances, "median": np.abs(distances - middle)}[choice]
+    order = np.argsort(cost, axis=None, kind="stable")[:top]
+    return [(int(k) // distances.shape[1], int(k) % distances.shape[1]) for k in order]
+
+
+@pytest.mark.parametrize("kept", [0, 2**25])
+@pytest.mark.parametrize("choice", ["max", "min", "median"])
+@settings(deadline=None, max_examples=25)
+@given(
+    values=hnp.arrays(
+        np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)
+    ),
+    pool=hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)),
+    block=st.integers(1, 90),
+    threads=st.integers(1, 3),
+    data=st.data(),
+)
+def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
+    kept: int,
+    choice: str,
+    values: np.ndarray,
+    pool: np.ndarray,
+    block: int,
+    threads: int,
+    data: st.DataObject,
+) -> None:
+    # Eighths and quarters are exact, and so full of ties.
+    a, b = (values / 8).astype(np.float32), (pool / 4).astype(np.float32)
+    distances = np.abs(a[:, None].astype(float) - b).sum(axis=2)
+    top = data.draw(st.integers(1, distances.size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset_sensitivity, "BLOCK_PAIRS", block)
+        patch.setattr(dataset_sensitivity, "KEPT_PAIRS", kept)
+        found = select(a, b, "manhattan", "replace", choice=choice, top=top, threads=threads)
+    expected = brute_force(distances, choice, top)
+    assert [(p.record, p.replacement) for p in found] == expected
+    assert [p.distance for p in found] == [distances[pair] for pair in expected]
+
+
+@pytest.mark.parametrize("choice", ["max", "min"])
+@settings(deadline=None, max_examples=50)
+@given(
+    values=hnp.arrays(
+        np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)
+    ),
+    pool=hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)),
+    block=st.integers(1, 90),
+    data=st.data(),
+)
+def test_a_coarse_search_finds_the_exact_pairs_however_the_coarse_measure_errs(
+    choice: str, values: np.ndarray, pool: np.ndarray, block: int, data: st.DataObject
+) -> None:
+    a, b = (values / 8).astype(np.float32), (pool / 8).astype(np.float32)
+    distances = np.abs(a[:, None].astype(float) - b).sum(axis=2)
+    top = data.draw(st.integers(1, distances.size))
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+
+    def errs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        exact = np.abs(x[:, None].astype(float) - y).sum(axis=2)
+        return exact + random.choice([-0.3, 0.0, 0.3], exact.shape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset_sensitivity, "BLOCK_PAIRS", block)
+        patch.setitem(dissimilarity.COARSE, "manhattan", (errs, 0.3))
+        found = select(a, b, "manhattan", "replace", choice=choice, top=top)
+    expected = brute_force(distances, choice, top)
+    assert [(p.record, p.replacement) for p in found] == expected
+    assert [p.distance for p in found] == [distances[pair] for pair in expected]
+
+
+def test_a_coarse_measure_is_not_used_outside_its_range() -> None:
+    bright = 255 * np.random.default_rng(0).random((12, 16, 16), dtype=np.float32)
+    distances = dissimilarity.ssim(bright[:4], bright[4:])
+    for choice in ("max", "min"):
+        found = select(bright[:4], bright[4:], "ssim", "replace", choice=choice, top=5)
+        assert [(p.record, p.replacement) for p in found] == brute_force(distances, choice, 5)
+
+
+def test_the_median_of_many_pairs_reports_four_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset_sensitivity, "KEPT_PAIRS", 0)
+    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", len(D) * len(POOL))
+    done: list[float] = []
+    select(D, POOL, "ssim", "replace", choice="median", progress=done.append)
+    assert done == [0.25, 0.5, 0.75, 1.0]
+
+
+@pytest.mark.parametrize("choice", ["max", "min"])
+def test_distinct_pairs_take_each_record_of_d_once(
+    choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", 40)
+    ranked = sorted(pairs("ssim"), reverse=choice == "max")
+    best: dict[int, int] = {}
+    for _, i, j in ranked:
+        best.setdefault(i, j)
+    chosen = select(D, POOL, "ssim", "replace", choice=choice, top=len(D), distinct=True)
+    assert [(p.record, p.replacement) for p in chosen] == list(best.items())
+    with pytest.raises(InputError, match="top is 16, but there are 15"):
+        select(D, POOL, "ssim", "replace", top=16, distinct=True)
+
+
+def test_a_search_does_not_keep_the_distances() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((600, 2), dtype=np.float32), rng.random((20_000, 2), dtype=np.float32)
+    tracemalloc.start()
+    try:
+        select(a, b, "euclidean", "replace", top=3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * len(a) * len(b) / 2  # 96 MB if they were kept
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+def test_each_owner_chooses_among_its_own_records(neighbouring: str) -> None:
+    owner_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
+    done: list[float] = []
+    chosen = select_per_owner(D, owner_of, POOL, "ssim", neighbouring, progress=done.append)
+    assert len(chosen) == 3
+    for owner, pair in enumerate(chosen):
+        own = np.flatnonzero(owner_of == owner)
+        [alone] = select(D[own], POOL, "ssim", neighbouring)
+        assert pair.record == own[alone.record]
+        assert (pair.replacement, pair.distance) == (alone.replacement, alone.distance)
+    assert done == sorted(done)
+    assert done[-1] == 1
+
+
+def test_columns_reach_the_measure() -> None:
+    # A number, and one category of three: another category differs more than 0.9 of the range.
+    members = np.array([[0.0, 1, 0, 0]], dtype=np.float32)
+    pool = np.array([[0.9, 1, 0, 0], [0.0, 0, 1, 0]], dtype=np.float32)
+    columns = np.array([0, 1, 1, 1])
+    [pair] = select(members, pool, "gower", "replace", columns=columns)
+    assert (pair.replacement, pair.distance) == (1, 0.5)
+    together = np.concatenate([members, pool])
+    np.testing.assert_allclose(
+        rank_records(together, "gower", columns=columns), [0.95, 1.4, 1.45], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        rank_owners(together, np.array([0, 1, 1]), "gower", columns=columns),
+        [0.475, 0.475],
+        rtol=1e-6,
+    )

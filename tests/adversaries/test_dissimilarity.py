@@ -11,14 +11,14 @@ from scipy.spatial.distance import cdist
 from skimage.metrics import structural_similarity
 
 from adversaries import dissimilarity
-from adversaries.dissimilarity import MEASURES, measure, ssim
+from adversaries.dissimilarity import COARSE, MEASURES, measure, ssim
 from fedsim.data import load
 from fedsim.errors import InputError
 
 REAL_MNIST = Path(__file__).parents[2].parent / "shared" / "data" / "mnist"
 
 
-def scikit_image(a: np.ndarray, b: np.ndarray, **options: int) -> np.ndarray:
+def scikit_image(a: np.ndarray, b: np.ndarray, **options: object) -> np.ndarray:
     """1 - SSIM of each pair of images [N, ...] by the reference, at its float64 precision."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     return np.array(
@@ -127,10 +127,13 @@ def test_an_unknown_measure_is_refused_with_the_nearest_name() -> None:
         measure("zzz")
 
 
-unit_images = hnp.arrays(
-    np.float32, (4, 5, 6), elements=st.floats(0, 1, width=32, allow_subnormal=False)
-)
-binary_images = hnp.arrays(np.float32, (4, 5, 6), elements=st.sampled_from([0.0, 1.0]))
+def images(name: str) -> st.SearchStrategy[np.ndarray]:
+    """Four images that a measure can compare."""
+    pixels = st.floats(0, 1, width=32, allow_subnormal=False)
+    shape = (4, 11, 12) if name == "ssim-gaussian" else (4, 5, 6)
+    return hnp.arrays(
+        np.float32, shape, elements=st.sampled_from([0.0, 1.0]) if name == "hamming" else pixels
+    )
 
 
 @pytest.mark.parametrize("name", sorted(MEASURES))
@@ -139,11 +142,113 @@ binary_images = hnp.arrays(np.float32, (4, 5, 6), elements=st.sampled_from([0.0,
 def test_a_measure_is_symmetric_not_negative_and_zero_on_itself(
     name: str, data: st.DataObject
 ) -> None:
-    images = binary_images if name == "hamming" else unit_images
-    a, b = data.draw(images), data.draw(images)
+    a, b = data.draw(images(name)), data.draw(images(name))
     distances = measure(name)(a, b)
     assert distances.dtype == np.float64
     assert distances.shape == (4, 4)
     assert (distances >= -1e-12).all()
     np.testing.assert_allclose(measure(name)(b, a), distances.T, atol=1e-12)
     np.testing.assert_allclose(np.diagonal(measure(name)(a, a)), 0, atol=1e-12)
+
+
+GAUSSIAN = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (11, 11), (12, 17), (3, 14, 13)])
+def test_gaussian_ssim_is_that_of_scikit_image(shape: tuple[int, ...]) -> None:
+    a, b = noise(3, *shape, seed=1), noise(10, *shape, seed=2)
+    options = GAUSSIAN | ({"channel_axis": 0} if len(shape) == 3 else {})
+    np.testing.assert_allclose(
+        measure("ssim-gaussian")(a, b), scikit_image(a, b, **options), atol=1e-12
+    )
+
+
+def test_gaussian_ssim_of_images_smaller_than_its_window_is_refused() -> None:
+    with pytest.raises(InputError, match="ssim-gaussian compares images of at least 11x11"):
+        measure("ssim-gaussian")(noise(2, 10, 28), noise(2, 10, 28))
+
+
+@pytest.mark.parametrize(("name", "options"), [("ssim", {}), ("ssim-gaussian", GAUSSIAN)])
+def test_ssim_of_flat_and_of_extreme_images_is_that_of_scikit_image(
+    name: str, options: dict[str, object]
+) -> None:
+    black, grey, white = (np.full((1, 12, 12), value, np.float32) for value in (0, 0.3, 1))
+    board = np.indices((12, 12)).sum(0)[None].astype(np.float32) % 2
+    dots = np.zeros((1, 12, 12), np.float32)
+    dots[0, 5, 5] = 1
+    # The variance of a flat window is a difference of squares that nearly cancel.
+    images = np.concatenate([black, grey, white, board, 1 - board, dots, grey + 1e-4 * board])
+    np.testing.assert_allclose(
+        measure(name)(images, images), scikit_image(images, images, **options), atol=1e-10
+    )
+
+
+def test_manhattan_of_numbers_beside_bits_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (
+        np.concatenate([rng.random((n, 6)), rng.integers(0, 2, (n, 40))], axis=1) for n in (9, 13)
+    )
+    np.testing.assert_allclose(measure("manhattan")(a, b), cdist(a, b, "cityblock"), atol=1e-12)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e4])
+@pytest.mark.parametrize("spread", [1.0, 1e-4])
+def test_euclidean_distances_of_near_records_lose_no_digits(offset: float, spread: float) -> None:
+    rng = np.random.default_rng(0)
+    far = offset + rng.random((40, 30))
+    few = np.concatenate([far, far[:3] + spread * 1e-3])  # a few pairs are near, or the same
+    every = far[:1] + spread * rng.random((40, 30))  # all are
+    for records in (few, every):
+        np.testing.assert_allclose(
+            measure("euclidean")(records, records),
+            cdist(records, records, "euclidean"),
+            rtol=1e-12,
+            atol=1e-12,
+        )
+
+
+def gower_as_written(x: list[object], y: list[object], ranges: list[float]) -> float:
+    """Gower (1971): 1 - similarity, by the columns of two rows."""
+    each = [
+        abs(u - v) / span if isinstance(u, float) and isinstance(v, float) else float(u != v)
+        for u, v, span in zip(x, y, ranges, strict=True)
+    ]
+    return sum(each) / len(each)
+
+
+def test_gower_is_the_mean_over_columns_of_ranges_and_mismatches() -> None:
+    rng = np.random.default_rng(0)
+    age, pay = rng.uniform(17, 90, 12), rng.uniform(0, 1e5, 12)
+    job, place = rng.integers(0, 20, 12), rng.integers(0, 3, 12)
+    columns = np.repeat([0, 1, 2, 3], [1, 1, 20, 3])
+    scaled = [((v - v.min()) / np.ptp(v))[:, None] for v in (age, pay)]
+    features = np.concatenate([*scaled, np.eye(20)[job], np.eye(3)[place]], axis=1)
+    rows = [
+        [float(u), float(v), str(w), str(x)]
+        for u, v, w, x in zip(age, pay, job, place, strict=True)
+    ]
+    ranges = [np.ptp(age), np.ptp(pay), 1.0, 1.0]
+    expected = [[gower_as_written(x, y, ranges) for y in rows] for x in rows]
+    np.testing.assert_allclose(measure("gower", columns)(features, features), expected, atol=1e-12)
+
+
+def test_gower_without_columns_takes_every_feature_for_one() -> None:
+    a, b = noise(4, 6, seed=1), noise(5, 6, seed=2)
+    expected = cdist(a.astype(float), b.astype(float), "cityblock") / 6
+    for columns in (None, np.zeros(0, dtype=np.int64)):
+        np.testing.assert_allclose(measure("gower", columns)(a, b), expected, atol=1e-12)
+
+
+def test_gower_of_numbers_that_are_not_scaled_is_refused() -> None:
+    with pytest.raises(InputError, match=r"scaled to \[0, 1\], but some lie outside"):
+        measure("gower")(noise(2, 3), noise(2, 3) + 1)
+
+
+@pytest.mark.parametrize("name", sorted(COARSE))
+@pytest.mark.parametrize("contrast", [0.0, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 1.0])
+def test_a_coarse_measure_is_off_by_no_more_than_it_says(name: str, contrast: float) -> None:
+    # Bright images without contrast are the worst: nothing but C2 is left of the denominator.
+    bright = (1 - contrast * noise(8, 3, 16, 16, seed=1)).astype(np.float32)
+    every = np.concatenate([bright, 1 - bright, noise(4, 3, 16, 16, seed=2)])
+    found, error = COARSE[name]
+    assert np.abs(found(every, every) - measure(name)(every, every)).max() <= error

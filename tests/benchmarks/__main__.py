@@ -1,4 +1,4 @@
-"""Benchmarks: clipped gradients, memory, accounting, a campaign, the runtimes; exact scores.
+"""Benchmarks: clipped gradients, memory, accounting, a campaign, runtimes, distances; exact scores.
 
 python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 import accounting
 import campaign
 import clipping
+import distances
 import memory
 import runtimes
 import scores
@@ -21,7 +22,7 @@ from contestants import NETWORKS
 from rich.console import Console
 from tables import Table, machine, markdown, show
 
-PARTS = ("clipping", "memory", "accounting", "campaign", "runtimes", "scores")
+PARTS = ("clipping", "memory", "accounting", "campaign", "runtimes", "scores", "distances")
 
 
 def main() -> None:
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="rounds on each of the runtimes (10)")
     parser.add_argument("--opacus-trials", type=int, help="models that Opacus is timed on (40)")
     parser.add_argument("--data-root", type=Path, help="MNIST's four IDX files; else random pixels")
+    parser.add_argument("--adult-root", type=Path, help="Adult's two UCI files; else random rows")
     options = parser.parse_args()
     if options.rounds is not None and options.rounds < 2:
         parser.error(
@@ -81,6 +83,8 @@ def measure(options: argparse.Namespace) -> Iterator[Table]:
         yield from campaign.measure(size, options.data_root, where)
     if "scores" in parts:
         yield from scores.measure(scores.SMOKE if options.smoke else scores.CAMPAIGNS)
+    if "distances" in parts:
+        yield from distances.measure(options.smoke, options.data_root, options.adult_root)
     if "runtimes" in parts:
         few = runtimes.SMOKE if options.smoke else runtimes.Size()
         yield from runtimes.measure(replace(few, rounds=options.rounds or few.rounds))

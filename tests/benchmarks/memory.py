@@ -5,7 +5,7 @@ import resource
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,6 +64,11 @@ def _one_step(name: str, who: str, trials: int, records: int, where: torch.devic
         before = torch.cuda.memory_allocated()
         step()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
+    return added(step)
+
+
+def added(step: Callable[[], object]) -> float:
+    """Return how much the peak of resident memory during a step lies above that before it, MiB."""
     # Linux forgets the peak on request; elsewhere it is that of the whole process.
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

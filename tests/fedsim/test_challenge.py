@@ -9,6 +9,7 @@ from adversaries.dissimilarity import euclidean
 from fedsim import federation
 from fedsim.challenge import choose, worlds
 from fedsim.config import Config, Scalar
+from fedsim.embedding import embed, initial_parameters
 from fedsim.errors import InputError
 
 
@@ -37,6 +38,66 @@ def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
         )
     )
     assert (chosen.record, chosen.replacement, chosen.measure) == (5, 7, "given")
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("owner", range(3))
+def test_with_a_given_owner_its_own_records_alone_are_compared(
+    owner: int, neighbouring: str, small: Callable[..., Config]
+) -> None:
+    config = small({"challenge.owner": owner, "privacy.neighbouring": neighbouring})
+    known = federation.load(config)
+    own = known.owned_by(owner)
+    features, pool = known.split.members_records.features[own], known.split.pool_records.features
+    chosen = choose(config)
+    assert chosen.owner == owner
+    if neighbouring == "replace":
+        distances = euclidean(features, pool)
+        best = np.unravel_index(distances.argmax(), distances.shape)
+        assert (chosen.record, chosen.replacement) == (own[best[0]], best[1])
+    else:
+        assert chosen.record == own[euclidean(features, features).sum(axis=1).argmax()]
+        assert chosen.replacement is None
+
+
+def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(
+    small: Callable[..., Config],
+) -> None:
+    config = small(
+        {"challenge.space": "embedding", "privacy.neighbouring": "replace", "model.name": "mlp"}
+    )
+    known = federation.load(config)
+    theta = initial_parameters(config, known)
+    split = known.split
+    distances = euclidean(
+        *(
+            embed(known, part.features, theta)
+            for part in (split.members_records, split.pool_records)
+        )
+    )
+    chosen = choose(config)
+    best = np.unravel_index(distances.argmax(), distances.shape)
+    assert (chosen.record, chosen.replacement) == best
+    assert chosen.distance == pytest.approx(distances.max())
+
+
+@pytest.mark.parametrize("measure", ["ssim", "hamming", "gower"])
+def test_an_embedding_has_no_pixels_bits_or_columns(
+    measure: str, small: Callable[..., Config]
+) -> None:
+    with pytest.raises(InputError, match=r"space is \"embedding\".*choose euclidean"):
+        choose(small({"challenge.space": "embedding", "challenge.dissimilarity": measure}))
+
+
+def test_a_search_reports_its_progress_and_is_made_once(small: Callable[..., Config]) -> None:
+    config = small({"data.seed": 11})
+    done: list[float] = []
+    first = choose(config, done.append)
+    assert done[-1] == 1
+    done.clear()
+    assert choose(config, done.append) is first
+    assert choose(config) is first
+    assert not done
 
 
 @pytest.mark.parametrize("record", range(0, 24, 4))

@@ -237,7 +237,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ),
         ({"training.local-epochs": 2}, r"local-epochs = 1, or privacy.unit = \"client\"$"),
         ({"training.batch-size": 8}, r"training.batch-size is 8, but privacy.unit is 'record'"),
-        ({"challenge.owner": 1}, r"challenge.owner is 1, but privacy.unit is 'record'"),
+        ({"challenge.owner": 1, "challenge.record": 3}, "a given record is whoever's it is"),
         (CLIENT | {"challenge.owner": 2}, r"owners are numbered 0 to 1; name one of them"),
         (CLIENT | {"challenge.record": 1}, r"record = -1, or privacy.unit = \"record\"$"),
         (CLIENT | {"training.sampling-rate": 0.5}, r"set training.sampling-rate = 1.0, or"),

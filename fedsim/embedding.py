@@ -1,0 +1,60 @@
+"""What the last layer of the model sees of a record: where two records can be compared besides.
+
+At initial parameters, so that a pair is chosen before training, as dataset sensitivity does.
+"""
+
+import copy
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from fedsim import models
+from fedsim.blocks import slices
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.federation import Federation, build_model
+
+BLOCK_SCALARS = 2**20
+"""Scalars of the records that are embedded at once."""
+
+
+@torch.no_grad()
+def embed(
+    known: Federation, features: npt.NDArray[np.float32], parameters: Tensor
+) -> npt.NDArray[np.float32]:
+    """Return the input of the model's last linear layer, [N, E], for features [N, *shape].
+
+    parameters [P]: of one model. Raises InputError if the model has no linear layer, or uses the
+    last one more than once.
+    """
+    model = copy.deepcopy(known.model).to(parameters.device)
+    values = models.unflatten(parameters, models.parameter_shapes(model))
+    model.load_state_dict(values, strict=False)
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    if not linear:
+        raise InputError(
+            'challenge.space is "embedding", the input of the last linear layer, but the model has '
+            'none; set challenge.space = "features"'
+        )
+    seen: list[Tensor] = []
+    linear[-1].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
+    found = []
+    at_once = max(1, BLOCK_SCALARS // features[:1].size)
+    for part in slices(len(features), at_once):
+        model(torch.tensor(features[part]).to(parameters.device))
+        if len(seen) != 1:
+            raise InputError(
+                'challenge.space is "embedding", but the model uses its last linear layer '
+                f'{len(seen)} times for a record; set challenge.space = "features"'
+            )
+        found.append(seen.pop().flatten(1).float().cpu().numpy())
+    return np.concatenate(found)
+
+
+def initial_parameters(config: Config, known: Federation) -> Tensor:
+    """Return theta_0 of trial 0, [P], on the federation's device."""
+    build = partial(build_model, config, known.split.dataset)
+    return models.initial_parameters(build, config.run.seed, range(1))[0].to(known.device)

@@ -1,0 +1,433 @@
+"""The report of a study of dataset sensitivity: JSON, what the terminal shows, and a page.
+
+It words what `fedsim.sensitivity_study` found, and shows the pairs themselves: images side by side,
+or the attributes in which records differ.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+import fedsim
+from fedsim import audit_page, figures, record_display, report_directory, sensitivity_figures
+from fedsim.gradient_sensitivity import Ranked
+from fedsim.report_figures import inline
+from fedsim.report_values import DASH, number, percent, plain
+from fedsim.sensitivity_figures import Followed, Relation
+from fedsim.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
+from fedsim.strict_json import strict_json
+
+Report = Mapping[str, Any]
+
+QUANTILES = (0.05, 0.5, 0.95)
+"""Of the trials' local sensitivities in a step."""
+
+SHARES = (0.5, 0.9, 0.99, 0.999)
+"""Of all pairs: the local sensitivities that they do not exceed are reported."""
+
+
+def assemble(study: Study) -> dict[str, Any]:
+    """Return the report as strict JSON values; positions index D and the pool, from 0."""
+    config, first = study.config, study.candidates[0]
+    report = {
+        "kind": "dataset sensitivity",
+        "label": LABEL,
+        "name": config.run.name,
+        "data": config.data.name,
+        "records": len(study.known.split.members),
+        "pool": len(study.known.split.pool),
+        "model": config.model.name,
+        "neighbouring": config.privacy.neighbouring.value,
+        "noise_scaled_to": f"{config.privacy.sensitivity} sensitivity",
+        "clipping_norm": config.training.clipping_norm,
+        "global_sensitivity": study.views[0].truth.bound,
+        "dissimilarity": first.pair.measure,
+        "choice": first.choice,
+        "trials": len(first.course),
+        "steps": first.course.shape[1],
+        "seed": config.run.seed,
+        "confidence": config.audit.confidence,
+        "pairs_in_all": study.views[0].truth.pairs,
+        "pairs": [_candidate(study, candidate) for candidate in study.candidates],
+        "compared": dict(zip(("records", "replacements"), study.compared, strict=True)),
+        "views": [_view(view, first.seen[i]) for i, view in enumerate(study.views)],
+        "seconds": dict(study.seconds),
+        "peak_memory_bytes": study.peak_memory,
+        "versions": {"fedsim": fedsim.__version__},
+    }
+    finite: dict[str, Any] = strict_json(report)
+    return finite
+
+
+def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
+    pair, split, course = candidate.pair, study.known.split, candidate.course
+    replaced = pair.replacement
+    low, middle, high = np.quantile(course, QUANTILES, axis=0).tolist()
+    return {
+        "choice": candidate.choice,
+        "place": candidate.place,
+        "record": pair.record,
+        "replacement": replaced,
+        "dataset_record": int(split.members[pair.record]),
+        "dataset_replacement": None if replaced is None else int(split.pool[replaced]),
+        "label": int(split.members_records.labels[pair.record]),
+        "replacement_label": (
+            None if replaced is None else int(split.pool_records.labels[replaced])
+        ),
+        "owner": candidate.owner,
+        "distance": pair.distance,
+        "seen": [
+            {
+                "step": view.step,
+                "local_sensitivity": ranked.sensitivity,
+                "rank": ranked.rank,
+                "percentile": view.truth.percentile(ranked),
+            }
+            for view, ranked in zip(study.views, candidate.seen, strict=True)
+        ],
+        "mean": float(course.mean()),
+        "rms": float(np.sqrt(np.square(course).mean())),
+        "largest": float(course.max()),
+        "by_step": {"low": low, "median": middle, "high": high},
+    }
+
+
+def _view(view: View, chosen: Ranked) -> dict[str, Any]:
+    found = {} if view.comparison is None else asdict(view.comparison)
+    correlations = found.pop("correlations", {})
+    order = sorted(correlations, key=lambda name: -correlations[name]["rho"])
+    return {
+        "step": view.step,
+        "largest": asdict(view.truth.largest[0]),
+        "reach": view.reach(chosen),
+        "quantiles": {f"{share:g}": view.truth.quantile(share) for share in SHARES},
+        "measures": {name: correlations[name] for name in order}
+        | {name: {"refusal": reason} for name, reason in view.refusals.items()},
+        "comparison": found or None,
+    }
+
+
+def write(study: Study, report: Report, directory: Path) -> Path:
+    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    return report_directory.write_report(directory, report, render_html(study, report))
+
+
+def verdict(report: Report) -> list[str]:
+    """Return in a few sentences how good the choice was, and which dissimilarity predicts best."""
+    chosen = report["pairs"][0]
+    how = CHOICES[chosen["choice"]]
+    by = "" if chosen["choice"] == "given" else f" by {report['dissimilarity']}"
+    return [
+        f"The challenge is the {_one(report)} {how}{by}. "
+        + " ".join(_standing(report, i) for i in range(len(report["views"]))),
+        f"Over {report['trials']} trainings of {report['steps']} steps the root mean square of its "
+        f"local sensitivity was {number(chosen['rms'])}, of the "
+        f"{number(report['global_sensitivity'])} that clipping allows.",
+        *(_predicts_best(report, view) for view in report["views"]),
+    ]
+
+
+def _one(report: Report) -> str:
+    return "pair" if report["neighbouring"] == "replace" else "record"
+
+
+def _standing(report: Report, i: int) -> str:
+    """Word where the challenge stands in a view."""
+    view, seen = report["views"][i], report["pairs"][0]["seen"][i]
+    median = min(1.0, view["quantiles"]["0.5"] / view["largest"]["sensitivity"])
+    return (
+        f"In step {view['step']} it has {_share(view['reach'])} of the largest local sensitivity "
+        f"of any {_one(report)} (rank {seen['rank']:,} of {report['pairs_in_all']:,}); half of all "
+        f"have {_share(median)} of it or more."
+    )
+
+
+def _share(value: float) -> str:
+    return percent(round(value, 5))  # what rounding leaves of clipped gradients is all of it
+
+
+def _predicts_best(report: Report, view: Report) -> str:
+    comparison, step = view["comparison"], f"local sensitivity in step {view['step']}"
+    if comparison is None:
+        reasons = dict.fromkeys(row["refusal"] for row in view["measures"].values())
+        return f"No dissimilarity can be compared with {step}: {next(iter(reasons))}."
+    best, second = comparison["best"], comparison["runner_up"]
+    row = view["measures"][best]
+    if row["low"] <= 0:
+        return (
+            f"No dissimilarity is known to order {_compared(report)} like {step} does: the best, "
+            f"{best}, has a rank correlation of {_interval(report, row)}."
+        )
+    sentence = (
+        f"Of the dissimilarities, {best} orders {_compared(report)} most like {step} does: rank "
+        f"correlation {_interval(report, row)}"
+    )
+    if second is None:
+        return f"{sentence}."
+    sure = "more than chance" if comparison["lead_low"] > 0 else "which may be chance"
+    return (
+        f"{sentence}. It leads {second} by {number(comparison['lead'])} "
+        f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}), {sure}."
+    )
+
+
+def _interval(report: Report, row: Report) -> str:
+    """Word a rank correlation with its interval, or why there is none."""
+    if "refusal" in row:
+        return str(row["refusal"])
+    return (
+        f"{number(row['rho'])} ({number(row['low'])} to {number(row['high'])}, "
+        f"{100 * report['confidence']:g}%)"
+    )
+
+
+def _compared(report: Report) -> str:
+    records, replacements = report["compared"]["records"], report["compared"]["replacements"]
+    return f"{records} records" + ("" if replacements is None else f" × {replacements} others")
+
+
+def headings(report: Report) -> list[str]:
+    """Return the headings of the table of pairs."""
+    record = "record → by" if report["neighbouring"] == "replace" else "record"
+    views = [text for view in report["views"] for text in (f"LS {view['step']}", "rank")]
+    return ["pair", record, "label", "owner", "d", *views, "RMS LS"]
+
+
+def rows(report: Report) -> list[list[str]]:
+    """Return the pairs as texts, a row each."""
+    return [
+        [
+            _name(row),
+            _arrow(row["record"], row["replacement"]),
+            _arrow(row["label"], row["replacement_label"]),
+            str(row["owner"]),
+            f"{row['distance']:.4g}",
+            *(
+                text
+                for seen in row["seen"]
+                for text in (f"{seen['local_sensitivity']:.3f}", _rank(report, seen["rank"]))
+            ),
+            f"{row['rms']:.3f}",
+        ]
+        for row in report["pairs"]
+    ]
+
+
+def _rank(report: Report, rank: int) -> str:
+    return f"{rank:,}" if rank < 10_000 else percent(rank / report["pairs_in_all"])
+
+
+def _arrow(one: int, other: int | None) -> str:
+    return str(one) if other is None else f"{one} → {other}"
+
+
+def _name(row: Report) -> str:
+    """Name a pair by how it came in, such as "max 2"."""
+    several = row["choice"] in ("max", "min", "owner")
+    return f"{row['choice']} {row['place']}" if several else str(row["choice"])
+
+
+def measures(report: Report) -> list[list[str]]:
+    """Return the rank correlations as texts: a row for each dissimilarity, a column for a view."""
+    views = report["views"]
+    return [
+        [name, *(_interval(report, view["measures"][name]) for view in views)]
+        for name in views[-1]["measures"]
+    ]
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    pairs = Table(
+        box=SIMPLE,
+        title="Pairs, and their local sensitivity (LS)",
+        title_justify="left",
+        padding=0,
+        show_edge=False,
+    )
+    for i, heading in enumerate(headings(report)):
+        pairs.add_column(heading, justify="right" if i else "left", overflow="fold")
+    for row in rows(report):
+        pairs.add_row(*row)
+    steps = [f"LS in step {view['step']}" for view in report["views"]]
+    correlations = Table(
+        box=SIMPLE, title=f"Rank correlation, of {_compared(report)}", title_justify="left"
+    )
+    for heading in ("dissimilarity", *steps):
+        correlations.add_column(heading)
+    without = []
+    for name, *cells in measures(report):
+        refused = ["refusal" in view["measures"][name] for view in report["views"]]
+        if all(refused):
+            without.append(name)
+        else:
+            shown = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
+            correlations.add_row(name, *shown)
+    end = [Text(f"No correlation, as the page explains: {', '.join(without)}.")] if without else []
+    said = map(Text, verdict(report))
+    return Group(*said, pairs, Text(LEGEND), correlations, *end, Text(LABEL))
+
+
+LEGEND = (
+    "max, min: the most and the least dissimilar; owner: the most dissimilar of one owner's "
+    "records; oracle: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
+    "this step of the first training; the rank is among all, 1 for the largest, from 10,000 on as "
+    "a share of all, and equals share it."
+)
+
+
+def render_html(study: Study, report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    is_image = study.known.split.dataset.kind == "image"
+    return audit_page.render(
+        PAGE,
+        report=report,
+        verdict=verdict(report),
+        headings=headings(report),
+        rows=rows(report),
+        legend=LEGEND,
+        measures=measures(report),
+        compared=_compared(report),
+        pictures=_pictures(study) if is_image else [],
+        attributes=[] if is_image else _attributes(study, report),
+        courses=_courses(study, report),
+        settings=_settings(report),
+        against="Typical of D" if report["neighbouring"] == "add-remove" else "Replacement",
+        seconds=[(name, f"{value:.1f} s") for name, value in report["seconds"].items()],
+    )
+
+
+def _pictures(study: Study) -> list[tuple[str, Markup]]:
+    """Return a figure of the pairs of each choice, with its caption."""
+    drawn = []
+    for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
+        candidates = study.of(choice)
+        pairs = [record_display.images(study.known.split, one.pair) for one in candidates]
+        titles = [
+            f"owner {one.owner}" if choice == "owner" else f"{one.pair.record}, owner {one.owner}"
+            for one in candidates
+        ]
+        replaced = (
+            " Above the record of D, below what replaces it." if pairs[0][1] is not None else ""
+        )
+        caption = f"{CHOICES[choice].capitalize()}.{replaced}"
+        drawn.append((caption, inline(figures.record_pairs(titles, pairs), choice, caption)))
+    return drawn
+
+
+def _courses(study: Study, report: Report) -> list[tuple[str, Markup]]:
+    """Return the distribution of local sensitivity for pairs, and its course for the challenge."""
+    bound, names = report["global_sensitivity"], map(_name, report["pairs"])
+    followed = [
+        Followed(name, one.pair.distance, one.choice, one.course)
+        for name, one in zip(names, study.candidates, strict=True)
+        if one.choice in sensitivity_figures.COLOURS
+    ]
+    distributions = (
+        "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d: bars "
+        "are the median and the range of 90%. After Figure 4 of the core paper."
+    )
+    course = (
+        "Local sensitivity of the challenge in every step, against the global sensitivity that the "
+        "noise must cover. After Figure 5 of the core paper."
+    )
+    relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
+    return [
+        (
+            distributions,
+            inline(sensitivity_figures.by_pair(followed, bound), "by-pair", distributions),
+        ),
+        (course, inline(sensitivity_figures.over_training([relation]), "course", course)),
+    ]
+
+
+def _attributes(study: Study, report: Report) -> list[tuple[str, record_display.Differences]]:
+    """Return in what the records of each pair differ, with the pair's name."""
+    return [
+        (_name(row), record_display.differences(study.known.split, candidate.pair))
+        for row, candidate in zip(report["pairs"], study.candidates, strict=True)
+        if candidate.choice != "owner"
+    ]
+
+
+def _settings(report: Report) -> list[tuple[str, str]]:
+    keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
+    keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
+    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
+    return [*settings, ("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB")]
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import settings as listed, drawn %}
+{% block title %}Dataset sensitivity of {{ report.name }}{% endblock %}
+{% block kind %}Dataset sensitivity{% endblock %}
+{% block heading %}{{ report.name }}{% endblock %}
+{% block body %}
+<section class="verdict">
+{% for sentence in verdict %}
+<p>{{ sentence }}</p>
+{% endfor %}
+</section>
+<div class="label"><strong>A measurement.</strong> {{ report.label }}</div>
+
+<h2>The pairs</h2>
+<div class="table"><table>
+<thead><tr>{% for heading in headings %}<th scope="col">{{ heading }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for row in rows %}
+<tr><th scope="row">{{ row[0] }}</th>
+{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+<p class="meta">{{ legend }} RMS LS: root mean square over {{ report.trials }} trainings of
+{{ report.steps }} steps.</p>
+{{ drawn(pictures) }}
+{% for name, found in attributes %}
+<h3>{{ name[0] | upper }}{{ name[1:] }}</h3>
+<div class="table"><table class="attributes">
+<thead><tr><th scope="col">Attribute</th><th scope="col">Record</th>
+<th scope="col">{{ against }}</th></tr></thead>
+<tbody>
+{% for attribute in found.attributes %}
+<tr><th scope="row">{{ attribute.name }}</th><td>{{ attribute.value }}</td>
+<td>{{ attribute.other }}</td></tr>
+{% endfor %}
+</tbody></table></div>
+<p class="meta">{{ found.attributes | length }} of {{ found.differing }} attributes that differ,
+those that differ most.</p>
+{% endfor %}
+
+<h2>Which dissimilarity predicts local sensitivity</h2>
+<div class="table"><table>
+<thead><tr><th scope="col">Dissimilarity</th>
+{% for view in report.views %}<th scope="col">LS in step {{ view.step }}</th>\
+{% endfor %}</tr></thead>
+<tbody>
+{% for row in measures %}
+<tr><th scope="row">{{ row[0] }}</th>
+{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+<p class="meta">Spearman's rank correlation with local sensitivity, of {{ compared }}. Intervals are
+bootstrapped over records{% if report.compared.replacements %} and over replacements, because pairs
+share them{% endif %}; each has its confidence by itself, and that best and second were picked on
+the same data flatters the lead somewhat.</p>
+
+<h2>Local sensitivity during training</h2>
+{{ drawn(courses) }}
+
+<h2>What was studied</h2>
+{{ listed(settings) }}
+<h3>Where the time went</h3>
+{{ listed(seconds) }}
+{% endblock %}
+"""

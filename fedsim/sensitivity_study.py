@@ -1,0 +1,392 @@
+"""What a choice by dataset sensitivity is worth, for one experiment.
+
+The pairs that a dissimilarity ranks first and last, the local sensitivity they really have at the
+first model and during training, where they rank among all pairs, and which dissimilarity orders
+pairs most like their local sensitivity does. Local sensitivity is a measurement on private data,
+never a DP release. Source: Bernau et al., Definition 6 and section 6.1.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from adversaries import rank_correlation
+from adversaries.dataset_sensitivity import (
+    Pair,
+    Progress,
+    rank_records,
+    select,
+    select_per_owner,
+)
+from adversaries.dissimilarity import (
+    BY_COLUMN,
+    MEASURES,
+    OF_RAW_FEATURES,
+    Columns,
+    Features,
+    measure,
+)
+from adversaries.rank_correlation import Comparison
+from fedsim import challenge, device, federation, gradient_sensitivity, sensitivity_course
+from fedsim.config import Config
+from fedsim.embedding import initial_parameters
+from fedsim.errors import InputError
+from fedsim.federation import Federation
+from fedsim.gradient_sensitivity import Ranked, Truth, largest
+from fedsim.mechanism import Neighbouring
+from fedsim.randomness import Role, generator
+
+Floats = npt.NDArray[np.float64]
+
+Stages = Callable[[str], Progress]
+"""Called with the name of a stage as it begins; what it returns is told how far the stage is."""
+
+COMPARED_RECORDS = 256
+"""Of D: at most so many enter a rank correlation of pairs."""
+
+COMPARED_PAIRS = 2**15
+"""At most so many pairs enter a rank correlation: a second or two for each dissimilarity."""
+
+LABEL = (
+    "Local sensitivity is a measurement on the private data, not a DP release: keep this report "
+    "with whoever may see the records."
+)
+
+CHOICES = {
+    "max": "most dissimilar",
+    "min": "least dissimilar",
+    "median": "of median dissimilarity",
+    "given": "given by the configuration",
+    "oracle": "largest local sensitivity",
+    "owner": "most dissimilar of one owner",
+}
+"""How a pair came into the study."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """All pairs at the model from which one step of the first trial starts.
+
+    step: counted from 1; truth: what the oracle found; comparison: of the dissimilarities by rank
+    correlation with these local sensitivities, None where the correlation is undefined; refusals:
+    why a dissimilarity has none.
+    """
+
+    step: int
+    truth: Truth
+    comparison: Comparison | None
+    refusals: Mapping[str, str]
+
+    def reach(self, pair: Ranked) -> float:
+        """Return the share of the largest local sensitivity that a pair has."""
+        return rank_correlation.reach(pair.sensitivity, self.truth.largest[0].sensitivity)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A pair, by which choice it came in, and its local sensitivity.
+
+    place: 1 for the first of its choice, or the number of the owner; owner: who holds the record;
+    seen: local sensitivity and rank among all pairs, in every view; course [T, k]: local
+    sensitivity in every step of every trial.
+    """
+
+    choice: str
+    place: int
+    pair: Pair
+    owner: int
+    seen: tuple[Ranked, ...]
+    course: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What was found.
+
+    candidates: the experiment's own challenge first; views: of the first and of the last step;
+    compared: on how many records of D and, under replace, replacements dissimilarities were
+    compared; seconds: by stage; peak_memory: of this process, in bytes.
+    """
+
+    config: Config
+    known: Federation
+    candidates: tuple[Candidate, ...]
+    views: tuple[View, ...]
+    compared: tuple[int, int | None]
+    seconds: Mapping[str, float]
+    peak_memory: int
+
+    def of(self, choice: str) -> list[Candidate]:
+        """Return the pairs of one choice, in their order."""
+        return [candidate for candidate in self.candidates if candidate.choice == choice]
+
+
+def study(
+    config: Config, top: int = 3, trials: int = 20, stages: Stages = lambda name: lambda done: None
+) -> Study:
+    """Return what the configured choice of a challenge is worth.
+
+    top: how many pairs from either end of the ranking; trials: how many trainings on D the local
+    sensitivity is followed through; stages: shows progress. Raises InputError.
+    """
+    check(config, top, trials)
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(name: str) -> Iterator[Progress]:
+        begun, progress = time.perf_counter(), stages(name)
+        yield progress
+        progress(1.0)
+        seconds[name] = time.perf_counter() - begun
+
+    known = federation.load(config)
+    between = Compared.of(config, known)
+    ranked = _ranked(config, known, between, top, stage)
+    pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
+    with stage("local sensitivity of all pairs") as progress:
+        theta = initial_parameters(config, known)
+        truth = largest(
+            known, theta, config.privacy.neighbouring, top=1, of=pairs, progress=progress
+        )
+    seen = {1: (truth, theta)}
+    for worst in truth.largest:
+        pairs.append((worst.record, worst.replacement))
+        ranked.append(("oracle", 1, _distance(config, known, between, *pairs[-1])))
+    with stage("local sensitivity during training") as progress:
+        last = {config.training.rounds} - {1}
+        course = sensitivity_course.follow(config, pairs, trials, progress, last)
+        seen |= {point.round: (point.truth, point.model) for point in course.checkpoints}
+    with stage("dissimilarities against local sensitivity") as progress:
+        compared, heuristics, truths = _drawn(
+            config, known, between, [model for _, model in seen.values()], progress
+        )
+        views = tuple(
+            View(step, truth, *_compare(config, heuristics, sensitivities))
+            for (step, (truth, _)), sensitivities in zip(seen.items(), truths, strict=True)
+        )
+    given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
+    candidates = tuple(
+        Candidate(
+            *place_and_pair,
+            int(known.owner_of[place_and_pair[2].record]),
+            tuple(view[i] for view in given),
+            course.sensitivities[:, :, i],
+        )
+        for i, place_and_pair in enumerate(ranked)
+    )
+    return Study(config, known, candidates, views, compared, seconds, _peak_memory())
+
+
+def check(config: Config, top: int, trials: int) -> None:
+    """Raise InputError for what cannot be studied, before the work rather than after it."""
+    if config.privacy.unit != "record":
+        raise InputError(
+            "the sensitivity to a whole owner is not studied, only that to a record; set "
+            'privacy.unit = "record"'
+        )
+    if trials < 1:
+        raise InputError(f"trials is {trials}; give how many trainings to follow, 1 or more")
+    if top < 1:
+        raise InputError(f"top is {top}; give how many pairs to show, 1 or more")
+    measure(config.challenge.dissimilarity)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What distances are between: features of D and, under replace, of the pool.
+
+    columns, threads: as `adversaries.dataset_sensitivity` takes them.
+    """
+
+    features: Features
+    pool: Features | None
+    columns: Columns | None
+    threads: int
+
+    @classmethod
+    def of(cls, config: Config, known: Federation) -> "Compared":
+        """Return what the configured challenge compares. Raises InputError."""
+        split, replace = known.split, config.privacy.neighbouring is Neighbouring.REPLACE
+        return cls(
+            challenge.compared_features(config, known, split.members_records.features),
+            challenge.compared_features(config, known, split.pool_records.features)
+            if replace
+            else None,
+            challenge.columns_of(known),
+            device.threads(config.run.threads),
+        )
+
+
+Stage = Callable[[str], AbstractContextManager[Progress]]
+Placed = tuple[str, int, Pair]
+"""A choice, the place in it, and the pair."""
+
+
+def _ranked(
+    config: Config, known: Federation, compared: Compared, top: int, stage: Stage
+) -> list[Placed]:
+    """Return the pairs by dissimilarity, the experiment's own challenge first.
+
+    Where challenge.owner is given, of its own records, as the challenge is.
+    """
+    given, neighbouring = config.challenge, config.privacy.neighbouring.value
+    name, among = given.dissimilarity, _among(config, known)
+    search = partial(
+        select,
+        compared.features[among],
+        compared.pool,
+        name,
+        neighbouring,
+        columns=compared.columns,
+        threads=compared.threads,
+    )
+    ranked: list[Placed] = []
+    for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
+        if choice == "given":
+            chosen = challenge.choose(config)
+            assert chosen.record is not None
+            pairs = [_distance(config, known, compared, chosen.record, chosen.replacement)]
+        else:
+            count = 1 if choice == "median" else top
+            with stage(f"{name}: {CHOICES[choice]}") as progress:
+                found = search(choice=choice, top=count, progress=progress)
+            pairs = [replace(pair, record=int(among[pair.record])) for pair in found]
+        # Of few pairs, the first may be among the last as well.
+        seen = {(pair.record, pair.replacement) for _, _, pair in ranked}
+        ranked += [
+            (choice, place, pair)
+            for place, pair in enumerate(pairs, 1)
+            if (pair.record, pair.replacement) not in seen
+        ]
+    with stage(f"{name}: {CHOICES['owner']}") as progress:
+        owners = select_per_owner(
+            compared.features,
+            known.owner_of,
+            compared.pool,
+            name,
+            neighbouring,
+            columns=compared.columns,
+            threads=compared.threads,
+            progress=progress,
+        )
+    return ranked + [("owner", owner, pair) for owner, pair in enumerate(owners)]
+
+
+def _among(config: Config, known: Federation) -> npt.NDArray[np.intp]:
+    """Return the positions of the records that the challenge is chosen from."""
+    owner = config.challenge.owner
+    return np.arange(len(known.owner_of)) if owner < 0 else known.owned_by(owner)
+
+
+def _distance(
+    config: Config, known: Federation, compared: Compared, record: int, replacement: int | None
+) -> Pair:
+    """Return a pair that was found otherwise with its dissimilarity, as `select` would."""
+    name = config.challenge.dissimilarity
+    if replacement is None:
+        among = _among(config, known)
+        others = compared.features[among[among != record]]
+    else:
+        assert compared.pool is not None
+        others = compared.pool[[replacement]]
+    distances = measure(name, compared.columns)(compared.features[[record]], others)
+    return Pair(record, replacement, float(distances.sum()), name)
+
+
+Heuristics = dict[str, Floats | str]
+"""The distances by every dissimilarity, or why it refuses."""
+
+
+def _drawn(
+    config: Config,
+    known: Federation,
+    compared: Compared,
+    thetas: list[Tensor],
+    progress: Progress,
+) -> tuple[tuple[int, int | None], Heuristics, list[Floats]]:
+    """Return distances by every dissimilarity, and local sensitivities at every model [P].
+
+    Of all records [n] under add-remove. Under replace, of pairs [n', p'] of records and
+    replacements drawn at random: the correlation over all pairs is estimated, and its interval
+    counts the drawing.
+    """
+    features, pool, columns = compared.features, compared.pool, compared.columns
+    size: tuple[int, int | None] = (len(features), None)
+    if pool is None:
+        norms = gradient_sensitivity.record_sensitivities(known, torch.stack(thetas))
+        truths = list(norms)
+    else:
+        draw = generator(config.run.seed, Role.COMPARED)
+        rows = _some(len(features), COMPARED_RECORDS, draw)
+        others = _some(len(pool), COMPARED_PAIRS // len(rows), draw)
+        size = (len(rows), len(others))
+        features, pool = features[rows], pool[others]
+        truths = [
+            gradient_sensitivity.sensitivity_matrix(known, theta, others)[rows] for theta in thetas
+        ]
+    heuristics: Heuristics = {}
+    for done, name in enumerate(MEASURES, 1):
+        if name in BY_COLUMN and not known.split.dataset.categorical:
+            heuristics[name] = "no column is categorical, so that it orders pairs as manhattan does"
+            continue
+        if config.challenge.space == "embedding" and name in OF_RAW_FEATURES:
+            heuristics[name] = "it is of raw features, and an embedding is compared"
+            continue
+        try:
+            if pool is None:
+                distances = rank_records(features, name, columns=columns, threads=compared.threads)
+            else:
+                distances = measure(name, columns)(features, pool)
+            heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
+        except InputError as reason:
+            heuristics[name] = str(reason)
+        progress(done / len(MEASURES))
+    # Gradients that are clipped differ by rounding, which must not pass for an order.
+    return size, heuristics, [np.round(t / known.clipper.clipping_norm, 6) for t in truths]
+
+
+def _compare(
+    config: Config, heuristics: Heuristics, truth: Floats
+) -> tuple[Comparison | None, dict[str, str]]:
+    """Return how the dissimilarities compare by rank correlation, and why some do not."""
+    if not np.ptp(truth):
+        reason = "all local sensitivities are the same, as where every gradient is clipped"
+        return None, dict.fromkeys(heuristics, reason)
+    applicable: dict[str, Floats] = {}
+    refusals: dict[str, str] = {}
+    for name, distances in heuristics.items():
+        if isinstance(distances, str):
+            refusals[name] = distances
+            continue
+        try:
+            rank_correlation.check(distances, truth)
+        except InputError as reason:
+            refusals[name] = str(reason)
+        else:
+            applicable[name] = distances
+    if not applicable:
+        return None, refusals
+    # The same bootstrap samples in every view.
+    draw = generator(config.run.seed, Role.COMPARED, trial=1)
+    compared = rank_correlation.compare(applicable, truth, config.audit.confidence, draw)
+    return compared, refusals
+
+
+def _some(length: int, most: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return at most `most` of 0..length-1, in order."""
+    return np.sort(draw.choice(length, size=min(length, most), replace=False))
+
+
+def _peak_memory() -> int:
+    """Return the most bytes that this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # elsewhere it is in KiB

@@ -1,0 +1,130 @@
+"""Rank correlations agree with SciPy, and their intervals cover the truth as often as they say."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import binom, spearmanr
+
+from adversaries.rank_correlation import Comparison, _rhos, check, compare, reach
+from fedsim.errors import InputError
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def compared(heuristic: np.ndarray, truth: np.ndarray, resamples: int = 100) -> Comparison:
+    return compare({"it": heuristic}, truth, 0.95, rng(), resamples)
+
+
+few_values = hnp.arrays(np.float64, 12, elements=st.integers(0, 4).map(float))
+
+
+@given(few_values, few_values)
+@settings(deadline=None)
+def test_rho_is_scipys_with_and_without_ties(heuristic: np.ndarray, truth: np.ndarray) -> None:
+    if np.ptp(heuristic) == 0 or np.ptp(truth) == 0:
+        with pytest.raises(InputError, match="all the same value"):
+            compared(heuristic, truth, 2)
+        return
+    expected = spearmanr(heuristic, truth).statistic
+    assert compared(heuristic, truth, 2).correlations["it"].rho == pytest.approx(expected)
+    pairs = compared(heuristic.reshape(3, 4), truth.reshape(3, 4), 2)
+    assert pairs.correlations["it"].rho == pytest.approx(expected)
+
+
+def test_weights_stand_for_repeated_values() -> None:
+    heuristic, truth = rng(1).integers(0, 9, 50).astype(float), rng(2).normal(size=50)
+    weights = rng(3).integers(0, 4, 50)
+    groups, true_groups = check(heuristic, truth)
+    found = _rhos({"it": groups}, true_groups, weights.astype(float))
+    expected = spearmanr(np.repeat(heuristic, weights), np.repeat(truth, weights)).statistic
+    np.testing.assert_allclose(found, [expected], rtol=1e-12)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.7])
+def test_intervals_of_records_cover_the_truth_at_their_level(correlation: float) -> None:
+    """Normal pairs of correlation r have Spearman's rho 6/pi asin(r/2) (Kendall and Gibbons)."""
+    expected = 6 / np.pi * np.arcsin(correlation / 2)
+    simulations, covered, widths = 150, 0, []
+    for seed in range(simulations):
+        x, e = rng(seed).normal(size=(2, 80))
+        y = correlation * x + np.sqrt(1 - correlation**2) * e
+        found = compare({"it": x}, y, 0.9, rng(seed), 120).correlations["it"]
+        covered += found.low <= expected <= found.high
+        widths.append(found.high - found.low)
+    low, high = binom.ppf([1e-4, 1 - 1e-4], simulations, 0.9)
+    assert low <= covered <= high
+    assert np.mean(widths) < 0.45  # of an asymptotic 0.37 at rho 0
+
+
+def test_intervals_of_pairs_know_that_pairs_share_records() -> None:
+    """Both matrices depend on their row and column alone: 30 records each, not 900 pairs."""
+    simulations, covered, naive = 80, 0, 0
+    for seed in range(simulations):
+        rows, columns = rng(seed).normal(size=(2, 2, 30))
+        heuristic, truth = (rows[i][:, None] + columns[i][None, :] for i in range(2))
+        found = compare({"it": heuristic}, truth, 0.9, rng(seed), 100).correlations["it"]
+        covered += found.low <= 0 <= found.high
+        naive += abs(found.rho) <= 1.645 / np.sqrt(heuristic.size)
+    assert covered >= binom.ppf(1e-4, simulations, 0.9)
+    assert naive < simulations / 2  # what intervals of independent pairs would have covered
+
+
+def test_only_the_order_counts_and_equal_heuristics_have_no_lead() -> None:
+    x, e = rng(5).normal(size=(2, 60))
+    found = compare({"a": x, "b": np.exp(x)}, x + e, 0.95, rng(), 100)
+    assert found.correlations["a"] == found.correlations["b"]
+    assert (found.best, found.runner_up) == ("a", "b")
+    assert (found.lead, found.lead_low, found.lead_high) == (0, 0, 0)
+
+
+def test_a_better_heuristic_leads_beyond_chance_and_a_single_one_has_no_lead() -> None:
+    truth, e, f = rng(6).normal(size=(3, 200))
+    found = compare({"worse": truth + 3 * e, "better": truth + 0.3 * f}, truth, 0.95, rng(), 200)
+    assert (found.best, found.runner_up) == ("better", "worse")
+    assert found.lead_low is not None and found.lead_high is not None and found.lead is not None
+    assert 0 < found.lead_low < found.lead < found.lead_high
+    alone = compared(truth + e, truth)
+    assert (alone.best, alone.runner_up, alone.lead) == ("it", None, None)
+
+
+def test_a_perfect_order_is_certain() -> None:
+    x = rng(7).normal(size=(6, 7))
+    found = compared(-x, x).correlations["it"]
+    assert (found.rho, found.low, found.high) == pytest.approx((-1, -1, -1))
+
+
+def test_reach_is_the_share_of_the_largest_sensitivity() -> None:
+    assert reach(1.5, 2.0) == 0.75
+    assert reach(2.0 * (1 + 1e-7), 2.0) == 1.0  # rounding
+    with pytest.raises(InputError, match="the largest of all"):
+        reach(2.1, 2.0)
+    with pytest.raises(InputError, match="no record has a gradient"):
+        reach(0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("heuristic", "truth", "message"),
+    [
+        ([1, 2], [1, 2], "three records"),
+        ([[1, 2], [3, 4], [5, 6]], [[1, 2], [3, 4], [5, 7]], "three records"),
+        ([1, 2, 3], [1, 2, 3, 4], "has shape"),
+        ([1, 2, np.nan], [1, 2, 3], "not finite"),
+        ([1, 2, 3], [4, 4, 4], "the truth gives all the same"),
+    ],
+)
+def test_undefined_correlations_are_refused(
+    heuristic: list[float], truth: list[float], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        compared(np.array(heuristic, float), np.array(truth, float))
+
+
+def test_an_impossible_confidence_is_refused() -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
+        compare({"it": [1, 2, 3]}, [1, 2, 3], 1.0, rng())
+    with pytest.raises(InputError, match="no heuristic"):
+        compare({}, [1, 2, 3], 0.9, rng())

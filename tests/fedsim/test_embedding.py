@@ -1,0 +1,86 @@
+"""An embedding is what the last linear layer of the model receives."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedsim import embedding, federation
+from fedsim.config import Config
+from fedsim.embedding import embed, initial_parameters
+from fedsim.errors import InputError
+from fedsim.models import initial_parameters as theta_0
+
+
+def test_the_embedding_of_an_mlp_is_its_hidden_layer(small: Callable[..., Config]) -> None:
+    config = small({"model.name": "mlp", "model.hidden": 7})
+    known = federation.load(config)
+    theta = initial_parameters(config, known)
+    features = known.split.members_records.features
+    weights, bias = theta[: 7 * 64].reshape(7, 64).numpy(), theta[7 * 64 : 7 * 65].numpy()
+    expected = np.maximum(features.reshape(-1, 64) @ weights.T + bias, 0)
+    found = embed(known, features, theta)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_parameters_are_those_that_the_first_trial_begins_with(
+    small: Callable[..., Config],
+) -> None:
+    config = small()
+    known = federation.load(config)
+    build = lambda: federation.build_model(config, known.split.dataset)  # noqa: E731
+    every = theta_0(build, config.run.seed, range(3))
+    assert torch.equal(initial_parameters(config, known), every[0])
+
+
+def test_the_embedding_does_not_depend_on_the_blocks(
+    small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small({"model.name": "mlp"})
+    known = federation.load(config)
+    theta, features = initial_parameters(config, known), known.split.pool_records.features
+    whole = embed(known, features, theta)
+    monkeypatch.setattr(embedding, "BLOCK_SCALARS", 64 * 7)
+    np.testing.assert_allclose(embed(known, features, theta), whole, atol=1e-6)
+
+
+def test_the_federations_own_model_stays_as_it_is(small: Callable[..., Config]) -> None:
+    config = small({"model.name": "mlp"})
+    known = federation.load(config)
+    before = [p.clone() for p in known.model.parameters()]
+    embed(known, known.split.pool_records.features, initial_parameters(config, known) + 1)
+    assert all(map(torch.equal, before, known.model.parameters()))
+    assert not any(layer._forward_pre_hooks for layer in known.model.modules())
+
+
+class Twice(nn.Module):
+    """A layer that is its own successor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map [N, 1, 8, 8] to [N, 64]."""
+        output: torch.Tensor = self.layer(self.layer(x.flatten(1)))
+        return output
+
+
+@pytest.mark.parametrize(
+    ("model", "complaint"),
+    [
+        (nn.Sequential(nn.Conv2d(1, 10, 8), nn.Flatten()), "the model has none"),
+        (Twice(), "last linear layer 2 times"),
+    ],
+)
+def test_a_model_without_one_last_linear_layer_is_refused(
+    model: nn.Module, complaint: str, small: Callable[..., Config]
+) -> None:
+    known = replace(federation.load(small()), model=model)
+    theta = torch.cat([p.detach().flatten() for p in model.parameters()])
+    with pytest.raises(InputError, match=complaint):
+        embed(known, known.split.pool_records.features, theta)

@@ -1,0 +1,123 @@
+"""A study is told as strict JSON, in a terminal's width, and as a page that needs no network."""
+
+import io
+import json
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedsim.config import Config
+from fedsim.sensitivity_report import (
+    assemble,
+    headings,
+    render_html,
+    rows,
+    summary,
+    verdict,
+    write,
+)
+from fedsim.sensitivity_study import LABEL, Study, study
+
+CASES = [
+    (data, relation)
+    for data in ("digits", "breast-cancer")
+    for relation in ("add-remove", "replace")
+]
+
+
+@pytest.fixture(params=CASES, ids="-".join)
+def found(request: pytest.FixtureRequest, small: Callable[..., Config]) -> Study:
+    data, relation = request.param
+    changes = {"data.name": data, "privacy.neighbouring": relation, "training.clipping-norm": 6.0}
+    return study(small(changes), 2, 4)
+
+
+def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
+    report = json.loads(json.dumps(assemble(found), allow_nan=False))
+    assert report["label"] == LABEL
+    assert (report["trials"], report["steps"]) == (4, 3)
+    assert report["global_sensitivity"] == (6 if report["neighbouring"] == "add-remove" else 12)
+    for row, candidate in zip(report["pairs"], found.candidates, strict=True):
+        assert row["record"] == candidate.pair.record
+        assert found.known.split.members[row["record"]] == row["dataset_record"]
+        train = found.known.split.dataset.train
+        assert train.labels[row["dataset_record"]] == row["label"]
+        if row["replacement"] is not None:
+            assert train.labels[row["dataset_replacement"]] == row["replacement_label"]
+        assert row["seen"][0]["rank"] == candidate.seen[0].rank
+        assert 0 < row["mean"] <= row["rms"] <= row["largest"]
+        assert all(len(row["by_step"][name]) == 3 for name in ("low", "median", "high"))
+    for view in report["views"]:
+        assert 0 < view["reach"] <= 1
+        rhos = [row["rho"] for row in view["measures"].values() if "rho" in row]
+        assert rhos == sorted(rhos, reverse=True)
+        assert view["comparison"]["best"] == next(iter(view["measures"]))
+    [oracle] = [row for row in report["pairs"] if row["choice"] == "oracle"]
+    assert oracle["seen"][0]["rank"] == 1
+    assert report["views"][0]["largest"]["sensitivity"] == oracle["seen"][0]["local_sensitivity"]
+
+
+def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
+    page = render_html(found, assemble(found))
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "<script" not in page and 'src="/' not in page
+    assert "not a DP release" in page
+    assert "\\" not in page
+    images = found.known.split.dataset.kind == "image"
+    replaced = found.candidates[0].pair.replacement is not None
+    shown = page.count("data:image/png;base64")
+    if images:
+        assert shown == len(found.candidates) * (1 + replaced)
+        assert 'class="attributes"' not in page
+    else:
+        assert shown == 0
+        assert page.count('class="attributes"') == len(found.candidates) - len(found.of("owner"))
+        assert ("Replacement" if replaced else "Typical of D") in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_terminal_shows_every_pair_within_80_columns(found: Study) -> None:
+    report, screen = assemble(found), io.StringIO()
+    Console(width=80, file=screen).print(summary(report))
+    text = screen.getvalue()
+    for row, cells in zip(report["pairs"], rows(report), strict=True):
+        assert re.search(r"[^\S\n]+".join(map(re.escape, cells)), text)  # on a line of its own
+        assert f"{row['rms']:.3f}" in text
+    assert "max 2" in text and "oracle" in text and "euclidean" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert " ".join(LABEL.split()) in " ".join(text.split())
+
+
+def test_a_rank_in_millions_is_a_share(found: Study) -> None:
+    report = assemble(found) | {"pairs_in_all": 5_990_000}
+    for rank, shown in ((9_999, "9,999"), (599_000, "10.0%"), (5_990_000, "100%")):
+        report["pairs"][0]["seen"][0]["rank"] = rank
+        assert rows(report)[0][headings(report).index("rank")] == shown
+
+
+def test_the_verdict_says_how_close_the_choice_comes(found: Study) -> None:
+    report = assemble(found)
+    said = " ".join(verdict(report))
+    assert "by euclidean" in said
+    assert f"(rank {report['pairs'][0]['seen'][0]['rank']}" in said
+    assert "rank correlation" in said and "95%" in said
+
+
+def test_a_choice_as_good_as_all_others_is_not_praised(small: Callable[..., Config]) -> None:
+    report = assemble(study(small({"training.clipping-norm": 1e-3}), 1, 2))
+    said = " ".join(verdict(report))
+    assert "has 100% of the largest" in said
+    assert "half of all have 100% of it or more" in said
+    assert "No dissimilarity can be compared" in said
+
+
+def test_a_report_is_its_users_alone(found: Study, tmp_path: Path) -> None:
+    page = write(found, assemble(found), tmp_path / "out")
+    assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    assert {path.name for path in page.parent.iterdir()} == {"report.html", "report.json"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in page.parent.iterdir()} == {0o600}
