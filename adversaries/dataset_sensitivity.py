@@ -128,8 +128,8 @@ def select(
     record of D at most once. columns: as `dissimilarity.measure` takes them.
 
     Exact, in one search through all pairs; the median of more than KEPT_PAIRS takes four. Memory is
-    that of `threads` tiles, whatever n and p; a median keeps 8 bytes for each
-    of up to KEPT_PAIRS. Raises InputError.
+    that of `threads` tiles, whatever n and p; a median of fewer keeps 8 bytes a pair. Raises
+    InputError.
     """
     if neighbouring == "add-remove":
         _refuse_impossible(choice, top, len(features))
@@ -146,9 +146,9 @@ def select(
     width, count = len(pool), len(features) * len(pool)
     _refuse_impossible(choice, top, len(features) if distinct else count)
     distance = dissimilarity.measure(measure, columns)
-    rough = None
-    if choice != "median" and not distinct and _within_0_and_1(features, pool):
-        rough = dissimilarity.COARSE.get(measure)
+    rough = dissimilarity.COARSE.get(measure)
+    if choice == "median" or distinct or not _within_0_and_1(features, pool):
+        rough = None
     searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
     turns = iter(range(searches))
     kept: list[Tile] = []

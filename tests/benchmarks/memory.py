@@ -1,5 +1,6 @@
 """The peak memory of one step of each contestant, each in a process of its own."""
 
+import ctypes
 import json
 import resource
 import subprocess
@@ -69,6 +70,9 @@ def _one_step(name: str, who: str, trials: int, records: int, where: torch.devic
 
 def added(step: Callable[[], object]) -> float:
     """Return how much the peak of resident memory during a step lies above that before it, MiB."""
+    # Freed memory that glibc keeps would hide what the step takes.
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
     # Linux forgets the peak on request; elsewhere it is that of the whole process.
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

@@ -6,14 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from rich.progress import Progress
 
 from fedsim.cli.main import main
-from fedsim.cli.progress import _show, _steps
+from fedsim.cli.progress import _show, _steps, preparing
 from fedsim.config import Config, dump
 
 Command = Callable[..., tuple[int, str, str]]
@@ -444,3 +446,15 @@ def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
     assert status == 2
     assert "no noise helps" in error
     assert not out.exists()
+
+
+def test_a_search_for_the_challenge_shows_how_far_it_is() -> None:
+    shown = StringIO()
+    with preparing(Console(file=shown, force_terminal=True, width=100)) as searched:
+        searched(0.5)
+    assert "preparing" in shown.getvalue()
+    assert "choosing the challenge" in shown.getvalue()
+    silent = StringIO()
+    with preparing(Console(file=silent)) as searched:  # no terminal
+        searched(0.5)
+    assert not silent.getvalue().strip()
