@@ -42,7 +42,7 @@ BYSTANDERS = 20
 SIMULATION_SEED = 0x7EA1
 """Of bystanders and of dither: whoever audits the same transcript gets the same report."""
 
-LARGEST = 1e50
+LARGEST = 1e30
 """Parameters this large, and NaN, are refused: their squares, over those of noise, overflow."""
 
 CONFIGURED = 1e-30, 1e30
@@ -133,7 +133,7 @@ class Auditor:
         delta: at which every epsilon is stated; confidence: of every interval. Raises InputError
         for values out of range.
         """
-        _check(delta, confidence, claimed_epsilon)
+        check(delta, confidence, claimed_epsilon)
         findings = [
             {"severity": severity, "text": text, "rounds": rounds}
             for (severity, text), rounds in self._findings.items()
@@ -458,7 +458,7 @@ def audit(
 
     A `Reader` is read to its end, one round in memory at a time.
     """
-    _check(delta, confidence, claimed_epsilon)
+    check(delta, confidence, claimed_epsilon)
     auditor = Auditor(transcript.facts)
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
@@ -983,7 +983,8 @@ def _finding(severity: str, text: str) -> dict[str, Any]:
     return {"severity": severity, "text": text, "rounds": []}
 
 
-def _check(delta: float, confidence: float, claimed_epsilon: float | None) -> None:
+def check(delta: float, confidence: float, claimed_epsilon: float | None) -> None:
+    """Raise InputError for values that no report can be stated at."""
     for name, value in (("delta", delta), ("confidence", confidence)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
