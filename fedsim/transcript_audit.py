@@ -98,7 +98,7 @@ class Auditor:
         self._pending: ObservedRound | None = None
         self._mechanism: dict[str, Any] = {}
         self._findings: dict[tuple[str, str], list[int]] = {}
-        self._dither = np.random.default_rng(SIMULATION_SEED)
+        self._dither = np.random.default_rng([SIMULATION_SEED, 0, 1])  # no bystanders'
 
     def observe(self, observed: ObservedRound) -> None:
         """Take in the next round."""

@@ -204,16 +204,20 @@ DISTRIBUTIONS: dict[str, Draw] = {
 
 
 def stored(
-    dtype: str, spreads: Mapping[str, float], std: float, seed: int, drawn: str = "normal"
+    dtype: str,
+    arrays: Mapping[str, tuple[float, int]],
+    std: float,
+    seed: int,
+    drawn: str = "normal",
 ) -> Transcript:
     """Return a server's transcript of ten rounds of a model of this precision.
 
-    spreads: of every array the largest weight. Only what is released is rounded.
+    arrays: the largest weight and the size of each. Only what is released is rounded.
     """
-    generator, size, seen = np.random.default_rng(seed), 4096, []
+    generator, seen = np.random.default_rng(seed), []
     model = {
         name: generator.uniform(-spread, spread, size).astype(dtype)
-        for name, spread in spreads.items()
+        for name, (spread, size) in arrays.items()
     }
     config = SERVER | {"clipping_norm": 1.0, "noise_clipping_norm": 1.0}
     config |= {"noise_multiplier": std * NODES, "weighted_by": "one"}
@@ -221,7 +225,7 @@ def stored(
         replies, after = {}, {name: array.astype(float) for name, array in model.items()}
         for node in range(NODES):
             sent = {
-                name: (array + 0.01 * generator.standard_normal(size)).astype(dtype)
+                name: (array + 0.01 * generator.standard_normal(array.size)).astype(dtype)
                 for name, array in model.items()
             }
             replies[10 + node] = Reply(sent, 1.0)
@@ -229,7 +233,7 @@ def stored(
             for name, array in sent.items():
                 after[name] += (array.astype(float) - model[name]) / max(1, length) / NODES
         released = {
-            name: (array + std * DISTRIBUTIONS[drawn](generator, size)).astype(dtype)
+            name: (array + std * DISTRIBUTIONS[drawn](generator, array.size)).astype(dtype)
             for name, array in after.items()
         }
         seen.append(ObservedRound(round, model, replies, aggregate=released, mechanism=config))
@@ -245,7 +249,7 @@ def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(
     dtype: str, spread: float, std: float
 ) -> None:
     for seed in range(8):
-        report = report_of(stored(dtype, {"w": spread}, std, seed))
+        report = report_of(stored(dtype, {"w": (spread, 4096)}, std, seed))
         assert report["release"]["noise"] == "as claimed"
         assert not texts(report, "alarm", "caution")
         tested = report["release"]["normality_p_value"] is not None
@@ -258,15 +262,15 @@ def test_noise_that_is_not_gaussian_is_convicted_above_rounding(
     dtype: str, spread: float, std: float, drawn: str
 ) -> None:
     for seed in range(3):
-        transcript = stored(dtype, {"w": spread}, std, seed, drawn)
+        transcript = stored(dtype, {"w": (spread, 4096)}, std, seed, drawn)
         assert "the noise is not Gaussian" in texts(report_of(transcript), "alarm")
 
 
 def test_what_rounding_leaves_over_of_large_weights_accuses_no_array() -> None:
-    # Weights near 4 are rounded to 1/256: three times the noise that small weights keep.
-    spreads = {"large": 4.0} | {f"small {place}": 0.01 for place in range(15)}
-    report = report_of(stored("float16", spreads, 5e-4, 0))
-    assert report["release"]["rounding_std"][0] < report["release"]["left_over_std"][0] / 2
+    # Weights of 2 to 4 are rounded to 1/512: three times the noise that small weights keep.
+    arrays = {"large": (4.0, 32), "small": (0.01, 8192)}
+    report = report_of(stored("float16", arrays, 1.5e-4, 0))
+    assert report["release"]["noise"] == "as claimed"
     assert "was left over with" not in texts(report)
 
 
