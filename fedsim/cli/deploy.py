@@ -183,9 +183,7 @@ def proxy(
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment.proxy import serve  # noqa: PLC0415
 
-    server = kit.folder(directory, "server")
-    files = (server / name for name in ("server.crt", "server.key", "ca.crt"))
-    serve(listen, port, superlink_port, *files)
+    serve(listen, port, superlink_port, kit.folder(directory, "server"))
 
 
 def _address(text: str, port: int) -> tuple[str, int]:
