@@ -173,17 +173,20 @@ def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> Advantage:
     )
 
 
-def delta_prime(worlds: Bools, log_odds: Floats, epsilon: float, confidence: float) -> Frequency:
+def delta_prime(
+    worlds: Bools, log_odds: Floats, epsilon: Floats | float, confidence: float
+) -> Frequency:
     """Return delta': how often the belief exceeds rho_beta(epsilon) when D was used.
 
-    That is Lambda > epsilon in trials on D. It estimates Pr_D[privacy loss > epsilon], which is not
-    delta but lies above it (section 6.2 compares it with delta). Raises InputError if epsilon < 0,
-    on an impossible confidence, and if no trial used D.
+    That is Lambda > epsilon in trials on D; epsilon is [T], or one number for all. It estimates
+    Pr_D[privacy loss > epsilon], which is not delta but lies above it (section 6.2 compares it with
+    delta). Raises InputError if epsilon < 0, on an impossible confidence, and if no trial used D.
     """
-    if not epsilon >= 0:
+    if not np.all(np.asarray(epsilon) >= 0):
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
     used = _log_odds_under_d(worlds, log_odds)
-    count = int((used > epsilon).sum())
+    allowed = np.broadcast_to(epsilon, np.shape(worlds))[np.asarray(worlds, bool)]
+    count = int((used > allowed).sum())
     interval = clopper_pearson(count, len(used), confidence)
     return Frequency(count / len(used), interval, count, len(used))
 

@@ -58,14 +58,15 @@ def epsilon(mu: float, delta: float) -> float:
     target = math.log(delta)
 
     # In standard deviations of the loss from its mean the root lies in a short interval whatever
-    # mu is; Chernoff's bound on the tail, which exceeds delta, closes it from above.
+    # mu is; Chernoff's bound on the tail, which exceeds delta, closes it from above, and from below
+    # epsilon = 0 or the deviation under which no delta of float64 is less than 1.
     def excess(deviation: float) -> float:
         return float(_log_delta_at(mu, deviation)) - target
 
-    at_zero, highest = -mu / 2, math.sqrt(-2 * target)
-    if excess(at_zero) <= 0:
+    lowest, highest = max(-mu / 2, -10.0), math.sqrt(-2 * target)
+    if excess(lowest) <= 0:
         return 0.0
-    deviation = brentq(excess, at_zero, highest, xtol=1e-14, rtol=1e-14)
+    deviation = brentq(excess, lowest, highest, xtol=1e-14, rtol=1e-14)
     return max(0.0, mu * (deviation + mu / 2))
 
 

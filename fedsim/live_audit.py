@@ -66,12 +66,13 @@ class Belief:
 
 @dataclass
 class _Training:
-    """One cohort of trials, as far as it was seen."""
+    """One cohort of trials, as far as it was seen; concluded: the last round whose sum is known."""
 
     trials: range
     memory: adversary.Memory
     groups: list[Steps]
     previous: ObservedRound | None = None
+    concluded: int = 0
     missed: int = 0
 
 
@@ -98,6 +99,7 @@ class LiveAudit:
         self.beliefs: dict[int, list[Belief]] = {}
         self._coins: list[npt.NDArray[np.bool_]] = []
         self._scores: list[Floats] = []
+        self._least_noise = math.inf  # the smallest multiplier of a release that was scored
 
     def observe(self, observed: ObservedRound) -> Belief | None:
         """Take in a message; return the belief after the round that it brings the sum of, if any.
@@ -128,12 +130,30 @@ class LiveAudit:
         training.previous = observed
         return belief
 
-    def mechanism(self) -> Mechanism | None:
-        """Return the noise of the rounds so far, of the cohort that came farthest."""
-        longest = max(self._trainings.values(), key=_rounds, default=None)
-        if self.config is None or longest is None or not longest.groups:
-            return None
-        return Mechanism(tuple(longest.groups), self.config.privacy.neighbouring)
+    @property
+    def rounds(self) -> int:
+        """The last round of any training whose sum is known; 0 before there is one."""
+        return max((training.concluded for training in self._trainings.values()), default=0)
+
+    @property
+    def missed(self) -> int:
+        """The most rounds of any training that nothing could be concluded from."""
+        return max((training.missed for training in self._trainings.values()), default=0)
+
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """Return the noise of the rounds so far, of every cohort; equal ones once.
+
+        Cohorts differ where one lost owners, or came farther, than another.
+        """
+        if self.config is None:
+            return ()
+        neighbouring = self.config.privacy.neighbouring
+        found = (
+            Mechanism(tuple(training.groups), neighbouring)
+            for training in self._trainings.values()
+            if training.groups
+        )
+        return tuple(dict.fromkeys(found))
 
     def canary_effect(self, confidence: float) -> canaries.Effect | None:
         """Return mu of one release as the canaries measured it; None without canaries."""
@@ -144,12 +164,13 @@ class LiveAudit:
         )
 
     def canary_prediction(self) -> float | None:
-        """Return the mu of one canary by the noise that is claimed, an upper bound; or None."""
-        mechanism = self.mechanism()
-        if self.config is None or mechanism is None:
+        """Return the mu of one canary by the noise that is claimed; None without canaries.
+
+        An upper bound: that of the release with the least noise among all that were scored.
+        """
+        if self.config is None or not self._scores:
             return None
-        smallest = min(group.noise_multiplier for group in mechanism.groups)
-        training = self.config.training
+        smallest, training = self._least_noise, self.config.training
         scale = sensitivity(self.config.privacy.neighbouring, training.clipping_norm)
         return training.clipping_norm / (smallest * scale) if smallest else math.inf
 
@@ -161,6 +182,7 @@ class LiveAudit:
                 config = config.reading_data_from(self._data_root, as_they_are=True)
             if self._challenge:
                 check(config)
+                federation.load(config)  # data that are not there are known before any belief
             self.config, self._given = config, given
         return self.config
 
@@ -180,11 +202,13 @@ class LiveAudit:
         present = everybody if now.participants is None else now.participants
         nominal = told["noise-multiplier"]
         training.groups.append(_steps(config, nominal, len(present), 1))
+        training.concluded = before.round
         released = torch.tensor(now.model["sum"])
         if self._canary_seed is not None:
             coins, directions = canary.draw(
                 self._canary_seed, trials, before.round, released.shape[1]
             )
+            self._least_noise = min(self._least_noise, training.groups[-1].noise_multiplier)
             self._coins.append(coins)
             self._scores.append(np.einsum("tp,tp->t", now.model["sum"].astype(float), directions))
         if not self._challenge:
@@ -253,10 +277,6 @@ def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
         rounds * training.local_steps,
         training.sampling_rate,
     )
-
-
-def _rounds(training: _Training) -> int:
-    return sum(group.count for group in training.groups)
 
 
 NOBODY = -1

@@ -19,6 +19,7 @@ from scipy.special import expit, logit
 from adversaries import estimators
 from adversaries.estimators import ALARM_CONFIDENCE
 from fedsim import audit_page, figures, identifiability, report_directory
+from fedsim.accounting import PLD
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
@@ -59,10 +60,10 @@ def assemble(
         "unit": None if config is None else config.privacy.unit,
         "delta": None if config is None else config.privacy.delta,
         "rounds_planned": None if config is None else config.training.rounds,
-        "rounds": max((belief.round for belief in last), default=0),
-        "missed": max((belief.missed for belief in last), default=0),
+        "rounds": audit.rounds,
+        "missed": audit.missed,
         "trials": sum(len(belief.log_odds) for belief in last),
-        "bounds": _bounds(audit, last),
+        "bounds": _bounds(audit),
         "belief": _beliefs(audit, last),
         "empirical": _empirical(audit, last, confidence, worlds),
         "canaries": _canaries(audit, confidence),
@@ -89,7 +90,9 @@ def verdict(report: Report) -> str:
             f"the noise allows {percent(bounds['rho_beta'])}{_but_for(bounds)}, epsilon "
             f"{_infinite(bounds['epsilon'])} at delta {report['delta']:g}."
         )
-    if canaries is not None and canaries["reason"] is None:
+    if canaries is not None and canaries["reason"] is not None:
+        said.append(f"Canaries measured nothing yet: {canaries['reason']}.")
+    elif canaries is not None:
         said.append(
             f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
             f"({number(canaries['interval'][0])} to {_infinite(canaries['interval'][1])}) in one "
@@ -140,12 +143,17 @@ def render_html(report: Report) -> str:
     )
 
 
-def _bounds(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
-    mechanism = audit.mechanism()
-    if audit.config is None or mechanism is None:
+def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
+    """Return the bounds of the cohort that they protect least: no cohort's belief is beyond."""
+    mechanisms = audit.mechanisms()
+    if audit.config is None or not mechanisms:
         return None
-    found = asdict(identifiability.bounds(mechanism, audit.config.privacy.delta))
-    return found | {"noise_multiplier": min(one.noise_multiplier for one in mechanism.groups)}
+    delta = audit.config.privacy.delta
+    worst = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
+    found = asdict(identifiability.bounds(worst, delta))
+    # Of sampled steps, the largest epsilon and the largest advantage need not be of one cohort.
+    found["rho_alpha"] = max(map(identifiability.rho_alpha, mechanisms))
+    return found | {"noise_multiplier": min(one.noise_multiplier for one in worst.groups)}
 
 
 def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
@@ -173,7 +181,10 @@ def _empirical(
     bits, final = scored
     advantage = estimators.advantage(bits, final, confidence)
     loss = final - logit(audit.config.audit.prior)
-    exceeded = estimators.delta_prime(bits, loss, last[-1].epsilon, confidence)
+    allowed = np.repeat(
+        [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
+    )
+    exceeded = estimators.delta_prime(bits, loss, allowed, confidence)
     return {
         "trials": len(bits),
         "advantage": advantage.point,

@@ -1,10 +1,11 @@
 """The nodes of a run: one for every owner, and auditors, who may come and go.
 
-A run waits for its owners and never for an auditor: an auditor's messages are sent beside those of
-the owners, and whether it answered is looked up a round later. One that fails is noted, and not
+A round waits for its owners and never for an auditor: an auditor's messages are sent beside those
+of the owners, and whether it answered is looked up a round later. One that fails is noted, and not
 written to until it joins again; so is one that is too far behind, until it answers.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,9 @@ REGISTERED = "nodes.json"
 
 POLL_INTERVAL = 0.2
 """Seconds between two questions for answers that are missing."""
+
+INTRODUCTION = 5.0
+"""Seconds that nodes other than the owners' have, before the first round, to say who they are."""
 
 MOST_UNANSWERED = 8
 """Messages that an auditor may be behind: each holds a model in the SuperLink's memory."""
@@ -144,16 +148,18 @@ def connect(
     """Wait for every owner's node; return the node of each partition, and those of auditors.
 
     Third, the nodes that were asked who they are and have not answered, by message: once the owners
-    are complete they can only be strangers, or auditors. registered: the one node that each
-    partition is believed of; None where anybody is. Raises InputError when fewer than `owners`
-    distinct partitions answer within `timeout` seconds, or a partition is claimed by a node that it
-    is not; RuntimeError when a node answers with an error while owners are missing.
+    are complete they can only be strangers, or auditors, who have INTRODUCTION seconds more.
+    registered: the one node that each partition is believed of; None where anybody is. Raises
+    InputError when fewer than `owners` distinct partitions answer within `timeout` seconds, or a
+    partition is claimed by a node that it is not; RuntimeError when a node answers with an error
+    while owners are missing.
     """
     deadline = time.monotonic() + timeout
     nodes: dict[int, int] = {}
     auditors: list[int] = []
     reasons: dict[str, None] = {}
     asked: dict[str, int] = {}
+    complete = math.inf
     while True:
         new = set(grid.get_node_ids()) - {*nodes.values(), *auditors, *asked.values()}
         queries = [Message(RecordDict(), node, IDENTIFY) for node in sorted(new)]
@@ -178,10 +184,12 @@ def connect(
             if nodes.setdefault(partition, node) != node:
                 raise InputError(f"two nodes claim partition {partition}; give each its own")
         if set(range(owners)) <= set(nodes):
-            return {partition: nodes[partition] for partition in range(owners)}, auditors, asked
-        if failed:
+            complete = min(complete, time.monotonic())
+            if not asked or time.monotonic() >= complete + INTRODUCTION:
+                return {partition: nodes[partition] for partition in range(owners)}, auditors, asked
+        elif failed:
             raise RuntimeError(failed[0])
-        if time.monotonic() > deadline:
+        elif time.monotonic() > deadline:
             raise InputError(
                 f"{len(nodes)} of {owners} owners connected within {timeout:g} s; start as many "
                 "SuperNodes as federation.owners, for a simulation with "

@@ -1,5 +1,6 @@
 """The directory of a report about persons: for its owner's eyes, each file whole or not at all."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -23,6 +24,20 @@ def create(directory: Path) -> Path:
     except OSError as error:
         raise refusal(directory, error) from None
     return directory
+
+
+def check(directory: Path) -> None:
+    """See that the directory can be made and written, and leave nothing behind.
+
+    For work that may still find nothing to report. Raises InputError.
+    """
+    missing = [place for place in (directory, *directory.parents) if not os.path.lexists(place)]
+    try:
+        create(directory)
+    finally:
+        for place in missing:
+            with contextlib.suppress(OSError):  # never made, or somebody else's by now
+                place.rmdir()
 
 
 def refusal(directory: Path, error: OSError) -> InputError:

@@ -40,10 +40,26 @@ BYSTANDERS = 20
 """Directions of nobody's update that are scored in every round, for the false positive rate."""
 
 SIMULATION_SEED = 0x7EA1
-"""Of bystanders alone: whoever audits the same transcript gets the same report."""
+"""Of bystanders and of dither: whoever audits the same transcript gets the same report."""
 
-LARGEST = 1e100
-"""Parameters this large, and NaN, are refused: their squares overflow."""
+LARGEST = 1e30
+"""Parameters this large, and NaN, are refused: their squares, over those of noise, overflow."""
+
+CONFIGURED = 1e-30, 1e30
+"""Between these a configured number other than 0 is believed: squares of noise can be formed."""
+
+NUMBERS = (
+    "noise_multiplier",
+    "clipping_norm",
+    "noise_clipping_norm",
+    "num_sampled_clients",
+    "clipped_count_std",
+    "local_clipping_norm",
+    "local_sensitivity",
+    "local_epsilon",
+    "local_delta",
+)
+"""What an audit takes of a mechanism as a number."""
 
 EXCESS = 1e-3
 """Share by which an update may pass the clipping norm: clients clip in single precision."""
@@ -82,6 +98,7 @@ class Auditor:
         self._pending: ObservedRound | None = None
         self._mechanism: dict[str, Any] = {}
         self._findings: dict[tuple[str, str], list[int]] = {}
+        self._dither = np.random.default_rng([SIMULATION_SEED, 0, 1])  # no bystanders'
 
     def observe(self, observed: ObservedRound) -> None:
         """Take in the next round."""
@@ -90,6 +107,9 @@ class Auditor:
             name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in observed.mechanism.items()
         }
+        for name in NUMBERS:
+            if _unbelievable(observed.mechanism.get(name)):
+                self._note("caution", UNBELIEVABLE.format(name), observed.round)
         if observed.model or observed.replies:
             self.rounds += 1
             if observed.round <= self._last_round:
@@ -113,7 +133,7 @@ class Auditor:
         delta: at which every epsilon is stated; confidence: of every interval. Raises InputError
         for values out of range.
         """
-        _check(delta, confidence, claimed_epsilon)
+        check(delta, confidence, claimed_epsilon)
         findings = [
             {"severity": severity, "text": text, "rounds": rounds}
             for (severity, text), rounds in self._findings.items()
@@ -200,7 +220,9 @@ class Auditor:
         sizes = {name: math.prod(shape) for name, shape in zip(names, shapes, strict=True)}
         # Each of n updates is restored, weighted and summed in the model's precision: the partial
         # sums make up n/3 roundings of the whole; then come noise and what clients round.
-        rounding = _rounding(before, after, observed.model, names, len(observed.replies) / 3 + 3)
+        rounding = len(observed.replies) / 3 + 3
+        units = _units(before, after, observed.model, names)
+        dither = self._dithered(units)
         claimed, count_std = _claimed_std(mechanism), self._count_std(observed)
         noises = {name: after - before - mean for name, mean in means.items()}
         parts: dict[str, dict[int, Contribution]] = {name: {} for name in means}
@@ -211,11 +233,24 @@ class Auditor:
                 parts[name][node] = _contribution(weightings[name][node], update, noise)
         for name, noise in noises.items():
             release = _reduced(
-                observed.round, noise, parts[name], sizes, rounding, norm, claimed, count_std
+                observed.round,
+                noise,
+                dither,
+                parts[name],
+                sizes,
+                units,
+                rounding,
+                norm,
+                claimed,
+                count_std,
             )
             self._releases[name].append(release)
         if len(means) == len(WEIGHTINGS):
             self._weigh(means)
+
+    def _dithered(self, units: Floats) -> Floats:
+        """Return a dither for each coordinate of a fingerprint, even over one unit."""
+        return units[:FINGERPRINT] * self._dither.uniform(-0.5, 0.5, units[:FINGERPRINT].size)
 
     def _weigh(self, means: Mapping[str, Floats]) -> None:
         """Take in what the last release says against either way to weight it."""
@@ -283,14 +318,17 @@ class Auditor:
         change = noisy_means.clipped(trained - before, norm)
         node, noise = self.facts.node or 0, sent - before - change
         sizes = {name: math.prod(shape) for name, shape in zip(names, shapes, strict=True)}
+        units = _units(before, sent, observed.model, names)
         self._local.append(
             _reduced(
                 observed.round,
                 noise,
+                self._dithered(units),
                 {node: _contribution(1.0, change, noise)},
                 sizes,
+                units,
                 # The update is clipped, restored, and gets its noise in the model's precision.
-                _rounding(before, sent, observed.model, names, 3),
+                3,
                 norm,
                 _claimed_local_std(observed.mechanism),
             )
@@ -387,6 +425,15 @@ NO_COUNT_NOISE = (
     "adaptive clipping releases a count of clipped updates, and no noise on it was recorded: "
     "epsilon has no upper limit that is known"
 )
+UNBELIEVABLE = "the recorded {} is no number from 1e-30 to 1e30, nor 0: it is taken as not recorded"
+NO_SCORES = (
+    "no lower bound on one release: no owner changed the model in any round, and there is nothing "
+    "to find one by"
+)
+SHAPE_UNSEEN = (
+    "whether the noise is Gaussian was not tested{}: it is too close to what rounding leaves over, "
+    "which is not"
+)
 HIDDEN = (
     "rounding hides the noise: the configured noise is no larger than what rounding may leave over "
     "of a model in this precision, so that nobody can tell from here whether it was added"
@@ -411,7 +458,7 @@ def audit(
 
     A `Reader` is read to its end, one round in memory at a time.
     """
-    _check(delta, confidence, claimed_epsilon)
+    check(delta, confidence, claimed_epsilon)
     auditor = Auditor(transcript.facts)
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
@@ -481,13 +528,18 @@ def _release(
             )
         )
     if not noiseless:
-        _check_shape(releases, scales if claimed else [point] * len(releases), findings)
+        # Against the size that was measured: against the claim, too little noise everywhere would
+        # be said of every array.
+        _check_shape(releases, [point * (scale or 1.0) for scale in scales], findings)
     # A claim that the data do not contradict is more exact than what they say.
     factor = 1.0 if noise in ("as claimed", "hidden") else point
     stds = [
         0.0 if release.noiseless and not hidden else factor * (scale or 1.0)
         for release, scale in zip(releases, scales, strict=True)
     ]
+    empirical = None if noiseless else _empirical(releases, stds, delta, confidence)
+    if empirical is None and not noiseless:
+        findings.append(_finding("note", NO_SCORES))
     ends = {"point": point, "low": interval.low, "high": interval.high}
     sure_ends = {"point": point, "low": sure.low, "high": sure.high}
     return {
@@ -507,7 +559,7 @@ def _release(
         "round_numbers": [release.round for release in releases],
         "owners": _owners(releases, scales, stds, ends, delta),
         "proven": _proven(releases, scales, stds, sure_ends, delta),
-        "empirical": None if noiseless else _empirical(releases, stds, delta, confidence),
+        "empirical": empirical,
         "normality_p_value": noisy_means.normality(releases),
         "assumptions": [
             NEIGHBOURS,
@@ -598,7 +650,7 @@ def _owner(
     ends: Mapping[str, float],
     delta: float,
 ) -> dict[str, Any]:
-    energy, realised, bounded, steps, counts = 0.0, 0.0, True, 0, 0.0
+    unit, realised, bounded, steps, counts = 0.0, 0.0, True, 0, 0.0
     log_odds, rounds, total = [], [], 0.0
     for release, scale, std in zip(releases, scales, stds, strict=True):
         part = release.contributions.get(node)
@@ -607,15 +659,15 @@ def _owner(
             bounded = bounded and release.clipping_norm is not None
             # Once longer than clipping allows, the update itself is what must be hidden.
             reach = max(part.weight * (release.clipping_norm or 0.0), part.norm / (1 + EXCESS))
-            energy += (reach / (scale or 1.0)) ** 2
-            realised += (part.norm / std) ** 2 if std else (math.inf if part.norm else 0.0)
+            unit = math.hypot(unit, reach / (scale or 1.0))
+            loudness = part.norm / std if std else (math.inf if part.norm else 0.0)
+            realised = math.hypot(realised, loudness)
             total += noisy_means.log_likelihood_ratio(part, std)
             if release.count_std is not None:
                 # One owner changes the count by 1.
                 counts += release.count_std**-2 if release.count_std else math.inf
         log_odds.append(total)
         rounds.append(release.round)
-    unit = math.sqrt(energy)
     # More noise is less epsilon: the ends of the interval change places.
     mu = {
         name: math.hypot(unit / ends[end], math.sqrt(counts)) if ends[end] else math.inf
@@ -635,7 +687,7 @@ def _owner(
             if node in release.contributions
         ),
         "mu": mu,
-        "realised_mu": math.sqrt(realised),
+        "realised_mu": realised,
         "epsilon": epsilon,
         "unbounded": math.isinf(epsilon["point"]),
         "rho_beta": rho_beta_of_epsilon(epsilon["point"]),
@@ -648,22 +700,25 @@ def _owner(
 
 def _empirical(
     releases: Sequence[Release], stds: Sequence[float], delta: float, confidence: float
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Return lower bounds on one release, from scores of one owner a round and of bystanders.
 
-    Owners take turns: projections of one noise on several owners' updates are not independent. A
-    bystander is a fresh direction of the owner's norm that is in no mean.
+    Owners that changed the model take turns: projections of one noise on several owners' updates
+    are not independent. A bystander is a fresh direction of the owner's norm that is in no mean.
+    None where no owner changed anything.
     """
     members, bystanders = [], []
     for turn, (release, std) in enumerate(zip(releases, stds, strict=True)):
-        nodes = sorted(release.contributions)
-        part = release.contributions[nodes[turn % len(nodes)]]
-        if part.norm == 0 or std == 0:
+        nodes = sorted(node for node, part in release.contributions.items() if part.norm > 0)
+        if not nodes or std == 0:
             continue
+        part = release.contributions[nodes[turn % len(nodes)]]
         generator = np.random.default_rng([SIMULATION_SEED, turn])
         fresh = part.norm * noisy_means.bystander_projections(release, BYSTANDERS, generator)
         members.append(noisy_means.log_likelihood_ratio(part, std))
         bystanders.extend(((fresh - part.norm**2 / 2) / std**2).tolist())
+    if not members:
+        return None
     worlds = np.repeat([True, False], [len(members), len(bystanders)])
     scores = np.array(members + bystanders)
     bounds = estimators.lower_bounds(worlds, scores, delta, confidence)
@@ -678,9 +733,12 @@ def _empirical(
 
 
 def _check_shape(
-    releases: Sequence[Release], stds: Sequence[float | None], findings: list[dict[str, Any]]
+    releases: Sequence[Release], stds: Sequence[float], findings: list[dict[str, Any]]
 ) -> None:
-    """Look for noise that is not independent N(0, s^2) in every parameter and round."""
+    """Look for noise that is not independent N(0, s^2) in every parameter and round.
+
+    stds: s as measured in every round.
+    """
     repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
     if repeated:
         first, second = repeated[0]
@@ -691,6 +749,10 @@ def _check_shape(
                 "pairs): is the random seed set anew in every round? Their difference has no noise",
             )
         )
+    unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
+    if unseen:
+        where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"
+        findings.append(_finding("note", SHAPE_UNSEEN.format(where)))
     normal = noisy_means.normality(releases)
     if normal is not None and normal < 1 - ALARM_CONFIDENCE:
         findings.append(
@@ -701,21 +763,22 @@ def _check_shape(
         return
     bonferroni = 1 - (1 - ALARM_CONFIDENCE) / len(names)
     for name in names:
-        energies, sizes = zip(
-            *(
-                (release.by_array[name][1] / (std or 1.0) ** 2, release.by_array[name][0])
-                for release, std in zip(releases, stds, strict=True)
-            ),
-            strict=True,
-        )
-        ratio = noisy_means.std_interval(sum(energies), sum(sizes), bonferroni)
+        most, least, freedom = 0.0, 0.0, 0
+        for release, std in zip(releases, stds, strict=True):
+            size, energy, rounding = release.by_array[name]
+            most += energy / std**2
+            least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
+            freedom += size
+        # What rounding may have left over of large weights is no noise too many.
+        low = noisy_means.std_interval(least, freedom, bonferroni).low
+        high = noisy_means.std_interval(most, freedom, bonferroni).high
         # All parameters together have been judged already; here the odd array out.
-        if len(names) > 1 and (ratio.high < 0.5 or ratio.low > 2):
+        if len(names) > 1 and (high < 0.5 or low > 2):
             findings.append(
                 _finding(
                     "alarm",
-                    f"array '{name}' was left over with {ratio.low:.3g} to {ratio.high:.3g} times "
-                    "the noise of the rest: it is noised or clipped differently",
+                    f"array '{name}' was left over with {low:.3g} to {high:.3g} times the noise of "
+                    "the whole model: it is noised or clipped differently",
                 )
             )
 
@@ -806,29 +869,33 @@ def _contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
 def _reduced(
     round: int,
     noise: Floats,
+    dither: Floats,
     contributions: dict[int, Contribution],
     sizes: Mapping[str, int],
-    rounding: float,
+    units: Floats,
+    roundings: float,
     clipping_norm: float | None,
     claimed_std: float | None,
     count_std: float | None = None,
 ) -> Release:
+    """Return what is kept of a round; units [P]: in the last place, rounded so many times."""
     by_array, position = {}, 0
     for name, size in sizes.items():
-        part = noise[position : position + size]
-        by_array[name] = size, float(part @ part)
-        position += size
+        of = slice(position, position + size)
+        position = of.stop
+        by_array[name] = size, float(noise[of] @ noise[of]), _rounding(units[of], roundings)
     return Release(
         round,
         noise.size,
         claimed_std,
         float(noise @ noise),
-        rounding,
+        _rounding(units, roundings),
         clipping_norm,
         contributions,
         by_array,
-        noise[:FINGERPRINT].astype(np.float32),
+        (noise[:FINGERPRINT] + dither).astype(np.float32),
         count_std,
+        _rounding(units[:FINGERPRINT], roundings),
     )
 
 
@@ -856,22 +923,24 @@ def _aligned(
     return np.concatenate(parts, dtype=np.float64)
 
 
-def _rounding(
-    before: Floats, after: Floats, model: Arrays, names: Sequence[str], roundings: float
-) -> float:
-    """Return the root mean square that so many roundings leave over in such a model.
-
-    A rounding to the nearest is off by up to half a unit in the last place, evenly: 1/sqrt(12).
-    """
-    total, position = 0.0, 0
+def _units(before: Floats, after: Floats, model: Arrays, names: Sequence[str]) -> Floats:
+    """Return the unit in the last place [P] of each parameter, of the larger of two values."""
+    parts, position = [np.zeros(0)], 0
     for name in names:
         part = slice(position, position + model[name].size)
         position = part.stop
         sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
         limits = np.finfo(model[name].dtype)
-        units = np.spacing(np.minimum(sizes, float(limits.max)).astype(model[name].dtype))
-        total += float(np.square(units.astype(np.float64)).sum())
-    return math.sqrt(roundings * total / 12 / max(1, before.size))
+        parts.append(np.spacing(np.minimum(sizes, float(limits.max)).astype(model[name].dtype)))
+    return np.concatenate(parts, dtype=np.float64)
+
+
+def _rounding(units: Floats, roundings: float) -> float:
+    """Return the root mean square that so many roundings leave over.
+
+    A rounding to the nearest is off by up to half a unit in the last place, evenly: 1/sqrt(12).
+    """
+    return math.sqrt(roundings * float(units @ units) / 12 / max(1, units.size))
 
 
 def _claimed_std(mechanism: Mapping[str, Any]) -> float | None:
@@ -895,17 +964,27 @@ def _claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
 
 
 def _number(mechanism: Mapping[str, Any], name: str) -> float | None:
+    """Return a configured number, None if there is none that can be believed."""
     value = mechanism.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value < math.inf else None
+    return None if _unbelievable(value) else float(value)
+
+
+def _unbelievable(value: Any) -> bool:
+    """Whether this is a number, but none that noise can be worked out from."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    smallest, largest = CONFIGURED
+    return not (value == 0 or smallest <= value <= largest)
 
 
 def _finding(severity: str, text: str) -> dict[str, Any]:
     return {"severity": severity, "text": text, "rounds": []}
 
 
-def _check(delta: float, confidence: float, claimed_epsilon: float | None) -> None:
+def check(delta: float, confidence: float, claimed_epsilon: float | None) -> None:
+    """Raise InputError for values that no report can be stated at."""
     for name, value in (("delta", delta), ("confidence", confidence)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

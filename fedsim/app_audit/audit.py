@@ -27,7 +27,7 @@ DEFAULT_DELTA = 1e-5
 class Verdict(StrEnum):
     """What the audit concludes about the claim.
 
-    CONVICTED: the attack proves, with the stated confidence, that the claim is false
+    CONVICTED: the attack proves, with `ALARM_CONFIDENCE`, that the claim is false
     SUSPECT: theory does not support the claim, and the attack has not disproved it
     ACQUITTED: theory supports the claim, and the attack found nothing against it
     UNDECIDED: theory cannot tell, and the attack has not disproved the claim
@@ -48,6 +48,7 @@ class AppAudit:
     delta, scope: what every epsilon speaks of; epsilon: that of theory, None where it cannot tell
     predicted_advantage: by theory, for this attack, None where it cannot tell; advantage: measured
     lower_bounds: each at the confidence (1 + confidence)/2, so that both hold at once
+    proven: the largest of those at (1 + ALARM_CONFIDENCE)/2 each, which alone convicts
     """
 
     app: str
@@ -62,6 +63,7 @@ class AppAudit:
     predicted_advantage: float | None
     advantage: Advantage
     lower_bounds: dict[str, LowerBound]
+    proven: LowerBound
     confidence: float
     findings: tuple[Finding, ...]
     trials: int
@@ -71,7 +73,7 @@ class AppAudit:
     @property
     def lower_bound(self) -> LowerBound:
         """The largest lower bound; it holds with `confidence`, as both do."""
-        return max(self.lower_bounds.values(), key=lambda bound: bound.epsilon)
+        return _largest(self.lower_bounds)
 
     @property
     def epsilon_of_run(self) -> float | None:
@@ -83,12 +85,22 @@ class AppAudit:
         """What the audit concludes about the claim."""
         if self.claim is None:
             return Verdict.NO_CLAIM
-        if self.lower_bound.epsilon > self.claim.epsilon:
+        if self.proven.epsilon > self.claim.epsilon:
             return Verdict.CONVICTED
         if self.epsilon is None:
             return Verdict.UNDECIDED
-        kept = self.epsilon <= self.claim.epsilon * (1 + 1e-6)
-        return Verdict.ACQUITTED if kept else Verdict.SUSPECT
+        return Verdict.ACQUITTED if self._supported else Verdict.SUSPECT
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the attack disproves a claim that theory supports: one of the two is wrong."""
+        return self.verdict is Verdict.CONVICTED and self._supported
+
+    @property
+    def _supported(self) -> bool:
+        if self.claim is None or self.epsilon is None:
+            return False
+        return self.epsilon <= self.claim.epsilon * (1 + 1e-6)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
@@ -108,6 +120,8 @@ class AppAudit:
             "measured": {
                 "advantage": asdict(self.advantage),
                 "epsilon_lower_bound": self.lower_bound.epsilon,
+                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
+                "contradicts_theory": self.contradictory,
                 "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
             },
             "findings": [asdict(finding) for finding in self.findings],
@@ -138,9 +152,7 @@ def audit(
     claim: None for what the app claims itself. Raises InputError for fewer than `LEAST_TRIALS`
     trials or an impossible confidence, `execution.AppFailedError` if the app fails.
     """
-    alpha = significance(confidence)
-    if trials < LEAST_TRIALS:
-        raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
+    check(trials, confidence)
     configuration, parameters = attack.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
     scope = Scope.RUN if claim is None else claim.scope
@@ -163,6 +175,10 @@ def audit(
     delta = DEFAULT_DELTA if claim is None else claim.delta
     worlds, scores = game.scores(scope)
     reason = _not_normal(configuration, guarantee)
+
+    def lower_bounds(level: float) -> dict[str, LowerBound]:
+        return estimators.lower_bounds(worlds, scores, delta, (1 + level) / 2, reason)
+
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -175,13 +191,25 @@ def audit(
         epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
         predicted_advantage=foretold,
         advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=estimators.lower_bounds(worlds, scores, delta, 1 - alpha / 2, reason),
+        lower_bounds=lower_bounds(confidence),
+        proven=_largest(lower_bounds(ALARM_CONFIDENCE)),
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
         trials=trials,
         nodes=audited.nodes,
         seed=seed,
     )
+
+
+def check(trials: int, confidence: float) -> None:
+    """Raise InputError for fewer than `LEAST_TRIALS` trials or an impossible confidence."""
+    significance(confidence)
+    if trials < LEAST_TRIALS:
+        raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
+
+
+def _largest(bounds: dict[str, LowerBound]) -> LowerBound:
+    return max(bounds.values(), key=lambda bound: bound.epsilon)
 
 
 def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:

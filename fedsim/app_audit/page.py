@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from adversaries.estimators import ALARM_CONFIDENCE
 from fedsim import audit_page
 from fedsim.app_audit.audit import AppAudit, Verdict
 
 MEANINGS = {
-    Verdict.CONVICTED: "the attack proves, with the stated confidence, that the claim is false",
+    Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.1%} confidence, that the "
+    "claim is false",
     Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
     Verdict.ACQUITTED: "theory supports the claim, and the attack found nothing against it",
     Verdict.UNDECIDED: "theory cannot tell, and the attack has not disproved the claim",

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from adversaries.estimators import ALARM_CONFIDENCE
 from fedsim import report_directory
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.config import Scalar, parse_override
@@ -23,6 +24,12 @@ if TYPE_CHECKING:  # Flower takes a second
 
 ROUNDS_KEY = "num-server-rounds"
 """The key under which Flower's own templates declare the number of rounds."""
+
+CONTRADICTION = (
+    "theory supports the claim and the attack disproves it: the app does something that theory "
+    "does not know of, theory is wrong, or the one audit in a thousand came up that chance allows"
+)
+"""What is said of a conviction against theory."""
 
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "acquitted": "bold green"}
 
@@ -48,19 +55,23 @@ def audit_app(
     Runs the app's code. Raises InputError for options that contradict each other, and as
     `fedsim.app_audit.audit.audit` does.
     """
-    from fedsim.app_audit.audit import Verdict, audit  # noqa: PLC0415
+    from fedsim.app_audit.audit import Verdict, audit, check  # noqa: PLC0415
     from fedsim.app_audit.execution import opened  # noqa: PLC0415
 
     claim = _claim(claimed_epsilon, claimed_delta)
     if nodes < 2:
         raise InputError(f"{nodes} nodes are no federation; give at least 2")
+    check(trials, confidence)
     overrides: dict[str, Scalar] = dict(parse_override(text) for text in run_config)
     if rounds is not None:
         overrides[ROUNDS_KEY] = rounds
+    asked = overrides.get(ROUNDS_KEY, 1)
+    if isinstance(asked, int | float) and asked < 1:
+        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
     if out is not None and (out / "report.json").exists():
         raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
     if out is not None:
-        report_directory.create(out)
+        report_directory.check(out)
     console = Console(stderr=True)
     with opened(app, nodes, overrides) as audited, _progress(trials, console) as progress:
         outcome = audit(
@@ -115,10 +126,13 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     claim = outcome.claim
     said = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
     observations = outcome.trials * (1 if whole else rounds)
+    proven = ""
+    if claim is not None:
+        proven = f"; {outcome.proven.epsilon:.4g} with the {ALARM_CONFIDENCE:.1%} of a conviction"
     measured = outcome.advantage
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
-    return [
+    rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
         ("Claimed", said),
@@ -126,7 +140,8 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         (
             "By attack",
             f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
-            f"{_counted(observations, 'observation')}; {bound.method}; assumes {bound.assumes})",
+            f"{_counted(observations, 'observation')}; {bound.method}; assumes {bound.assumes})"
+            f"{proven}",
         ),
         (
             "Advantage",
@@ -135,6 +150,9 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ),
         ("Two worlds", _worlds(outcome)),
     ]
+    if outcome.contradictory:
+        rows.append(("Contradiction", CONTRADICTION))
+    return rows
 
 
 def _theory(outcome: "AppAudit") -> str:

@@ -207,8 +207,9 @@ def _audit_transcript(
     from fedsim.cli.live_audit import view  # noqa: PLC0415
     from fedsim.transcript import Reader, follow  # noqa: PLC0415
 
+    transcript_audit.check(delta, confidence, claimed_epsilon)
     directory = path.with_name(f"{path.stem}-audit") if out is None else out
-    report_directory.create(directory)
+    report_directory.check(directory)  # before hours of following
     console = Console(stderr=True)
     if follows:
         with view(console) as show, contextlib.suppress(KeyboardInterrupt):

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -149,7 +148,7 @@ def run(
         overrides["run.out"] = str(out)
     config = with_absolute_paths(configuration.load(config_file, overrides))
     _refuse(config, kit.read(server).owners, experiment)
-    nodes = _owners_nodes(kit.registered(server), config.federation.owners)
+    nodes = _owners_nodes(server, config.federation.owners)
     with console.status("preparing"):
         config, run_directory = prepare(config)
     if run_directory.has("report.json"):
@@ -183,18 +182,18 @@ def proxy(
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment.proxy import serve  # noqa: PLC0415
 
-    server = kit.folder(directory, "server")
-    files = (server / name for name in ("server.crt", "server.key", "ca.crt"))
-    serve(listen, port, superlink_port, *files)
+    serve(listen, port, superlink_port, kit.folder(directory, "server"))
 
 
 def _address(text: str, port: int) -> tuple[str, int]:
     """Split HOST[:PORT]. Raises InputError."""
+    from fedsim.deployment import kit  # noqa: PLC0415
+
     host, colon, given = text.rpartition(":")
     if not colon:
         host, given = text, str(port)
     number = int(given) if given.isascii() and given.isdecimal() else 0
-    if not host or not 0 < number < 65536 or not set(host.lower()) <= HOST_CHARACTERS:
+    if not 0 < number < 65536 or not kit.is_host(host):
         raise InputError(
             f"--server-address {text!r} is not HOST or HOST:PORT, for example "
             "federation.example.org:8443 (an IPv6 address needs a name)"
@@ -202,19 +201,26 @@ def _address(text: str, port: int) -> tuple[str, int]:
     return host, number
 
 
-HOST_CHARACTERS = set("abcdefghijklmnopqrstuvwxyz0123456789.-")
-
-
-def _owners_nodes(registered: Mapping[str, str], owners: int) -> dict[str, int]:
+def _owners_nodes(server: Path, owners: int) -> dict[str, int]:
     """Return the node of each owner's key by partition. Raises InputError for one without."""
-    nodes = {str(owner): registered.get(f"owner-{owner}") for owner in range(owners)}
-    for owner, node in nodes.items():
-        if node is None or not node.isdecimal():
+    from fedsim.deployment import kit  # noqa: PLC0415
+
+    registered, files = kit.registered(server), kit.key_files(server)
+    nodes = {}
+    for owner in range(owners):
+        machine = f"owner-{owner}"
+        node = registered.get(machine)
+        if node is None or not node.node.isdecimal():
             raise InputError(
-                f"the key of owner-{owner} is not registered; start the server and give "
+                f"the key of {machine} is not registered; start the server and give "
                 "fedsim deploy register"
             )
-    return {owner: int(str(node)) for owner, node in nodes.items()}
+        if machine in files and node.key not in (None, kit.key(files[machine])):
+            raise InputError(
+                f"keys/{machine}.pub is not the registered key; give fedsim deploy register"
+            )
+        nodes[str(owner)] = int(node.node)
+    return nodes
 
 
 def _refuse(config: Config, owners: int, experiment: bool) -> None:

@@ -1,5 +1,6 @@
 """`fedsim audit` of what an auditor's node recorded, after the run or while it goes on."""
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -68,6 +69,11 @@ def audit_live(path: Path, options: Options) -> None:
     from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
 
     significance(options.confidence)  # what is wrong with it shows before the run, not after
+    if not options.challenge and options.canary_seed_file is None:
+        raise InputError(
+            "--no-challenge leaves the canaries alone, and nothing without their seed; give it "
+            "with --canary-seed-file, or leave --no-challenge out"
+        )
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
     worlds = None if run is None else run.read_arrays("transcript.npz")["worlds"]
     seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
@@ -78,11 +84,19 @@ def audit_live(path: Path, options: Options) -> None:
     console = Console(stderr=True)
     if options.follow:
         console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
+    report_directory.check(directory)
+    rounds = _rounds(path, options.follow)
+    for observed in itertools.islice(rounds, 1):
+        # No sum comes with the first message, but the configuration: of another run, or of one
+        # that cannot be audited, nothing is left behind.
+        audit.observe(observed)
+        if run is not None and audit.config is not None:
+            _check_same(run, audit.config)
     report_directory.create(directory)
     try:
         with report_directory.opened(lines) as file, view(console) as show:
             seen: list[Belief] = []
-            for observed in _rounds(path, options.follow):
+            for observed in rounds:
                 belief = audit.observe(observed)
                 if belief is None:
                     continue
@@ -92,8 +106,6 @@ def audit_live(path: Path, options: Options) -> None:
                     print(line, flush=True)
                 seen.append(belief)
                 show(live_report.table(seen))
-        if run is not None and audit.config is not None:
-            _check_same(run, audit.config)
         with Reader(path) as reader:
             report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
         page = live_report.write(report, directory)

@@ -5,11 +5,13 @@ nodes are in OpenSSH form, which is what Flower reads.
 """
 
 import ipaddress
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -18,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
+    load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -104,6 +107,21 @@ def node_key() -> Pair:
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     return Pair(private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+
+
+def fingerprint(public: bytes) -> str:
+    """Return the SHA-256 of a public key (OpenSSH), as `ssh-keygen -l -f` shows it.
+
+    Raises ValueError for what is no key.
+    """
+    try:
+        key = load_ssh_public_key(public)
+        blob = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).split()[1]
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from None
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(b64decode(blob))
+    return f"SHA256:{b64encode(digest.finalize()).decode().rstrip('=')}"
 
 
 def covers(certificate: x509.Certificate, host: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import psutil
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
     load_ssh_public_key,
@@ -69,17 +69,32 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
         machines = [machine]
     else:
         machines = [laid_out.machine] if laid_out.machine else laid_out.machines
-    findings = []
+    findings: list[Finding] = []
     for name in machines:
         place = kit.folder(directory, name)
-        lines = server(place, laid_out) if name == "server" else node(place, laid_out, name)
-        for check_lines in (common(place, laid_out), lines):
-            findings += [Finding(name, *line) for line in check_lines]
+        if not place.is_dir():
+            message = (
+                f"'{place}' is missing: copy it anew, or, where the folder has been handed out, "
+                "check it on its machine"
+            )
+            findings.append(Finding(name, "folder", WRONG, message))
+            continue
+        own = server(place, laid_out) if name == "server" else node(place, laid_out, name)
+        for look in (_versions(laid_out), _commands(place), _permissions(place), own):
+            found = [Finding(name, *line) for line in _said(look)]
+            findings += [one for one in found if one not in findings]
     return findings
 
 
-def common(place: Path, laid_out: Kit) -> Iterator[Line]:
-    """Look at what every machine has: versions, commands, permissions."""
+def _said(look: Iterator[Line]) -> Iterator[Line]:
+    """Pass lines on; what keeps a look from going on becomes its last line."""
+    try:
+        yield from look
+    except InputError as error:
+        yield "settings", WRONG, str(error)
+
+
+def _versions(laid_out: Kit) -> Iterator[Line]:
     for package, written, here in (
         ("fedsim", laid_out.fedsim, fedsim.__version__),
         ("flwr", laid_out.flwr, version("flwr")),
@@ -92,6 +107,9 @@ def common(place: Path, laid_out: Kit) -> Iterator[Line]:
                 WRONG,
                 f"{here} here, but the kit is for {written}: pip install {package}=={written}",
             )
+
+
+def _commands(place: Path) -> Iterator[Line]:
     path = kit.settings(place).get("BIN") or None
     missing = [
         command
@@ -107,13 +125,12 @@ def common(place: Path, laid_out: Kit) -> Iterator[Line]:
         )
     else:
         yield "commands", OK, shutil.which("fedsim", path=path) or ""
-    yield from _permissions(place)
 
 
 def server(place: Path, laid_out: Kit) -> Iterator[Line]:
     """Look at the server: certificate, keys of the nodes, what listens, who is registered."""
     yield from _server_certificate(place, laid_out)
-    keys = {path.stem for path in (place / "keys").glob("*.pub")}
+    keys = kit.key_files(place)
     if lacking := [name for name in laid_out.nodes if name not in keys]:
         yield (
             "node keys",
@@ -123,11 +140,11 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
     else:
         auditor = " and an auditor" if laid_out.auditor else ""
         yield "node keys", OK, f"{len(keys)} for {laid_out.owners} owners{auditor}"
-    superlink_port, port = kit.port(place, "SUPERLINK_PORT"), kit.port(place, "PORT")
-    superlink = _service(place, "superlink", superlink_port)
+    superlink = _service(place, "superlink", kit.port(place, "SUPERLINK_PORT"))
     yield superlink
     if superlink[1] == OK:
         yield from _registrations(place, laid_out)
+    port = kit.port(place, "PORT")
     proxy = _service(place, "proxy", port)
     yield proxy
     if proxy[1] == OK:
@@ -262,25 +279,40 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
     except (FlowerError, InputError) as error:
         yield "registered", WRONG, f"{error}"
         return
+    files = kit.key_files(place)
     for machine in laid_out.nodes:
-        status = known.get(nodes.get(machine, ""))
-        if status is None or status == "unregistered":
+        node = nodes.get(machine)
+        status = known.get(node.node, deployment.UNREGISTERED) if node else None
+        if node is None or status == deployment.UNREGISTERED:
             yield (
                 "registered",
                 WRONG,
                 f"the key of {machine} is not registered: fedsim deploy register {place}",
             )
+        elif machine in files and (unlike := _unlike(files[machine], node, place)):
+            yield "registered", WRONG, unlike
         elif status == "online":
             yield "registered", OK, f"{machine} is connected"
         else:
             yield "registered", NOTE, f"{machine} is not connected ({status}): start it there"
 
 
+def _unlike(path: Path, node: kit.Registration, place: Path) -> str:
+    """Say why a key file may not be the key of a node, and the remedy; "" if it is."""
+    try:
+        if kit.key(path) == node.key:
+            return ""
+    except InputError as error:
+        return str(error)
+    known = "is not" if node.key else "may not be (an earlier fedsim wrote down no key)"
+    return f"keys/{path.name} {known} the registered key: fedsim deploy register {place}"
+
+
 def _node_key(place: Path) -> Line:
     try:
         private = load_ssh_private_key((place / "node.key").read_bytes(), password=None)
         public = load_ssh_public_key((place / "node.key.pub").read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         return "node key", WRONG, f"cannot be read ({error}): copy this machine's folder anew"
     if private.public_key() != public:
         return (

@@ -9,13 +9,16 @@
 Secrets are 0600 in folders that are 0700. Every script, unit and setting is a text of `templates`.
 """
 
+import ipaddress
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -31,6 +34,9 @@ NODE_PORT = 9094
 """Flower's own choice for the first node of a machine; the next ones count up."""
 
 MANIFEST = "deploy.json"
+
+LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+"""What is between the dots of a host name."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,34 @@ class Kit:
         return self.machines[1:]
 
 
+def is_host(text: str) -> bool:
+    """Whether a text is a host name (RFC 1123, section 2.1) or an IPv4 address."""
+    labels = text.split(".")
+    if labels[-1].isdecimal():
+        return _is_address(text)
+    return len(text) <= 253 and all(LABEL.fullmatch(label) for label in labels)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text  # the scope that an IPv6 address may end with is free text
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The node that the SuperLink made of a machine's key."""
+
+    node: str
+    key: str | None = None
+    """Its fingerprint; None where an earlier fedsim wrote down the node alone."""
+
+    replaced: tuple[str, ...] = ()
+    """The nodes of keys that this one replaces, until they are unregistered."""
+
+
 def read(directory: Path) -> Kit:
     """Return the kit that a folder, of all machines or of one, belongs to. Raises InputError."""
     path = directory / MANIFEST
@@ -79,6 +113,13 @@ def read(directory: Path) -> Kit:
             f"'{path}' has format {kit.format}, but this fedsim reads {FORMAT}; "
             f"use fedsim {kit.fedsim}, or write the kit anew"
         )
+    for field in fields(Kit):
+        value = getattr(kit, field.name)
+        if type(value) is not field.type:
+            raise InputError(
+                f"cannot read '{path}': {field.name} is {value!r}, not of type "
+                f"{getattr(field.type, '__name__', field.type)}; write the kit anew"
+            )
     return kit
 
 
@@ -111,7 +152,17 @@ def write(
     days: int = 365,
     now: datetime | None = None,
 ) -> Kit:
-    """Write a new kit. Raises InputError if the directory exists, and leaves it as it is."""
+    """Write a new kit.
+
+    Raises InputError for addresses that are none, for scripts read them, and if the directory
+    exists, which is left as it is.
+    """
+    if not is_host(address):
+        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
+    if not _is_address(listen):
+        raise InputError(
+            f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
+        )
     created = now or datetime.now(UTC)
     kit = Kit(
         address=address,
@@ -168,8 +219,11 @@ def settings(machine_folder: Path) -> dict[str, str]:
     path = machine_folder / "settings.env"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read '{path}': {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"cannot read '{path}' ({reason}): copy this machine's folder anew"
+        ) from None
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
 
@@ -177,28 +231,55 @@ def settings(machine_folder: Path) -> dict[str, str]:
 def port(machine_folder: Path, name: str) -> int:
     """Return a port of a machine's settings. Raises InputError."""
     value = settings(machine_folder).get(name, "")
-    if not value.isdecimal() or not 0 < int(value) < 65536:
+    if not value.isascii() or not value.isdecimal() or not 0 < int(value) < 65536:
         raise InputError(
             f"{name} is {value!r} in '{machine_folder / 'settings.env'}'; give a port, 1 to 65535"
         )
     return int(value)
 
 
-def registered(server: Path) -> dict[str, str]:
-    """Return the node's id of each machine whose key was registered. Raises InputError."""
+def key_files(server: Path) -> dict[str, Path]:
+    """Return the public key file of each node that the server is to let in, by its machine."""
+    return {path.stem: path for path in sorted((server / "keys").glob("*.pub"))}
+
+
+def key(path: Path) -> str:
+    """Return the fingerprint of a node's public key. Raises InputError if it is none."""
+    try:
+        return certificates.fingerprint(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read '{path}' ({error}): copy that machine's node.key.pub to it"
+        ) from None
+
+
+def registered(server: Path) -> dict[str, Registration]:
+    """Return what was registered for each machine. Raises InputError."""
     path = server / "nodes.json"
     try:
         nodes = json.loads(path.read_text(encoding="utf-8"))
-        return {str(machine): str(node) for machine, node in nodes.items()}
+        return {str(machine): _registration(value) for machine, value in nodes.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError) as error:
-        raise InputError(f"cannot read '{path}': {error}; delete it and register anew") from None
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        raise InputError(f"cannot read '{path}': {error!r}; delete it and register anew") from None
 
 
-def write_registered(server: Path, nodes: Mapping[str, str]) -> None:
-    """Write down which node's id each machine has."""
-    _write(server / "nodes.json", json.dumps(dict(nodes), indent=2) + "\n")
+def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
+    """Write down which node, of which key, each machine has."""
+    values = {machine: asdict(node) for machine, node in nodes.items()}
+    _write(server / "nodes.json", json.dumps(values, indent=2) + "\n")
+
+
+def _registration(value: str | dict[str, Any]) -> Registration:
+    if isinstance(value, str):
+        return Registration(value)
+    known = value["key"]
+    return Registration(
+        str(value["node"]),
+        None if known is None else str(known),
+        tuple(str(node) for node in value["replaced"]),
+    )
 
 
 def compose(kit: Kit) -> str:

@@ -6,7 +6,8 @@ code. So the SuperLink listens on loopback, and owners reach it through this pro
 
 The SuperLink knows a node by its key, but takes the node's word for whose reply it brings. So a
 reply passes only if it is of the node that brings it. Whether that node's key was used is for the
-SuperLink to find out.
+SuperLink to find out; but as it reads a request whole before it asks, a long one passes only if one
+of the server's keys signed it, which is looked at before its body is.
 """
 
 import re
@@ -17,13 +18,15 @@ from pathlib import Path
 
 import httpx
 import uvicorn
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from fedsim.runtimes.flower_private import replies_are_own
+from fedsim.runtimes.flower_private import replies_are_own, signer
 
 FLEET = re.compile(r"/v1/fleet/[a-z-]+")
 """The paths that are passed on, as they are on the wire: nothing to normalise, nothing encoded."""
@@ -35,6 +38,12 @@ LARGEST = 1 << 30
 
 LARGEST_REPLY = 1 << 26
 """Bytes of a request that announces a reply: what is in it is sent afterwards."""
+
+LARGEST_UNSIGNED = 1 << 16
+"""Bytes of a request that may be anybody's, for the SuperLink to refuse."""
+
+CONNECTIONS = 1024
+"""Connections at once, each with up to a request: a node has a few. Flower asks again on a 503."""
 
 HOP_BY_HOP = {
     "connection",
@@ -50,8 +59,11 @@ HOP_BY_HOP = {
 """Headers that concern one connection alone (RFC 9110, section 7.6.1), and the host's name."""
 
 
-def application(superlink: str, trusted: ssl.SSLContext) -> Starlette:
-    """Return the proxy of the SuperLink at an https:// address, whose authority is trusted."""
+def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlette:
+    """Return the proxy of the SuperLink at an https:// address, whose authority is trusted.
+
+    keys: the folder of the public keys (*.pub, OpenSSH) of the nodes that may send much.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -65,14 +77,10 @@ def application(superlink: str, trusted: ssl.SSLContext) -> Starlette:
 
     async def forward(request: Request) -> Response:
         path = request.scope.get("raw_path", b"").decode("latin-1")
-        if request.method != "POST" or not FLEET.fullmatch(path) or request.url.query:
-            return PlainTextResponse("only the Fleet API passes here\n", status_code=403)
-        if (length := _length(request)) is None or length > LARGEST:
-            return PlainTextResponse(f"a request has a length, up to {LARGEST}\n", status_code=413)
+        if refusal := _refusal(request, path, keys):
+            return refusal
         content: AsyncIterator[bytes] | bytes = request.stream()
         if path == REPLIES:
-            if length > LARGEST_REPLY:
-                return PlainTextResponse("that is no reply\n", status_code=413)
             content = await request.body()
             if not replies_are_own(content):
                 return PlainTextResponse("a node replies in its own name\n", status_code=403)
@@ -95,20 +103,45 @@ def application(superlink: str, trusted: ssl.SSLContext) -> Starlette:
     return Starlette(routes=[Route("/{path:path}", forward, methods=methods)], lifespan=lifespan)
 
 
-def serve(
-    host: str, port: int, superlink_port: int, certificate: Path, key: Path, authority: Path
-) -> None:
-    """Serve until the process is ended. The files are PEM."""
-    trusted = ssl.create_default_context(cafile=str(authority))
+def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
+    """Serve the machine folder of a server until the process is ended."""
+    trusted = ssl.create_default_context(cafile=str(server / "ca.crt"))
     uvicorn.run(
-        application(f"https://127.0.0.1:{superlink_port}", trusted),
+        application(f"https://127.0.0.1:{superlink_port}", trusted, server / "keys"),
         host=host,
         port=port,
-        ssl_certfile=str(certificate),
-        ssl_keyfile=str(key),
+        ssl_certfile=str(server / "server.crt"),
+        ssl_keyfile=str(server / "server.key"),
+        limit_concurrency=CONNECTIONS,
         log_level="warning",
         server_header=False,
     )
+
+
+def _refusal(request: Request, path: str, keys: Path) -> Response | None:
+    """Return the answer to a request that is refused before its body is read, None for others."""
+    if request.method != "POST" or not FLEET.fullmatch(path) or request.url.query:
+        return PlainTextResponse("only the Fleet API passes here\n", status_code=403)
+    if (length := _length(request)) is None or length > LARGEST:
+        return PlainTextResponse(f"a request has a length, up to {LARGEST}\n", status_code=413)
+    if length > LARGEST_UNSIGNED and not _signed(request, keys):
+        return PlainTextResponse("none of the server's keys signed it\n", status_code=401)
+    if path == REPLIES and length > LARGEST_REPLY:
+        return PlainTextResponse("that is no reply\n", status_code=413)
+    return None
+
+
+def _signed(request: Request, keys: Path) -> bool:
+    """Whether a key of the folder, as it is now, signed a request."""
+    key = signer(request.headers)
+    return key is not None and any(key == _public_key(path) for path in keys.glob("*.pub"))
+
+
+def _public_key(path: Path) -> object:
+    try:
+        return load_ssh_public_key(path.read_bytes())
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        return None
 
 
 def _length(request: Request) -> int | None:

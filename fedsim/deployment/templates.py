@@ -246,7 +246,8 @@ scp -pr server/ @ADDRESS@:/etc/fedsim/
 
 A key travels with its folder: use a channel that you trust. An owner who wants a key that nobody
 else has ever held makes its own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and sends back
-`node.key.pub`, which replaces `server/keys/owner-K.pub`.
+`node.key.pub`, which replaces `server/keys/owner-K.pub`. If the server runs already, give
+`fedsim deploy register` again: it lets the new key in and refuses the other from then on.
 
 The systemd units run as the user `fedsim`, who must own the folder (`chown -R fedsim: FOLDER`):
 `cp FOLDER/*.service /etc/systemd/system/ && systemctl enable --now fedsim-SERVICE`.
@@ -255,7 +256,7 @@ The systemd units run as the user `fedsim`, who must own the folder (`chown -R f
 
 ```sh
 sh /etc/fedsim/server/start.sh              # or the systemd units fedsim-superlink, fedsim-proxy
-fedsim deploy register /etc/fedsim/server   # every key of server/keys, once
+fedsim deploy register /etc/fedsim/server   # every key of server/keys; again after a change
 fedsim deploy check /etc/fedsim/server
 ```
 

@@ -5,12 +5,21 @@ the server's but the run directory: each owner's data are where its own node's c
 """
 
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fedsim import config as configuration
 from fedsim.config import Config
 from fedsim.deployment import kit
+from fedsim.errors import InputError
 from fedsim.runtimes.flower_command import FlowerError, Submission, flwr, submit, write_app
+
+UNREGISTERED = "unregistered"
+"""The status of a node whose key is refused, for good."""
+
+IN_USE = "already in use"
+"""What Flower says of a public key that it knows."""
 
 
 def start(server: Path, config: Config) -> Submission:
@@ -32,22 +41,61 @@ def start(server: Path, config: Config) -> Submission:
 def register(server: Path) -> dict[str, str]:
     """Register every public key of server/keys; return the node's id by its machine's name.
 
-    Keys that are registered already keep their node. Raises FlowerError.
+    A key that is registered already keeps its node. One that has replaced another gets a new node,
+    and that of the other is unregistered: its key is refused from then on. Raises FlowerError, and
+    InputError for keys that cannot be read or told apart.
     """
     home = _home(server)
     nodes = kit.registered(server)
-    living = set(statuses(server))
-    for path in sorted((server / "keys").glob("*.pub")):
-        if nodes.get(path.stem) in living:
-            continue
-        arguments = ["supernode", "register", str(path), kit.CONNECTION, "--name", path.stem]
-        try:
-            answer = flwr(home, *arguments)
-        except FlowerError as error:
-            raise FlowerError(f"{path.stem}: {error}") from None
-        nodes[path.stem] = str(answer["node-id"])
-        kit.write_registered(server, nodes)
-    return nodes
+    files = kit.key_files(server)
+    keys = _distinct({machine: kit.key(path) for machine, path in files.items()})
+    living = {node for node, status in statuses(server).items() if status != UNREGISTERED}
+    for machine, key in keys.items():
+        old = nodes.get(machine)
+        if old is None or old.node not in living:
+            old = kit.Registration("", replaced=old.replaced if old else ())
+        if not old.node or old.key != key:
+            nodes[machine] = _registered(home, machine, files[machine], key, old)
+            kit.write_registered(server, nodes)
+        if replaced := nodes[machine].replaced:
+            for node in living.intersection(replaced):
+                flwr(home, "supernode", "unregister", node, kit.CONNECTION)
+            nodes[machine] = replace(nodes[machine], replaced=())
+            kit.write_registered(server, nodes)
+    return {machine: nodes[machine].node for machine in keys}
+
+
+def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:
+    """Return keys by machine. Raises InputError where two machines have one."""
+    holders: dict[str, str] = {}
+    for machine, key in keys.items():
+        if (other := holders.setdefault(key, machine)) != machine:
+            raise InputError(
+                f"keys/{other}.pub and keys/{machine}.pub are the same key: copy each machine's "
+                "own node.key.pub"
+            )
+    return keys
+
+
+def _registered(
+    home: Path, machine: str, path: Path, key: str, old: kit.Registration
+) -> kit.Registration:
+    """Register a key in place of a living node's, if `old` has one. Raises FlowerError."""
+    arguments = ["supernode", "register", str(path), kit.CONNECTION, "--name", machine]
+    try:
+        answer = flwr(home, *arguments)
+    except FlowerError as error:
+        if IN_USE not in str(error).lower():
+            raise FlowerError(f"{machine}: {error}") from None
+        if old.node and old.key is None:  # by an earlier fedsim, which wrote down no key
+            return kit.Registration(old.node, key, old.replaced)
+        raise FlowerError(
+            f"{machine}: the SuperLink knows keys/{path.name} as another node's, perhaps one that "
+            f"was unregistered, and takes no key twice: make a new key on {machine} "
+            f'(ssh-keygen -t ecdsa -b 384 -N "" -f node.key), copy its node.key.pub to it'
+        ) from None
+    replaced = (*old.replaced, old.node) if old.node else old.replaced
+    return kit.Registration(str(answer["node-id"]), key, replaced)
 
 
 def statuses(server: Path) -> dict[str, str]:

@@ -5,6 +5,9 @@ private `Run` in its signatures. Both have moved between releases; a test watche
 """
 
 import uuid
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurv
 from flwr.app import Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
-from flwr.common.constant import ErrorCode
+from flwr.common.constant import (
+    SYSTEM_TIME_TOLERANCE,
+    TIMESTAMP_HEADER,
+    TIMESTAMP_TOLERANCE,
+    ErrorCode,
+)
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
 from flwr.common.secure_aggregation.secaggplus_constants import (
@@ -23,7 +31,13 @@ from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 from flwr.compat.common import recorddict_compat
 from flwr.proto.fleet_pb2 import PushMessagesRequest
-from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.date import now
+from flwr.supercore.primitives.asymmetric import (
+    bytes_to_private_key,
+    bytes_to_public_key,
+    verify_signature,
+)
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -48,6 +62,7 @@ __all__ = [
     "secagg_mask",
     "secagg_shared_key",
     "secaggplus_mod",
+    "signer",
 ]
 
 NODE_UNAVAILABLE = ErrorCode.NODE_UNAVAILABLE
@@ -73,6 +88,24 @@ def replies_are_own(body: bytes) -> bool:
     return all(
         message.metadata.src_node_id == request.node.node_id for message in request.messages_list
     )
+
+
+def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:
+    """Return the key that signed a node's request now, by its headers alone; None where none did.
+
+    As Flower's `superlink.routers.fleet.node_auth` does, once it has read the request.
+    """
+    try:
+        key = bytes_to_public_key(b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True))
+        signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
+        signed = headers[TIMESTAMP_HEADER]
+        age = (now() - datetime.fromisoformat(signed)).total_seconds()
+        fresh = -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
+        if not isinstance(key, EllipticCurvePublicKey) or not fresh:
+            return None
+        return key if verify_signature(key, signed.encode("ascii"), signature) else None
+    except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
+        return None
 
 
 def empty_run(run_id: int) -> Run:

@@ -252,6 +252,14 @@ def test_delta_prime_counts_trials_on_d_above_epsilon_alone() -> None:
     assert frequency.interval == clopper_pearson(1, 4, 0.95)
 
 
+def test_delta_prime_takes_an_epsilon_for_every_trial() -> None:
+    worlds = np.array([True, True, True, False])
+    allowed = np.array([3.0, 1.0, np.inf, 0.0])
+    assert delta_prime(worlds, np.full(4, 2.0), allowed, 0.95).count == 1
+    with pytest.raises(InputError, match="at least 0"):
+        delta_prime(worlds, np.full(4, 2.0), -allowed, 0.95)
+
+
 def test_delta_prime_estimates_the_tail_of_the_privacy_loss_which_exceeds_delta() -> None:
     mu, trials = 0.6535891631872568, 200_000
     worlds, log_odds = gaussian_game(np.random.default_rng(3), 1, trials, mu)

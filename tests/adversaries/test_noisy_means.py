@@ -1,6 +1,7 @@
 """What is left over of a mean is its noise: measured with confidence, and looked at for faults."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,28 @@ def test_gaussian_noise_is_rarely_called_anything_else() -> None:
     found = noisy_means.normality(laplace)
     assert found is not None and found < 1e-6
     assert noisy_means.normality([release(np.zeros(500))]) is None
+
+
+@pytest.mark.parametrize("rounds", [1, 10, 100])
+def test_the_shape_of_rounded_noise_is_judged_where_rounding_cannot_decide(rounds: int) -> None:
+    # As coarse as three roundings allow, and every value on the same grid of unit 1.
+    rounding, size = 0.5, noisy_means.FINGERPRINT
+    clear = rounding * math.sqrt(noisy_means.CLEAR_OF_ROUNDING * math.sqrt(rounds * size))
+    values = []
+    for seed in range(20 if rounds < 100 else 5):
+        generator = np.random.default_rng(seed)
+        for std, kept in ((1.1 * clear, rounds), (0.9 * clear, 0)):
+            seen = []
+            for _ in range(rounds):
+                noise = np.rint(std * generator.standard_normal(size))
+                dithered = (noise + generator.uniform(-0.5, 0.5, size)).astype(np.float32)
+                seen.append(
+                    replace(release(noise), fingerprint=dithered, fingerprint_rounding=rounding)
+                )
+            assert len(noisy_means.clear_of_rounding(seen)) == kept
+            values.append(noisy_means.normality(seen))
+    assert values[1::2] == [None] * (len(values) // 2)
+    assert min(value for value in values[::2] if value is not None) > 1e-3
 
 
 def test_repeated_noise_is_found_and_independent_noise_never_accused() -> None:

@@ -94,6 +94,14 @@ def test_epsilon_inverts_delta(mu: float, delta: float) -> None:
         assert gaussian.delta(mu, epsilon) == pytest.approx(delta, rel=1e-6)
 
 
+@pytest.mark.parametrize("mu", [3.9e9, 1e24, 1e30, 1e120])
+@pytest.mark.parametrize("delta", [1e-30, 1e-5, 0.5, 1 - 1e-6])
+def test_epsilon_of_next_to_no_noise_is_a_quantile_of_the_loss(mu: float, delta: float) -> None:
+    # The loss is N(mu^2/2, mu^2), and e^epsilon times the other tail is nothing beside it.
+    expected = mu * (mu / 2 + norm.isf(delta))
+    assert gaussian.epsilon(mu, delta) == pytest.approx(expected, rel=1e-14)
+
+
 @given(st.floats(0, 1e4), DELTAS)
 def test_mu_of_epsilon_inverts_delta(epsilon: float, delta: float) -> None:
     mu = gaussian.mu_of_epsilon(epsilon, delta)

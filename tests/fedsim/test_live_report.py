@@ -10,7 +10,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from rich.console import Console
 
-from fedsim import client_app, live_audit, live_report, server_app, transcript
+from fedsim import client_app, gaussian, live_audit, live_report, server_app, transcript
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
 from fedsim.live_audit import LiveAudit
@@ -22,11 +22,8 @@ FACTS = Facts("auditor", AUDITOR, "fedsim", run="1 <b>")
 Bits = np.ndarray
 
 
-@pytest.fixture
-def seen(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
-    """What an auditor was sent in 60 trials of two rounds, and which of them trained on D."""
-    changes = {"trials.count": 60, "trials.cohort": 60, "training.rounds": 2}
-    config = small(changes | {"privacy.rho-beta": 0.9999, "privacy.sensitivity": "local"})
+def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+    """Return what an auditor was sent, and which of the trials trained on D."""
     run_config = to_run_config(config)
     grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
     grid.contexts[7777] = Context(
@@ -40,6 +37,35 @@ def seen(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRou
     server_app.run(grid, config, directory)
     rounds = transcript.read(tmp_path / f"{RUN_ID}.fedt").rounds
     return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
+
+
+@pytest.fixture
+def seen(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+    """60 trials of two rounds."""
+    changes = {"trials.count": 60, "trials.cohort": 60, "training.rounds": 2}
+    config = small(changes | {"privacy.rho-beta": 0.9999, "privacy.sensitivity": "local"})
+    return _recorded(config, tmp_path)
+
+
+@pytest.fixture
+def uneven(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+    """Two cohorts under local trust, of which the second had half of the four owners."""
+    config = small(
+        {
+            "federation.trust": "local",
+            "federation.owners": 4,
+            "federation.tolerated-dropouts": 2,
+            "audit.mode": "instrumented",
+            "audit.vantages": "all",
+            "trials.cohort": 4,
+        }
+    )
+    rounds, worlds = _recorded(config, tmp_path)
+    second = [each.mechanism["request.first-trial"] == 4 for each in rounds]
+    return [
+        replace(each, participants=(0, 1)) if cut else each
+        for each, cut in zip(rounds, second, strict=True)
+    ], worlds
 
 
 def _claiming(rounds: list[ObservedRound], factor: float) -> list[ObservedRound]:
@@ -90,6 +116,75 @@ def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bi
     with console.capture() as captured:
         console.print(live_report.summary(report))
     assert "Alarm: The advantage is at least" in captured.get()
+
+
+def test_the_bounds_are_those_of_the_cohort_with_the_least_noise(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, worlds = uneven
+    audit = LiveAudit()
+    live_audit.replay(audit, rounds)
+    whole, half = (audit.beliefs[first][-1] for first in (0, 4))
+    # Half of the owners' noise is missing: sqrt(2) times the signal-to-noise ratio.
+    nominal = float(rounds[0].mechanism["request.noise-multiplier"])
+    mu = np.sqrt(3 / (2 * nominal**2))
+    assert audit.config is not None
+    expected = gaussian.epsilon(mu, audit.config.privacy.delta)
+    assert half.epsilon == pytest.approx(expected, rel=0.01)
+    assert half.epsilon > 1.3 * whole.epsilon
+    bounds = live_report.assemble(audit, FACTS, 0.95, worlds)["bounds"]
+    assert bounds["epsilon"] == pytest.approx(half.epsilon, rel=1e-9)
+    assert bounds["rho_beta"] == pytest.approx(half.rho_beta, rel=1e-9)
+    assert bounds["rho_alpha"] == pytest.approx(gaussian.advantage(mu), rel=0.01)
+    assert bounds["noise_multiplier"] == pytest.approx(nominal * np.sqrt(2))
+
+
+def test_every_cohort_is_believed_beyond_its_own_epsilon(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, _ = uneven
+    audit = LiveAudit()
+    live_audit.replay(audit, rounds)
+    for first in (0, 4):
+        # Between the epsilons of the two, so that it is beyond that of the first cohort alone.
+        between = np.full(4, (audit.beliefs[0][-1].epsilon + audit.beliefs[4][-1].epsilon) / 2)
+        audit.beliefs[first][-1] = replace(audit.beliefs[first][-1], log_odds=between)
+    worlds = np.array([True, False] * 4)
+    found = live_report.assemble(audit, FACTS, 0.95, worlds)["empirical"]
+    assert found["delta_prime"] == 0.5
+
+
+def test_the_noise_that_canaries_face_is_that_of_the_cohort_with_the_least(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, _ = uneven
+    audit = LiveAudit(canary_seed=11, challenge=False)
+    live_audit.replay(audit, rounds)
+    nominal = float(rounds[0].mechanism["request.noise-multiplier"])
+    assert audit.canary_prediction() == pytest.approx(1 / (nominal * np.sqrt(2)))
+
+
+def test_rounds_are_counted_where_there_are_canaries_alone(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    audit = LiveAudit(canary_seed=11, challenge=False)
+    live_audit.replay(audit, seen[0])
+    report = live_report.assemble(audit, FACTS, 0.95)
+    assert dict(live_report._rows(report))["rounds"] == "2 of 2, 0 missed"
+    late = LiveAudit(canary_seed=11, challenge=False)
+    live_audit.replay(late, seen[0][1:])
+    report = live_report.assemble(late, FACTS, 0.95)
+    assert dict(live_report._rows(report))["rounds"] == "2 of 2, 1 missed"
+
+
+def test_canaries_too_few_to_measure_are_said_to_be(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    audit = LiveAudit(canary_seed=11, challenge=False)
+    live_audit.replay(audit, uneven[0])
+    audit._coins = [np.ones_like(coins) for coins in audit._coins]
+    said = live_report.verdict(live_report.assemble(audit, FACTS, 0.95))
+    assert said == "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
 
 
 def test_without_the_worlds_nobody_says_who_was_right(

@@ -107,9 +107,22 @@ def test_owners_and_auditors_are_told_apart(grid: Unreliable) -> None:
     assert connect(grid, OWNERS, 1.0) == (dict(enumerate(OWNER_NODES)), [AUDITOR], {})
 
 
-def test_a_run_begins_while_an_auditor_is_silent_who_joins_when_it_answers(
-    grid: Unreliable, events: list[dict[str, Any]]
+def test_an_auditor_that_is_slower_than_the_owners_is_there_from_the_first_round(
+    grid: Unreliable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    grid.silent = {AUDITOR}
+
+    def answers(seconds: float) -> None:
+        grid.silent = set()
+
+    monkeypatch.setattr("fedsim.nodes.time.sleep", answers)
+    assert connect(grid, OWNERS, 1.0) == (dict(enumerate(OWNER_NODES)), [AUDITOR], {})
+
+
+def test_a_run_begins_while_an_auditor_is_silent_who_joins_when_it_answers(
+    grid: Unreliable, events: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "INTRODUCTION", 0.1)
     grid.silent = {AUDITOR}
     owners, present, asked = connect(grid, OWNERS, 1.0)
     assert (len(owners), present, list(asked.values())) == (OWNERS, [], [AUDITOR])

@@ -1,12 +1,15 @@
 """An audit says what a transcript proves: no more on clean data, no less on faulty data."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adversaries import canaries
 from adversaries.canaries import vector
@@ -14,7 +17,7 @@ from adversaries.noisy_means import evidence_against
 from fedsim import gaussian
 from fedsim.errors import InputError
 from fedsim.transcript import Canary, Facts, ObservedRound, Reply, Transcript
-from fedsim.transcript_audit import EVIDENCE, Auditor, audit
+from fedsim.transcript_audit import CONFIGURED, EVIDENCE, NUMBERS, Auditor, audit
 
 DELTA, CONFIDENCE = 1e-5, 0.99
 NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2
@@ -42,10 +45,11 @@ def federation(
     same_noise: bool = False,
     laplace: bool = False,
     bare: str = "",
+    idle: Iterable[int] = (),
 ) -> Transcript:
     """Return a server's transcript of a federation whose noise is `noise` times the claim.
 
-    bare: name of an array that gets no noise.
+    bare: name of an array that gets no noise; idle: owners that send the model back unchanged.
     """
     generator = np.random.default_rng(seed)
     config = SERVER if mechanism is None else mechanism
@@ -59,6 +63,8 @@ def federation(
             {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
             for _ in counts
         ]
+        for node in idle:
+            updates[node] = {name: np.zeros(shape) for name, shape in SHAPES.items()}
         replies = {
             10 + node: Reply({name: model[name] + update[name] for name in model}, count)
             for node, (update, count) in enumerate(zip(updates, counts.tolist(), strict=True))
@@ -66,7 +72,7 @@ def federation(
         after = {name: array.copy() for name, array in model.items()}
         for update, weight in zip(updates, weights, strict=True):
             length = np.linalg.norm(vector(update))
-            share = weight * min(1, NORM / length) if "clipping" in config else weight
+            share = weight * NORM / max(NORM, length) if "clipping" in config else weight
             for name, part in update.items():
                 after[name] += share * part
         drawn = generator.laplace if laplace else generator.standard_normal
@@ -186,6 +192,86 @@ def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be() -> None
     absent = report_of(half_precision(0.0, 0.005))
     assert absent["release"]["noise"] == "none"
     assert "no noise" in texts(absent, "alarm")
+
+
+Draw = Callable[[np.random.Generator, int], npt.NDArray[np.float64]]
+
+DISTRIBUTIONS: dict[str, Draw] = {
+    "normal": lambda generator, size: generator.standard_normal(size),
+    "laplace": lambda generator, size: generator.laplace(0, math.sqrt(0.5), size),
+    "uniform": lambda generator, size: generator.uniform(-math.sqrt(3), math.sqrt(3), size),
+}
+
+
+def stored(
+    dtype: str,
+    arrays: Mapping[str, tuple[float, int]],
+    std: float,
+    seed: int,
+    drawn: str = "normal",
+) -> Transcript:
+    """Return a server's transcript of ten rounds of a model of this precision.
+
+    arrays: the largest weight and the size of each. Only what is released is rounded.
+    """
+    generator, seen = np.random.default_rng(seed), []
+    model = {
+        name: generator.uniform(-spread, spread, size).astype(dtype)
+        for name, (spread, size) in arrays.items()
+    }
+    config = SERVER | {"clipping_norm": 1.0, "noise_clipping_norm": 1.0}
+    config |= {"noise_multiplier": std * NODES, "weighted_by": "one"}
+    for round in range(1, 11):
+        replies, after = {}, {name: array.astype(float) for name, array in model.items()}
+        for node in range(NODES):
+            sent = {
+                name: (array + 0.01 * generator.standard_normal(array.size)).astype(dtype)
+                for name, array in model.items()
+            }
+            replies[10 + node] = Reply(sent, 1.0)
+            length = np.linalg.norm(vector(sent) - vector(model))
+            for name, array in sent.items():
+                after[name] += (array.astype(float) - model[name]) / max(1, length) / NODES
+        released = {
+            name: (array + std * DISTRIBUTIONS[drawn](generator, array.size)).astype(dtype)
+            for name, array in after.items()
+        }
+        seen.append(ObservedRound(round, model, replies, aggregate=released, mechanism=config))
+        model = released
+    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+
+
+NEAR_ROUNDING = [("float16", 1.0, 0.0015), ("float16", 1.0, 0.002), ("float32", 5.0, 8e-7)]
+
+
+@pytest.mark.parametrize(("dtype", "spread", "std"), NEAR_ROUNDING)
+def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(
+    dtype: str, spread: float, std: float
+) -> None:
+    for seed in range(8):
+        report = report_of(stored(dtype, {"w": (spread, 4096)}, std, seed))
+        assert report["release"]["noise"] == "as claimed"
+        assert not texts(report, "alarm", "caution")
+        tested = report["release"]["normality_p_value"] is not None
+        assert tested != ("whether the noise is Gaussian was not tested" in texts(report, "note"))
+
+
+@pytest.mark.parametrize("drawn", ["laplace", "uniform"])
+@pytest.mark.parametrize(("dtype", "spread", "std"), [("float16", 1.0, 0.003), ("float32", 5.0, 1)])
+def test_noise_that_is_not_gaussian_is_convicted_above_rounding(
+    dtype: str, spread: float, std: float, drawn: str
+) -> None:
+    for seed in range(3):
+        transcript = stored(dtype, {"w": (spread, 4096)}, std, seed, drawn)
+        assert "the noise is not Gaussian" in texts(report_of(transcript), "alarm")
+
+
+def test_what_rounding_leaves_over_of_large_weights_accuses_no_array() -> None:
+    # Weights of 2 to 4 are rounded to 1/512: three times the noise that small weights keep.
+    arrays = {"large": (4.0, 32), "small": (0.01, 8192)}
+    report = report_of(stored("float16", arrays, 1.5e-4, 0))
+    assert report["release"]["noise"] == "as claimed"
+    assert "was left over with" not in texts(report)
 
 
 def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
@@ -317,6 +403,27 @@ def test_faulty_noise_is_an_alarm(fault: dict[str, Any], said: str) -> None:
     assert said not in texts(report_of(federation()))
 
 
+def test_too_little_noise_everywhere_accuses_no_single_array() -> None:
+    report = report_of(federation(noise=0.4))
+    assert "the noise is less than configured" in texts(report, "alarm")
+    assert "array" not in texts(report)
+    assert "array 'bias'" in texts(report_of(federation(noise=0.4, bare="bias")), "alarm")
+
+
+def test_owners_that_changed_nothing_give_up_their_turn() -> None:
+    report = report_of(federation(examples=(1, 1), idle=[0], rounds=1))
+    assert report["release"]["empirical"]["members"] == 1
+    report = report_of(federation(idle=[0, 2]))
+    assert report["release"]["empirical"]["members"] == ROUNDS
+
+
+def test_where_nobody_changed_anything_there_is_no_bound_and_a_reason() -> None:
+    report = report_of(federation(idle=range(NODES)))
+    assert report["release"]["empirical"] is None
+    assert "no owner changed the model in any round" in texts(report, "note")
+    assert report["release"]["noise"] == "as claimed"
+
+
 def test_a_client_that_does_not_clip_is_named() -> None:
     transcript = federation(mechanism=SERVER | {"clipping": "client"})
     assert "node 10 sent an update longer than the clipping norm" in texts(report_of(transcript))
@@ -349,6 +456,38 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -
 def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes: dict[str, Any]) -> None:
     report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=1.0)
     assert report["release"]["noise"] in ("as claimed", "unclaimed", "more")
+
+
+@pytest.mark.parametrize("name", ["clipping_norm", "noise_multiplier", "num_sampled_clients"])
+@pytest.mark.parametrize(
+    "value", [1e308, 1e-300, pytest.param(10**400, id="400 digits"), -1.0, math.nan]
+)
+def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
+    name: str, value: float
+) -> None:
+    report = report_of(federation(rounds=2, mechanism=SERVER | {name: value}))
+    without = {key: kept for key, kept in SERVER.items() if key != name}
+    missing = report_of(federation(rounds=2, mechanism=without))
+    assert report["release"] == missing["release"]
+    assert f"the recorded {name} is no number from 1e-30 to 1e30" in texts(report, "caution")
+    assert "is no number" not in texts(missing)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([*NUMBERS]),
+        st.sampled_from([0, 1e-308, 1e-31, *CONFIGURED, 1e31, 1e308, 10**400, math.inf]),
+    ),
+    st.sampled_from([1e-20, 1.0, 1e20]),
+)
+def test_no_configured_number_keeps_an_audit_from_its_report(
+    changes: dict[str, Any], noise: float
+) -> None:
+    changed = SERVER | {"clipping": "client"} | changes
+    for transcript in (federation(rounds=1, noise=noise), local(0, noise, 1.0, rounds=1)):
+        rounds = [replace(one, mechanism=one.mechanism | changed) for one in transcript.rounds]
+        assert report_of(replace(transcript, rounds=tuple(rounds)), claimed_epsilon=1.0)["release"]
 
 
 def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:

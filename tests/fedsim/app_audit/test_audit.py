@@ -2,15 +2,18 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scipy.stats import binom
 
+from adversaries.estimators import ALARM_CONFIDENCE
 from fedsim import gaussian
 from fedsim.app_audit.audit import AppAudit, Verdict, audit
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.execution import AppFailedError, opened
+from fedsim.cli.app_audit import results
 from fedsim.config import Scalar
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
@@ -59,12 +62,13 @@ RULES = {
 @pytest.mark.parametrize("mistake", PAIRS)
 def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(mistake: str) -> None:
     variant, _, config, claim = PAIRS[mistake]
-    outcome = audited(variant, config, claim)
+    outcome = audited(variant, config, claim, trials=200)
     assert outcome.verdict is Verdict.CONVICTED
     assert RULES[mistake] in [finding.rule for finding in outcome.findings if finding.breaks]
     assert outcome.claim is not None
     assert outcome.epsilon is not None
-    assert outcome.claim.epsilon < outcome.lower_bound.epsilon <= outcome.epsilon
+    assert outcome.claim.epsilon < outcome.proven.epsilon <= outcome.epsilon
+    assert not outcome.contradictory
 
 
 @pytest.mark.parametrize("mistake", PAIRS)
@@ -84,6 +88,35 @@ def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> 
     assert [finding.rule for finding in outcome.findings] == ["noise-below-claim"]
 
 
+def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
+    outcome = audited("uniform", {"noise-multiplier": 1.0, "num-server-rounds": 2}, None)
+    likely, sure = outcome.lower_bound.epsilon, outcome.proven.epsilon
+    game = {name: bound.confidence for name, bound in outcome.lower_bounds.items()}
+    assert game == dict.fromkeys(game, pytest.approx(0.975))
+    assert outcome.proven.confidence == pytest.approx(0.9995)
+    assert 0 < sure < likely
+    between = replace(outcome, claim=Claim((likely + sure) / 2, 1e-5, Scope.RUN, "given"))
+    assert between.verdict is Verdict.SUSPECT
+    assert between.as_json()["measured"]["proven"] == {"epsilon": sure, "confidence": 0.999}
+    below = replace(outcome, claim=Claim(sure / 2, 1e-5, Scope.RUN, "given"))
+    assert below.verdict is Verdict.CONVICTED
+
+
+def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
+    outcome = audited("uniform", FOUR_SIGMA, CLAIM)
+    assert not outcome.contradictory
+    assert "Contradiction" not in dict(results(outcome))
+    # An attack that proves more than theory allows.
+    disproved = replace(outcome, proven=replace(outcome.proven, epsilon=2 * CLAIM.epsilon))
+    assert disproved.verdict is Verdict.CONVICTED
+    assert disproved.contradictory
+    assert "theory supports the claim and the attack" in dict(results(disproved))["Contradiction"]
+    assert disproved.as_json()["measured"]["contradicts_theory"] is True
+    # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
+    for epsilon in (2 * CLAIM.epsilon, None):
+        assert not replace(disproved, epsilon=epsilon).contradictory
+
+
 def test_without_a_claim_there_is_no_verdict_but_a_guarantee() -> None:
     outcome = audited("uniform", FOUR_SIGMA, None, trials=20)
     assert outcome.verdict is Verdict.NO_CLAIM
@@ -91,7 +124,7 @@ def test_without_a_claim_there_is_no_verdict_but_a_guarantee() -> None:
 
 
 def test_an_app_without_privacy_is_infinitely_revealing() -> None:
-    outcome = audited("none", FOUR_SIGMA, trials=60)
+    outcome = audited("none", FOUR_SIGMA)
     assert outcome.verdict is Verdict.CONVICTED
     assert outcome.epsilon == math.inf
     assert outcome.advantage.point == 1
@@ -176,12 +209,14 @@ def test_an_app_that_waits_for_more_clients_says_so() -> None:
 def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows() -> None:
     # The claim is what theory gives, so that there is no slack between it and the truth.
     config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
-    audits, alpha, convicted = 60, 0.05, 0
+    audits, likely, convicted = 60, 0, 0
     with opened(APP, 2, {"variant": "uniform", "clients": 2, **config}) as app:
         honest = audit(app, trials=20, seed=0)
         assert honest.epsilon is not None
         claim = Claim(honest.epsilon, honest.delta, Scope.RUN, "the truth")
         for seed in range(audits):
-            outcome = audit(app, trials=40, seed=seed, claim=claim, confidence=1 - alpha)
+            outcome = audit(app, trials=40, seed=seed, claim=claim, confidence=0.95)
+            likely += outcome.lower_bound.epsilon > honest.epsilon
             convicted += outcome.verdict is Verdict.CONVICTED
-    assert convicted <= binom.ppf(0.9999, audits, alpha)
+    assert likely <= binom.ppf(0.9999, audits, 0.05)
+    assert convicted <= binom.ppf(0.9999, audits, 1 - ALARM_CONFIDENCE)

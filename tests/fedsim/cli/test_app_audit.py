@@ -75,6 +75,9 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "--claimed-delta" in refusal(f"audit --app {APP} --claimed-epsilon 1")
     assert "at least 2" in refusal(f"audit --app {APP} --nodes 1")
     assert "pyproject" in refusal(f"audit --app {tmp_path}")
+    assert "in 0 rounds nothing is released" in refusal(f"audit --app {APP} --rounds 0")
+    spelt = f"audit --app {APP} --run-config num-server-rounds=-1"
+    assert "in -1 rounds nothing is released" in refusal(spelt)
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
     assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
 
@@ -82,6 +85,15 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
 def test_where_the_report_cannot_be_written_is_known_before_the_app_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "cannot write" in refusal(f"audit --app {tmp_path} --out {tmp_path / 'file'}")
+
+
+def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for bad in (f"--app {tmp_path / 'nothere'}", f"--app {APP} --trials 5"):
+        assert refusal(f"audit {bad} --out {out}")
+    assert refusal(f"audit --app {APP} --run-config nonsense=1 --out {out}")
+    assert refusal(f"audit --app {APP} --confidence 2 --out {out}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_audited_must_be_clear() -> None:

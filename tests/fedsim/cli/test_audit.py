@@ -21,11 +21,11 @@ def command(*arguments: object) -> int:
     return ended.value.code
 
 
-def server(path: Path, noise: float, rounds: int = 4) -> Path:
+def server(path: Path, noise: float, rounds: int = 4, **configured: float) -> Path:
     """Write the transcript of a server whose three clients send updates of norm 1."""
     generator = np.random.default_rng(0)
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
-    mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"}
+    mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"} | configured
     model = np.zeros(200)
     with Writer(path, Facts("server", "a test", "digits <b>")) as writer:
         for round in range(1, rounds + 1):
@@ -80,6 +80,43 @@ def test_a_directory_that_cannot_be_written_is_known_before_the_work(
     path.write_bytes(server(tmp_path / "t", 1.0).read_bytes()[:-1] + b"?")
     assert command(path, "--out", tmp_path / "file") == 2
     assert "cannot write to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["", "elsewhere/deep"])
+@pytest.mark.parametrize(
+    "options", [("--delta", 5), ("--confidence", 1), ("--claimed-epsilon", -1), ()]
+)
+def test_a_refused_audit_leaves_no_directory(
+    tmp_path: Path, options: tuple[object, ...], out: str
+) -> None:
+    path = server(tmp_path / "server.fedt", 1.0)
+    if not options:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    place = ("--out", tmp_path / out) if out else ()
+    assert command(path, *options, *place) == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("value", [1e308, 1e-300, 10**400, float("nan")], ids=lambda _: "")
+def test_a_configured_number_out_of_all_bounds_still_has_a_report(
+    tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(server(tmp_path / "t", 1.0, noise_multiplier=value, clipping_norm=value)) == 0
+    assert "the recorded noise_multiplier is no number" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_round_in_which_nobody_changed_the_model_has_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, noise = np.zeros(200), np.random.default_rng(0).standard_normal(200)
+    path = tmp_path / "t.fedt"
+    with Writer(path, Facts("server", "a test")) as writer:
+        replies = {node: Reply({"w": model}, 1.0) for node in (1, 2)}
+        writer.append(ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}))
+        writer.end()
+    assert command(path) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no lower bound on one release: no owner changed the model" in said
 
 
 def test_without_noise_the_page_says_infinity(

@@ -11,6 +11,11 @@ import pytest
 from fedsim.cli.main import main
 from fedsim.config import Config, dump
 from fedsim.deployment import kit
+from fedsim.deployment.certificates import node_key
+from fedsim.nodes import registered_nodes
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes import deployment
+from fedsim.runtimes.flower_command import FlowerError
 
 Fedsim = Callable[..., tuple[int, str, str]]
 SYSTEM = {"privacy.noise-source": "system"}
@@ -45,12 +50,24 @@ def test_init_writes_a_kit_for_the_given_address(fedsim: Fedsim, tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize("address", ["a.example:0", "a.example:x", ":8443", "a b", "a;b", "::1"])
+@pytest.mark.parametrize(
+    "address",
+    ["a.example:0", "a.example:x", ":8443", "a b", "a;b", "::1", ".", "a..b", "999.1.1.1"],
+)
 def test_an_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: Path, address: str) -> None:
     status, _, err = fedsim("deploy", "init", tmp_path / "kit", "--server-address", address)
     assert status == 2
     assert len(err.splitlines()) == 1
     assert "is not HOST or HOST:PORT" in err
+    assert not (tmp_path / "kit").exists()
+
+
+def test_a_listening_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:
+    command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
+    status, _, err = fedsim(*command, "--listen", "a; touch pwned")
+    assert status == 2
+    assert len(err.splitlines()) == 1
+    assert "--listen 'a; touch pwned' is not an IP address" in err
     assert not (tmp_path / "kit").exists()
 
 
@@ -116,4 +133,55 @@ def test_a_run_that_should_not_be_is_refused_before_anything_is_made(
     assert status == 2
     assert complaint in err
     assert len(err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_manifest_of_other_types_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    path = tmp_path / "kit" / "deploy.json"
+    path.write_text(path.read_text().replace('"owners": 2', '"owners": "2"'))
+    status, _, err = fedsim("deploy", "check", tmp_path / "kit")
+    assert status == 2
+    assert "owners is '2', not of type int" in err
+    assert len(err.splitlines()) == 1
+
+
+def _registered(directory: Path) -> None:
+    """Write down nodes for the keys that the kit has."""
+    server = directory / "server"
+    nodes = enumerate(kit.key_files(server).items(), start=70)
+    kit.write_registered(
+        server, {machine: kit.Registration(str(i), kit.key(path)) for i, (machine, path) in nodes}
+    )
+
+
+def test_a_run_is_told_which_node_each_owner_is(
+    fedsim: Fedsim,
+    small: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    _registered(tmp_path / "kit")
+
+    def away(*_: object) -> None:
+        raise FlowerError("away")
+
+    monkeypatch.setattr(deployment, "start", away)
+    (tmp_path / "small.toml").write_text(dump(small({"federation.owners": 2})))
+    command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml", "--experiment"]
+    assert fedsim(*command, "--out", tmp_path / "run")[0] == 1
+    assert registered_nodes(RunDirectory.open(tmp_path / "run")) == {0: 70, 1: 71}
+
+
+def test_a_run_with_a_key_that_is_not_the_registered_one_is_refused(
+    fedsim: Fedsim, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    _registered(tmp_path / "kit")
+    (tmp_path / "kit" / "server" / "keys" / "owner-1.pub").write_bytes(node_key().public)
+    (tmp_path / "small.toml").write_text(dump(small({"federation.owners": 2})))
+    command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml", "--experiment"]
+    status, _, err = fedsim(*command, "--out", tmp_path / "run")
+    assert (status, "keys/owner-1.pub is not the registered key" in err) == (2, True)
     assert not (tmp_path / "run").exists()

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from fedsim.cli.main import main
 from fedsim.config import from_run_config, to_run_config
 from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.transcript import Facts, Writer
+from fedsim.transcript import Facts, Writer, read
 
 ROUNDS, TRIALS = 2, 8
 
@@ -121,6 +122,7 @@ def test_canaries_need_no_data(
     assert command(federation / "transcripts", "--json", *options) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["belief"] is None
+    assert (report["rounds"], report["missed"]) == (ROUNDS, 0)
     # Nobody added any: the interval must not exclude it.
     assert report["canaries"]["interval"][0] <= 0
     assert report["canaries"]["claimed_mu"] > 0
@@ -136,6 +138,12 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     (tmp_path / "words").write_text("eleven")
     (tmp_path / "empty").mkdir()
     fewer = _federation(tmp_path / "fewer", 4)
+    elsewhere = tmp_path / "mnist.fedt"
+    found = read(recorded / f"{RUN_ID}.fedt")
+    with Writer(elsewhere, found.facts) as writer:
+        for each in found.rounds:
+            writer.append(replace(each, mechanism={**each.mechanism, "data.name": "mnist"}))
+        writer.end()
     for arguments, said in (
         ((recorded, "--canary-seed-file", tmp_path / "nowhere"), "cannot read a seed"),
         ((recorded, "--canary-seed-file", tmp_path / "words"), "cannot read a seed"),
@@ -146,6 +154,8 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((recorded, "--worlds", fewer / "run"), "is not the run that was recorded"),
         ((recorded, "--delta", "1e-3"), "leave them out"),
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
+        ((recorded, "--no-challenge"), "--canary-seed-file"),
+        ((elsewhere, "--data-root", tmp_path / "nowhere", "--out", out), "there is no folder"),
         ((recorded, "--out", tmp_path / "words"), "cannot write"),
         ((tmp_path / "empty",), "neither a run nor a transcript"),
     ):
@@ -155,3 +165,4 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         assert said in printed.err
         assert printed.err.count("\n") == 1, printed.err
         assert printed.out == ""
+        assert not out.exists(), arguments

@@ -1,7 +1,9 @@
 """What the kit's certificates are worth to a client that verifies strictly."""
 
+import shutil
 import socket
 import ssl
+import subprocess
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,3 +90,20 @@ def test_nodes_have_keys_that_fit_and_differ() -> None:
     private = load_ssh_private_key(first.private, password=None)
     assert private.public_key() == load_ssh_public_key(first.public)
     assert first.public != second.public
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_a_fingerprint_is_the_one_that_ssh_keygen_shows(tmp_path: Path) -> None:
+    path = tmp_path / "node.key.pub"
+    path.write_bytes(certificates.node_key().public + b" somebody@somewhere\n")
+    command = ["ssh-keygen", "-l", "-E", "sha256", "-f", str(path)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown.split()[1] == certificates.fingerprint(path.read_bytes())
+
+
+def test_keys_have_fingerprints_of_their_own_and_comments_none() -> None:
+    first, second = certificates.node_key().public, certificates.node_key().public
+    assert certificates.fingerprint(first) != certificates.fingerprint(second)
+    assert certificates.fingerprint(first) == certificates.fingerprint(first + b" a comment\n")
+    with pytest.raises(ValueError, match="key type"):
+        certificates.fingerprint(b"no key")

@@ -1,8 +1,10 @@
 """Each thing that can be wrong with a deployment is found, and only that."""
 
 import os
+import shutil
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,6 +14,7 @@ import pytest
 
 from fedsim.deployment import certificates, checks, kit
 from fedsim.deployment.checks import NOTE, WRONG
+from fedsim.runtimes import deployment
 
 
 def _free_port() -> int:
@@ -198,3 +201,99 @@ def test_others_may_read_an_auditors_transcripts(tmp_path: Path) -> None:
     folder.chmod(0o755)
     wrong = {one.what: one.message for one in checks.check(tmp_path / "kit", "auditor")}
     assert wrong["transcripts"].endswith(f"chmod 700 {folder}")
+
+
+def _seen(written: Path, machine: str) -> dict[str, str]:
+    """What was looked at on a machine, with how it is."""
+    return {one.what: one.state for one in checks.check(written) if one.machine == machine}
+
+
+def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
+    written: Path, found: Found
+) -> None:
+    before = {machine: _seen(written, machine) for machine in ("server", "owner-0")}
+    place = written / "owners" / "owner-1"
+    place.rename(written / "elsewhere")
+    assert {machine: _seen(written, machine) for machine in before} == before
+    assert set(found("owner-1")) == {"folder"}
+    assert f"'{place}' is missing: copy it anew" in found("owner-1")["folder"]
+
+
+@pytest.mark.parametrize("machine", ["server", "owner-1"])
+def test_without_settings_all_else_is_looked_at(written: Path, found: Found, machine: str) -> None:
+    place = kit.folder(written, machine)
+    (place / "settings.env").unlink()
+    place.chmod(0o755)
+    wrong = [one for one in checks.check(written, machine) if one.state == WRONG]
+    assert sorted(one.what for one in wrong) == ["permissions", "settings"]
+    assert f"cannot read '{place / 'settings.env'}'" in found(machine)["settings"]
+    assert "copy this machine's folder anew" in found(machine)["settings"]
+    looked_at = _seen(written, machine)
+    assert looked_at["certificate" if machine == "server" else "node key"] == checks.OK
+    assert set(_seen(written, "owner-0")) > {"node key", "supernode"}
+
+
+def test_a_port_that_is_none_hides_nothing_before_it(written: Path, found: Found) -> None:
+    _set(written / "server" / "settings.env", "PORT", "many")
+    assert set(found("server")) == {"superlink", "settings"}
+    assert "PORT is 'many'" in found("server")["settings"]
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_a_key_with_a_passphrase_is_found(written: Path, found: Found) -> None:
+    path = written / "owners" / "owner-0" / "node.key"
+    command = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "a passphrase", "-f", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    assert "cannot be read" in found("owner-0")["node key"]
+
+
+@pytest.fixture
+def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The server of a kit whose SuperLink, as far as is seen, answers and knows its nodes."""
+    server = written / "server"
+    keys = {machine: kit.key(path) for machine, path in kit.key_files(server).items()}
+    nodes = {machine: kit.Registration(f"{machine}'s", key) for machine, key in keys.items()}
+    kit.write_registered(server, nodes)
+    monkeypatch.setattr(
+        deployment, "statuses", lambda _: {"owner-0's": "online", "owner-1's": "registered"}
+    )
+    monkeypatch.setattr(checks, "_service", lambda _, name, port: (name, checks.OK, f"{port}"))
+    return server
+
+
+def _registrations(written: Path) -> list[tuple[str, str]]:
+    findings = checks.check(written, "server")
+    return [(one.state, one.message) for one in findings if one.what == "registered"]
+
+
+def test_registered_nodes_are_connected_or_not(written: Path, registered: Path) -> None:
+    first, second = _registrations(written)
+    assert first == (checks.OK, "owner-0 is connected")
+    assert second[0] == NOTE
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (certificates.node_key().public, "keys/owner-0.pub is not the registered key: fedsim"),
+        (b"no key", "key type: b'no'): copy that machine's node.key.pub to it"),
+    ],
+)
+def test_a_key_that_is_not_the_registered_one(
+    written: Path, registered: Path, content: bytes, said: str
+) -> None:
+    (registered / "keys" / "owner-0.pub").write_bytes(content)
+    (state, message), second = _registrations(written)
+    assert (state, second[0]) == (WRONG, NOTE)
+    assert said in message
+
+
+def test_a_node_of_which_no_key_was_written_down(written: Path, registered: Path) -> None:
+    (registered / "nodes.json").write_text('{"owner-0": "owner-0\'s", "owner-1": "gone"}')
+    first, second = _registrations(written)
+    assert first[0] == WRONG
+    assert "may not be (an earlier fedsim wrote down no key) the registered key" in first[1]
+    assert second == (
+        WRONG,
+        f"the key of owner-1 is not registered: fedsim deploy register {registered}",
+    )

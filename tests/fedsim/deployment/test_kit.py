@@ -1,5 +1,6 @@
 """A kit holds what each machine needs and nothing that a machine must not have."""
 
+import json
 import stat
 import subprocess
 import tomllib
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from fedsim.deployment import kit
+from fedsim.deployment.kit import Registration
 from fedsim.errors import InputError
 
 
@@ -125,6 +127,81 @@ def test_a_port_that_is_none_is_refused(written: Path) -> None:
     path.write_text(path.read_text().replace("PORT=8443", "PORT=many"))
     with pytest.raises(InputError, match="PORT is 'many'"):
         kit.port(written / "server", "PORT")
+
+
+def test_a_federation_written_by_an_earlier_fedsim_knows_no_keys(written: Path) -> None:
+    server = written / "server"
+    (server / "nodes.json").write_text('{"owner-0": "77"}')
+    assert kit.registered(server) == {"owner-0": Registration("77", None)}
+    nodes = {"owner-0": Registration("78", "SHA256:abc", ("77",)), "owner-1": Registration("9")}
+    kit.write_registered(server, nodes)
+    assert kit.registered(server) == nodes
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"owner-0": 7}', '{"owner-0": {"node": "7"}}'])
+def test_registrations_that_cannot_be_read_are_refused(written: Path, content: str) -> None:
+    (written / "server" / "nodes.json").write_text(content)
+    with pytest.raises(InputError, match="delete it and register anew"):
+        kit.registered(written / "server")
+
+
+@pytest.mark.parametrize(
+    "host", ["a", "a.example", "A-1.example", "10.1.2.3", "x" * 63 + ".example", "1a.2b"]
+)
+def test_host_names_and_addresses(host: str) -> None:
+    assert kit.is_host(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        ".",
+        "a..b",
+        "a.",
+        "-a.example",
+        "a-.example",
+        "999.1.1.1",
+        "1.2.3",
+        "7",
+        "a;b",
+        "a b",
+        "a.example\n",
+        "x" * 64,
+        ".".join(["x" * 63] * 4),
+        "::1",
+        "$(id)",
+    ],
+)
+def test_what_is_no_host(tmp_path: Path, host: str) -> None:
+    assert not kit.is_host(host)
+    with pytest.raises(InputError, match="no host name"):
+        kit.write(tmp_path / "kit", host, 8443, 2)
+    assert not (tmp_path / "kit").exists()
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0", "127.0.0.1", "::"])
+def test_a_server_listens_on_an_address(tmp_path: Path, listen: str) -> None:
+    kit.write(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
+    assert kit.settings(tmp_path / "kit" / "server")["LISTEN"] == listen
+
+
+@pytest.mark.parametrize("listen", ["a; touch pwned", "", "$(id)", "eth0", "::1%a; touch pwned"])
+def test_what_is_no_address_gets_into_no_script(tmp_path: Path, listen: str) -> None:
+    with pytest.raises(InputError, match="is not an IP address"):
+        kit.write(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
+    assert not (tmp_path / "kit").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("owners", "2"), ("port", 8443.0), ("auditor", 1), ("address", None), ("machine", [])],
+)
+def test_a_manifest_of_other_types_is_refused(written: Path, name: str, value: object) -> None:
+    path = written / "deploy.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(InputError, match=f"{name} is .* not of type"):
+        kit.read(written)
 
 
 @pytest.mark.parametrize(

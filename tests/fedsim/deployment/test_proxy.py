@@ -3,20 +3,26 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata
 from flwr.proto.node_pb2 import Node
+from flwr.supernode import node_auth_http_interceptor
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fedsim.deployment import proxy
+from fedsim.deployment import certificates, proxy
 
 Answer = tuple[int, dict[str, str], bytes]
 Ask = Callable[..., Answer]
@@ -29,7 +35,31 @@ def seen() -> list[str]:
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str]) -> Ask:
+def keys(tmp_path: Path) -> Path:
+    """The folder of the nodes' public keys."""
+    (tmp_path / "keys").mkdir()
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def signed(keys: Path) -> dict[str, str]:
+    """The headers of a node whose key the server has."""
+    pair = certificates.node_key()
+    (keys / "owner-0.pub").write_bytes(pair.public)
+    return _signed_by(pair)
+
+
+def _signed_by(pair: certificates.Pair) -> dict[str, str]:
+    """The headers that Flower's SuperNode gives to a request."""
+    key: Any = load_ssh_private_key(pair.private, password=None)
+    request = httpx.Request("POST", "https://superlink")
+    context: Any = SimpleNamespace(request=request)
+    NodeAuthHttpInterceptor(key, key.public_key()).intercept(context, lambda _: httpx.Response(200))
+    return {name: value for name, value in request.headers.items() if name.startswith("flwr-")}
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str], keys: Path) -> Ask:
     """Return a function that sends bytes to the proxy as they would come off the wire.
 
     Behind the proxy is a SuperLink that answers every path with the body backwards.
@@ -50,7 +80,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str]) -> Ask:
         return real(base_url=options["base_url"], transport=transport)
 
     monkeypatch.setattr(proxy.httpx, "AsyncClient", connected)
-    app = proxy.application("https://superlink", ssl.create_default_context())
+    app = proxy.application("https://superlink", ssl.create_default_context(), keys)
 
     async def send(target: str, method: str, body: bytes, headers: dict[str, str]) -> Answer:
         path, _, query = target.partition("?")
@@ -152,7 +182,56 @@ def test_a_node_replies_in_its_own_name_only(ask: Ask, seen: list[str]) -> None:
     ],
 )
 def test_what_is_too_long_is_refused_before_it_is_read(
-    ask: Ask, seen: list[str], path: str, headers: dict[str, str]
+    ask: Ask, seen: list[str], signed: dict[str, str], path: str, headers: dict[str, str]
 ) -> None:
-    assert ask(f"/v1/fleet/{path}", **headers)[0] == 413
+    assert ask(f"/v1/fleet/{path}", **signed, **headers)[0] == 413
     assert seen == []
+
+
+LONG = {"content_length": str((1 << 16) + 1)}
+
+
+@pytest.mark.parametrize("path", ["push-object", "push-messages", "pull-messages"])
+def test_what_is_long_passes_for_a_node_whose_key_the_server_has_and_for_nobody_else(
+    ask: Ask, seen: list[str], signed: dict[str, str], path: str
+) -> None:
+    stranger = _signed_by(certificates.node_key())
+    named = signed | {"flwr-signature": stranger["flwr-signature"]}
+    undated = signed | {"flwr-timestamp": "now"}
+    garbled = signed | {"flwr-public-key": "%"}
+    for headers in ({}, stranger, named, undated, garbled):
+        status, _, answer = ask(f"/v1/fleet/{path}", **LONG, **headers)
+        assert (status, answer) == (401, b"none of the server's keys signed it\n")
+    assert seen == []
+    assert ask(f"/v1/fleet/{path}", body=_reply(7), **LONG, **signed)[0] == 418
+
+
+def test_a_signature_grows_old(ask: Ask, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = certificates.node_key()
+    (keys / "owner-0.pub").write_bytes(pair.public)
+    real = node_auth_http_interceptor.now
+    monkeypatch.setattr(node_auth_http_interceptor, "now", lambda: real() - timedelta(minutes=10))
+    assert ask("/v1/fleet/push-object", **LONG, **_signed_by(pair))[0] == 401
+
+
+def test_a_key_may_come_and_go_while_the_proxy_runs(
+    ask: Ask, keys: Path, signed: dict[str, str]
+) -> None:
+    (keys / "notes.pub").write_text("not a key")
+    assert ask("/v1/fleet/push-object", **LONG, **signed)[0] == 418
+    (keys / "owner-0.pub").unlink()
+    assert ask("/v1/fleet/push-object", **LONG, **signed)[0] == 401
+
+
+def test_what_is_short_is_for_the_superlink_to_refuse(ask: Ask, seen: list[str]) -> None:
+    assert ask("/v1/fleet/pull-messages", body=b"x" * 100, content_length="100")[0] == 418
+    assert seen == ["/v1/fleet/pull-messages"]
+
+
+def test_connections_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = certificates.authority(1)
+    (tmp_path / "ca.crt").write_bytes(authority.public)
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(proxy.uvicorn, "run", lambda _, **options: told.update(options))
+    proxy.serve("127.0.0.1", 8443, 8000, tmp_path)
+    assert told["limit_concurrency"] == proxy.CONNECTIONS

@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedsim import transcript
 from fedsim.config import Config, dump
-from fedsim.deployment import kit
+from fedsim.deployment import certificates, kit
+from fedsim.errors import InputError
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes import deployment
 from fedsim.runtimes.flower_command import FlowerError
@@ -116,6 +118,163 @@ def _auditor_events(directory: RunDirectory) -> list[bool]:
     return [event["joined"] for event, _ in directory.events() if "auditor" in event]
 
 
+class Superlink:
+    """As much of a SuperLink as `flwr supernode` sees: a key is taken once, for good."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, str] = {}
+        self.keys: set[str] = set()
+        self.fails_at: str | None = None
+
+    def flwr(self, _: Path, command: str, *arguments: str) -> dict[str, Any]:
+        """Answer as `flower_command.flwr` does."""
+        assert command == "supernode"
+        action, given, *_ = arguments
+        if action == self.fails_at:
+            raise FlowerError("Connection to the SuperLink is unavailable.")
+        if action == "list":
+            nodes = [{"node-id": node, "status": status} for node, status in self.nodes.items()]
+            return {"nodes": nodes}
+        if action == "unregister":
+            assert self.nodes[given] != "unregistered"
+            self.nodes[given] = "unregistered"
+            return {"node-id": given}
+        if (content := Path(given).read_text()) in self.keys:
+            raise FlowerError("flwr supernode: [code: 23] Public key already in use.")
+        self.keys.add(content)
+        node = str(100 + len(self.nodes))
+        self.nodes[node] = "registered"
+        return {"node-id": node}
+
+
+@pytest.fixture
+def superlink(monkeypatch: pytest.MonkeyPatch) -> Superlink:
+    fake = Superlink()
+    monkeypatch.setattr(deployment, "flwr", fake.flwr)
+    return fake
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, OWNERS)
+    return tmp_path / "kit" / "server"
+
+
+def _replace_key(server: Path, machine: str) -> certificates.Pair:
+    pair = certificates.node_key()
+    (server / "keys" / f"{machine}.pub").write_bytes(pair.public + b"\n")
+    return pair
+
+
+def test_a_key_is_registered_once(server: Path, superlink: Superlink) -> None:
+    assert deployment.register(server) == {"owner-0": "100", "owner-1": "101"}
+    assert deployment.register(server) == {"owner-0": "100", "owner-1": "101"}
+    assert list(superlink.nodes.values()) == ["registered"] * 2
+
+
+def test_a_replaced_key_is_registered_and_the_other_refused(
+    server: Path, superlink: Superlink
+) -> None:
+    deployment.register(server)
+    _replace_key(server, "owner-1")
+    assert deployment.register(server) == {"owner-0": "100", "owner-1": "102"}
+    assert superlink.nodes == {"100": "registered", "101": "unregistered", "102": "registered"}
+
+
+def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(
+    server: Path, superlink: Superlink
+) -> None:
+    deployment.register(server)
+    superlink.fails_at = "unregister"
+    for _ in range(2):  # what is to be unregistered adds up
+        _replace_key(server, "owner-0")
+        with pytest.raises(FlowerError, match="unavailable"):
+            deployment.register(server)
+    assert list(superlink.nodes.values()) == ["registered"] * 4
+    superlink.fails_at = None
+    assert deployment.register(server) == {"owner-0": "103", "owner-1": "101"}
+    assert [n for n, status in superlink.nodes.items() if status == "registered"] == ["101", "103"]
+    assert not any(node.replaced for node in kit.registered(server).values())
+
+
+def _written_by_an_earlier_fedsim(server: Path) -> None:
+    nodes = {machine: node.node for machine, node in kit.registered(server).items()}
+    (server / "nodes.json").write_text(json.dumps(nodes))
+
+
+def test_keys_that_an_earlier_fedsim_registered_keep_their_nodes(
+    server: Path, superlink: Superlink
+) -> None:
+    before = deployment.register(server)
+    known = kit.registered(server)
+    _written_by_an_earlier_fedsim(server)
+    assert deployment.register(server) == before
+    assert kit.registered(server) == known
+    assert list(superlink.nodes.values()) == ["registered"] * 2
+
+
+def test_a_key_replaced_since_an_earlier_fedsim_is_registered(
+    server: Path, superlink: Superlink
+) -> None:
+    deployment.register(server)
+    _written_by_an_earlier_fedsim(server)
+    _replace_key(server, "owner-0")
+    assert deployment.register(server) == {"owner-0": "102", "owner-1": "101"}
+    assert superlink.nodes["100"] == "unregistered"
+
+
+def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(
+    server: Path, superlink: Superlink
+) -> None:
+    deployment.register(server)
+    superlink.nodes["101"] = "unregistered"
+    with pytest.raises(FlowerError, match=r"owner-1: .* takes no key twice: make a new key"):
+        deployment.register(server)
+    _replace_key(server, "owner-1")
+    assert deployment.register(server) == {"owner-0": "100", "owner-1": "102"}
+
+
+def test_a_superlink_that_begins_anew_is_told_every_key(server: Path, superlink: Superlink) -> None:
+    deployment.register(server)
+    superlink.nodes, superlink.keys = {"7": "online"}, set()
+    assert deployment.register(server) == {"owner-0": "101", "owner-1": "102"}
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"), [("owner-0.pub", "are the same key"), (None, "cannot read")]
+)
+def test_keys_that_cannot_be_told_apart_or_read_change_nothing(
+    server: Path, superlink: Superlink, other: str | None, complaint: str
+) -> None:
+    keys = server / "keys"
+    (keys / "owner-1.pub").write_bytes((keys / other).read_bytes() if other else b"no key")
+    with pytest.raises(InputError, match=complaint):
+        deployment.register(server)
+    assert superlink.nodes == {}
+
+
+@pytest.mark.slow
+def test_an_owners_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
+    server, place = server_up / "server", kit.folder(server_up, "owner-1")
+    before = deployment.register(server)
+    _script(place, "start.sh")
+    _wait_until_online(server_up, 1)
+    own = _replace_key(server, "owner-1")
+    assert "keys/owner-1.pub is not the registered key" in "".join(
+        _deploy("check", server, "--json").stdout
+    )
+    after = deployment.register(server)
+    assert {machine for machine in after if after[machine] != before[machine]} == {"owner-1"}
+    assert deployment.statuses(server)[before["owner-1"]] == "unregistered"
+    _script(place, "stop.sh")
+    (place / "node.key").write_bytes(own.private)
+    (place / "node.key.pub").write_bytes(own.public)
+    _script(place, "start.sh")
+    _wait_until_online(server_up, 1)
+    assert deployment.statuses(server)[after["owner-1"]] == "online"
+    assert deployment.register(server) == after
+
+
 @pytest.mark.slow
 def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beliefs(
     server_up: Path, small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
@@ -124,6 +283,9 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     (tmp_path / "small.toml").write_text(dump(config))
     _start_owners(server_up)
     auditor = kit.folder(server_up, "auditor")
+    # On one busy machine it would otherwise come after the owners, and miss the first round.
+    settings = auditor / "settings.env"
+    settings.write_text(settings.read_text().replace("NICE=19", "NICE=0"))
     _script(auditor, "start.sh")
     _wait_until_online(server_up, OWNERS + 1)
     out = tmp_path / "deployed"
@@ -203,8 +365,6 @@ def test_owners_who_did_not_consent_end_the_run_by_saying_so(
 
 @pytest.mark.slow
 def test_a_key_that_nobody_registered_is_refused(server_up: Path) -> None:
-    from fedsim.deployment import certificates  # noqa: PLC0415
-
     place = kit.folder(server_up, "owner-1")
     (place / "node.key").write_bytes(certificates.node_key().private)
     command = ["sh", str(place / "start.sh"), "supernode"]
