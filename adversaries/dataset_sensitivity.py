@@ -112,7 +112,6 @@ def select(
     *,
     choice: str = "max",
     top: int = 1,
-    distinct: bool = False,
     columns: Columns | None = None,
     threads: int = 1,
     progress: Progress | None = None,
@@ -124,8 +123,8 @@ def select(
 
     features [n, *shape] are D's; pool_features [p, *shape] those of U \\ D, needed by replace only.
     `choice` "min" returns the pairs that differ least, "median" those nearest to the median
-    distance. Of equal distances, up to rounding, the lowest positions win. distinct: with each
-    record of D at most once. columns: as `dissimilarity.measure` takes them.
+    distance. Of equal distances, up to rounding, the lowest positions win. columns: as
+    `dissimilarity.measure` takes them.
 
     Exact, in one search through all pairs; the median of more than KEPT_PAIRS takes four. Memory is
     that of `threads` tiles, whatever n and p; a median of fewer keeps 8 bytes a pair. Raises
@@ -144,10 +143,10 @@ def select(
         )
     pool = pool_features
     width, count = len(pool), len(features) * len(pool)
-    _refuse_impossible(choice, top, len(features) if distinct else count)
+    _refuse_impossible(choice, top, count)
     distance = dissimilarity.measure(measure, columns)
     rough = dissimilarity.COARSE.get(measure)
-    if choice == "median" or distinct or not _within_0_and_1(features, pool):
+    if choice == "median" or not _within_0_and_1(features, pool):
         rough = None
     searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
     turns = iter(range(searches))
@@ -165,7 +164,7 @@ def select(
     again = None
     if rough is not None:
         again = (lambda found: _exactly(distance, features, pool, found)), rough[1]
-    positions, distances = _smallest(tiles(), cost, width, top, distinct, again)
+    positions, distances = _smallest(tiles(), cost, width, top, again)
     return [
         Pair(int(position) // width, int(position) % width, float(distance), measure)
         for position, distance in zip(positions, distances, strict=True)
@@ -318,7 +317,6 @@ def _smallest(
     cost: Cost,
     width: int,
     top: int,
-    distinct: bool = False,
     again: tuple[Exactly, float] | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
@@ -338,7 +336,7 @@ def _smallest(
         limit = np.inf
         if len(costs) == top:
             limit = costs[-1] + slack
-        elif len(rough) >= top and not distinct:  # then so many do not cost more than
+        elif len(rough) >= top:  # then so many do not cost more than
             limit = np.partition(rough, top - 1)[top - 1] + 2 * slack
         candidates = np.flatnonzero(rough <= limit)
         row, column = np.divmod(candidates, tile.distances.shape[1])
@@ -350,11 +348,7 @@ def _smallest(
             new, new_positions, values = new[better], new_positions[better], values[better]
         costs, distances = np.append(costs, new), np.append(distances, values)
         positions = np.append(positions, new_positions)
-        order = np.lexsort((positions, costs))
-        if distinct:
-            _, first = np.unique(positions[order] // width, return_index=True)
-            order = order[np.sort(first)]
-        order = order[:top]
+        order = np.lexsort((positions, costs))[:top]
         costs, distances, positions = costs[order], distances[order], positions[order]
     return positions, distances
 

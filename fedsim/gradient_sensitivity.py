@@ -231,12 +231,6 @@ def largest(
     )
 
 
-def rank(known: Federation, parameters: Tensor, pair: Pair) -> Ranked:
-    """Return one pair with its rank among all at one model; parameters [P]. As `largest`."""
-    (found,) = largest(known, parameters, _kind(pair), of=[pair]).given
-    return found
-
-
 def _kind(pair: Pair) -> Neighbouring:
     return Neighbouring.ADD_REMOVE if pair[1] is None else Neighbouring.REPLACE
 

@@ -26,7 +26,6 @@ from fedsim.gradient_sensitivity import (
     check_pairs,
     largest,
     pair_sensitivities,
-    record_sensitivities,
 )
 from fedsim.mechanism import Trust, sensitivity
 from fedsim.optimizers import ServerOptimizer
@@ -38,13 +37,12 @@ from fedsim.randomness import SERVER
 class Checkpoint:
     """What every record and pair would have moved in one round of the first trial.
 
-    round: counted from 1; model [P]: what it starts from. record_norms [n]: |g(x)| of the records
-    of D; truth: the oracle's, with the ranks of the pairs that are followed.
+    round: counted from 1; model [P]: what it starts from; truth: the oracle's, with the ranks of
+    the pairs that are followed.
     """
 
     round: int
     model: Tensor
-    record_norms: Floats
     truth: Truth
 
 
@@ -128,12 +126,13 @@ def _check(
         ("training.clipping", config.training.clipping, True),
         ("training.local-steps", config.training.local_steps, 1),
         ("training.sampling-rate", config.training.sampling_rate, 1.0),
+        ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
     ):
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
             raise InputError(
                 f"{key} is {str(value).lower()}, but local sensitivity is followed over full "
-                f"batches of records with clipped gradients; set {key} = {wanted}"
+                f"batches of all owners' records with clipped gradients; set {key} = {wanted}"
             )
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials to follow; give at least one")
@@ -165,6 +164,5 @@ def _look(
     config: Config, known: Federation, model: Tensor, pairs: Sequence[Pair], round: int
 ) -> Checkpoint:
     """Compare all records and all pairs at one model [P]."""
-    norms = record_sensitivities(known, model[None])[0]
     truth = largest(known, model, config.privacy.neighbouring, of=pairs)
-    return Checkpoint(round, model.clone(), norms, truth)
+    return Checkpoint(round, model.clone(), truth)

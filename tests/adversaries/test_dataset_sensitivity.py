@@ -319,21 +319,6 @@ def test_the_median_of_many_pairs_reports_four_searches(monkeypatch: pytest.Monk
     assert done == [0.25, 0.5, 0.75, 1.0]
 
 
-@pytest.mark.parametrize("choice", ["max", "min"])
-def test_distinct_pairs_take_each_record_of_d_once(
-    choice: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", 40)
-    ranked = sorted(pairs("ssim"), reverse=choice == "max")
-    best: dict[int, int] = {}
-    for _, i, j in ranked:
-        best.setdefault(i, j)
-    chosen = select(D, POOL, "ssim", "replace", choice=choice, top=len(D), distinct=True)
-    assert [(p.record, p.replacement) for p in chosen] == list(best.items())
-    with pytest.raises(InputError, match="top is 16, but there are 15"):
-        select(D, POOL, "ssim", "replace", top=16, distinct=True)
-
-
 def test_a_search_does_not_keep_the_distances() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random((600, 2), dtype=np.float32), rng.random((20_000, 2), dtype=np.float32)
