@@ -55,7 +55,7 @@ def table(rows: Sequence[Row]) -> Table:
         drawn.add_row(
             *[str(runs.index(str(row["run"])) + 1)] * (len(runs) > 1),
             Text(f"{row['trust']}{collude}"),
-            Text(str(row["vantage"]).replace("-", " ")),
+            Text(str(row["vantage"])),
             number(row["noise_multiplier"]),
             INFINITE if row["noise_multiplier"] == 0 else number(row["epsilon"]),
             number(row["rho_alpha"]),
