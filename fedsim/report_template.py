@@ -51,6 +51,8 @@ th { font-weight: 600; }
 thead th { color: var(--muted); font-size: .82rem; border-bottom: 2px solid var(--line); }
 td.value { font-variant-numeric: tabular-nums; font-weight: 600; min-width: 6.5rem; }
 td.limit { font-variant-numeric: tabular-nums; min-width: 6.5rem; }
+.vantages td.limit, .vantages td.value { min-width: 3.5rem; }
+.vantages td:last-child { min-width: 15rem; }
 sub { line-height: 0; }
 td small, th small { display: block; font-weight: 400; color: var(--muted); }
 tr.here { background: #eaf3f9; }
@@ -147,7 +149,7 @@ is highlighted.</p>
 {% if to_whom %}
 {{ drawn(to_whom) }}
 {% endif %}
-<div class="table"><table>
+<div class="table"><table class="vantages">
 <thead><tr><th scope="col">Vantage</th><th scope="col">Noise multiplier</th>
 <th scope="col">ε</th><th scope="col">Belief at most (ρ<sub>β</sub>)</th>
 <th scope="col">Advantage at most (ρ<sub>α</sub>)</th><th scope="col">Predicted</th>
