@@ -93,9 +93,10 @@ def encode(
 ) -> Dataset:
     """Return a dataset of the columns of text [N] by name, one of which is the label.
 
-    The dataset's columns are that text, so that a natural key stays what it is. A numeric column becomes one feature, from 0 at its least to 1 at its largest value; one of text
-    becomes a feature for each value, in order, 1 where the record has it. Raises InputError for a
-    column that says nothing, or too much.
+    The dataset's columns are that text, so that a natural key stays what it is. A numeric column
+    becomes one feature, from 0 at its least to 1 at its largest value; one of text becomes a
+    feature for each value, in order, 1 where the record has it. Raises InputError for a column that
+    says nothing, or too much.
     """
     labels, classes = class_numbers(typed(columns[label]), path, label)
     kept = {name: values for name, values in columns.items() if name != label}
