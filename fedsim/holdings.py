@@ -128,7 +128,8 @@ def divide(config: Config, split: Split) -> Ints:
 def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
     """Return what each record of D has in the column that is not to be split [n]; None for none.
 
-    Raises InputError for a column that is not there, and for one that the scheme would split.
+    Raises InputError for a column that is not there, for one that the scheme would split, and for
+    the labels where a column of the dataset's own has the same name.
     """
     name, scheme = config.federation.partition_key, config.federation.partition
     if scheme != "key":
@@ -144,12 +145,21 @@ def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
             f"federation.partition-key is '{name}', but the columns of {split.dataset.name} are "
             f"{named(columns)}; name one of them"
         )
+    if name == LABEL and LABEL in split.dataset.columns:
+        raise InputError(
+            f"federation.partition-key is '{LABEL}', which are the labels of every dataset, but "
+            f"{split.dataset.name} also has a column of that name; give that column another"
+        )
     return columns[name][split.members]
 
 
 def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
-    """Return what records can be dealt by: the original columns [N] by name, and the labels."""
-    return {LABEL: source.train.labels, **source.columns}
+    """Return what records can be dealt by: the original columns [N] by name, and the labels.
+
+    A column that is called as the labels are is hidden by them.
+    """
+    own = {name: values for name, values in source.columns.items() if name != LABEL}
+    return {LABEL: source.train.labels, **own}
 
 
 def named(columns: Iterable[str]) -> str:

@@ -76,7 +76,8 @@ def differences(split: Split, pair: Pair) -> Differences:
             return Attribute(names[i], f"{record[i]:.4g}", f"{other[i]:.4g}")
         values = columns[names[i]]
         if replacement is None:
-            against = _typical(values[split.members])
+            numeric = names[i] not in dataset.categorical
+            against = _typical(values[split.members], numeric)
         else:
             against = values[split.pool[replacement]]
         return Attribute(names[i], _text(values[split.members[pair.record]]), _text(against))
@@ -86,10 +87,10 @@ def differences(split: Split, pair: Pair) -> Differences:
     return Differences(found, int(np.count_nonzero(apart)))
 
 
-def _typical(values: npt.NDArray[Any]) -> Any:
-    """Return the median of numbers, or the most frequent of other values."""
-    if values.dtype.kind in "iuf":
-        return np.median(values)
+def _typical(values: npt.NDArray[Any], numeric: bool) -> Any:
+    """Return the median of numbers, which may be text, or the most frequent of other values."""
+    if numeric:
+        return np.median(values.astype(np.float64))
     kinds, counts = np.unique(values, return_counts=True)
     return kinds[counts.argmax()]
 

@@ -1,5 +1,7 @@
 """Adult: 48,842 people of the US census of 1994, and whether each earned more than $50,000."""
 
+import numpy as np
+
 from fedsim.data import originals, table
 from fedsim.data.dataset import Dataset
 from fedsim.data.source import Source
@@ -45,7 +47,10 @@ def adult(source: Source) -> Dataset:
         found += [[*row[:-1], row[-1].rstrip(".")] for row in table.rows("\n".join(lines), path)]
     whole = table.complete(found)
     values = zip(*whole, strict=True)
-    columns = {name: table.typed(column) for name, column in zip(COLUMNS, values, strict=True)}
+    columns = {
+        name: np.asarray(column, dtype=np.str_)
+        for name, column in zip(COLUMNS, values, strict=True)
+    }
     return table.encode(
         source.name, paths[0], columns, "income", exclude=(), dropped=len(found) - len(whole)
     )

@@ -1,5 +1,7 @@
 """A table of the user's own, as comma-separated values."""
 
+import numpy as np
+
 from fedsim.data import originals, table
 from fedsim.data.dataset import Dataset
 from fedsim.data.source import Source
@@ -40,11 +42,12 @@ def own(source: Source) -> Dataset:
     if not whole:
         raise InputError(f"no row of '{path}' is without missing values; give whole ones")
     columns = {
-        name: table.typed(values)
+        name: np.asarray(values, dtype=np.str_)
         for name, values in zip(names, zip(*whole, strict=True), strict=True)
     }
     for name, values in columns.items():
-        if not header and values.dtype.kind == "U" and table.typed(values[1:]).dtype.kind != "U":
+        numeric = [table.typed(some).dtype.kind != "U" for some in (values, values[1:])]
+        if not header and numeric == [False, True]:
             raise InputError(
                 f"column {name} of '{path}' has numbers under '{values[0]}': if that is a header, "
                 "name the labels' column with data.label as it does"

@@ -38,7 +38,8 @@ class Dataset:
     """A dataset. `train` is the paper's U; `test`, if the authors give one, is held out.
 
     attributes: the name of each feature, empty for images; columns: the original values of `train`
-    by column, [N] each, read-only, among them columns that are no features; column_of int64
+    by column, [N] each, read-only, the text itself where they are read from text, among them
+    columns that are no features; column_of int64
     [features]: the position in `columns` of the one that a feature comes from, empty for images;
     categorical: the columns of unordered values; dropped: how many rows of the original had missing
     values and were left out.

@@ -74,7 +74,15 @@ def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array")
             return {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except MemoryError:
+        raise InputError(
+            f"an array of '{path}' does not fit into memory, or its header is damaged; save fewer "
+            "records with numpy.savez"
+        ) from None
+    except (
+        *(OSError, EOFError, ValueError, OverflowError, RuntimeError),
+        *(zipfile.BadZipFile, zlib.error),
+    ) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"'{path}' is damaged or no .npz of plain arrays ({reason}); save it with "

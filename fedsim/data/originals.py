@@ -30,7 +30,7 @@ def find(
     root = source.path
     found = _look_up(root, names, folders, endings)
     if None in found and fetch is not None and source.download:
-        _fetch(source.name, root, fetch)
+        _fetch(source.name, root, folders, fetch)
         found = _look_up(root, names, folders, endings)
     paths = [path for path in found if path is not None]
     if len(paths) == len(names):
@@ -64,7 +64,9 @@ def _look_up(
     return [first(name) for name in names]
 
 
-def _fetch(name: str, root: Path, fetch: Callable[[Path], object]) -> None:
+def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path], object]) -> None:
+    places = [root / folder for folder in folders]
+    absent = {path for place in places for path in (place, *place.parents) if not path.exists()}
     try:
         # Standard output may be a JSON document.
         with contextlib.redirect_stdout(sys.stderr):
@@ -74,6 +76,11 @@ def _fetch(name: str, root: Path, fetch: Callable[[Path], object]) -> None:
         raise InputError(
             f"cannot download {name} to '{root}' ({reason}); put its files there yourself"
         ) from None
+    finally:
+        # What it made, but left empty: inner folders before those that they are in.
+        for path in sorted(absent, key=lambda path: len(path.parts), reverse=True):
+            with contextlib.suppress(OSError):
+                path.rmdir()
 
 
 def read(path: Path, *, packed: bool = False) -> bytes:

@@ -1,5 +1,6 @@
 """Purchase-100: which of 600 products each of 197,324 shoppers bought, in 100 clusters."""
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedsim.errors import InputError
 ROWS = 197_324
 PRODUCTS = 600
 CLUSTERS = 100
+CLUSTER_NUMBERS = np.arange(CLUSTERS)
 
 FILES = ("dataset_purchase", "dataset_purchase.gz", "shokri_purchases_100_classes.npz")
 
@@ -33,13 +35,14 @@ def purchase100(source: Source) -> Dataset:
         (path,) = originals.find(source, FILES[:1])
     bits, labels = _archive(path) if path.suffix == ".npz" else _text(path)
     shape = (ROWS, PRODUCTS)
-    found = sorted({int(label) for label in np.unique(labels)})
     problem = ""
     if bits.shape != shape or labels.shape != shape[:1]:
         problem = f"it has {bits.shape} features and {labels.shape} labels instead of {shape}"
+    elif bits.dtype.kind not in "buif" or labels.dtype.kind not in "buif":
+        problem = f"its features are {bits.dtype} and its labels {labels.dtype}, not numbers"
     elif not ((bits == 0) | (bits == 1)).all():
         problem = "its features are not all 0 or 1"
-    elif len(found) != CLUSTERS or found[-1] - found[0] != CLUSTERS - 1 or found[0] not in (0, 1):
+    elif not any(np.array_equal(np.unique(labels), first + CLUSTER_NUMBERS) for first in (0, 1)):
         problem = f"its labels are not {CLUSTERS} numbers from 0 or 1 on"
     if problem:
         raise InputError(
@@ -49,7 +52,7 @@ def purchase100(source: Source) -> Dataset:
     bits = bits.astype(np.uint8)
     return Dataset(
         source.name,
-        Records(bits.astype(np.float32), labels.astype(np.int64) - found[0]),
+        Records(bits.astype(np.float32), labels.astype(np.int64) - int(labels.min())),
         None,
         CLUSTERS,
         "tabular",
@@ -76,8 +79,9 @@ def _archive(path: Path) -> Arrays:
 def _text(path: Path) -> Arrays:
     try:
         values = np.loadtxt(path, delimiter=",", dtype=np.uint8, ndmin=2)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"{originals.not_original(path, 'Purchase-100')}: {error}; {originals.remedy('csv')}"
+            f"{originals.not_original(path, 'Purchase-100')}: {reason}; {originals.remedy('csv')}"
         ) from None
     return values[:, 1:], values[:, 0]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,17 @@ MISSING = ("", "?", "na", "nan")
 MOST_CATEGORIES = 1000
 """More are taken for names or dates, which one-hot columns do not tell anything of."""
 
+NUMBER = re.compile(
+    r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:inf(?:inity)?|nan)",
+    re.IGNORECASE,
+)
+"""What is plainly a number: leading zeros (007) are those of a name, and 1_0 is none."""
+
+WHOLE = re.compile(r"[+-]?([0-9]+)")
+
+MOST_WHOLE = 2**53
+"""Beyond it, different whole numbers are the same in float64."""
+
 
 def rows(text: str, path: Path) -> list[list[str]]:
     """Return the rows of comma-separated text, without blank ones; values are stripped.
@@ -29,14 +41,15 @@ def rows(text: str, path: Path) -> list[list[str]]:
     found: list[list[str]] = []
     try:
         for row in reader:
-            if not row:
+            values = [value.strip() for value in row]
+            if values in ([], [""]):
                 continue
             if found and len(row) != len(found[0]):
                 raise InputError(
                     f"line {reader.line_num} of '{path}' has {len(row)} values, but the first has "
                     f"{len(found[0])}; mend that line"
                 )
-            found.append([value.strip() for value in row])
+            found.append(values)
     except csv.Error as error:
         raise InputError(
             f"line {reader.line_num} of '{path}' is not comma-separated values ({error}); "
@@ -51,14 +64,23 @@ def complete(table: list[list[str]]) -> list[list[str]]:
 
 
 def typed(values: Iterable[str]) -> npt.NDArray[Any]:
-    """Return a column [N] as int64 if all its values are such, else as float64, else as text."""
+    """Return a column [N] as int64 if all its values are such, else as float64, else as text.
+
+    Text where a value is not plainly a number, or is a whole one beyond 2^53: it may be a name, and
+    as numbers different names could be one.
+    """
     text = np.asarray(list(values), dtype=np.str_)
-    for kind in (np.int64, np.float64):
-        try:
-            return text.astype(kind)
-        except (ValueError, OverflowError):
-            continue
-    return text
+    different = set(text.tolist())
+    if not all(NUMBER.fullmatch(value) and not _too_long(value) for value in different):
+        return text
+    whole = all(WHOLE.fullmatch(value) for value in different)
+    return text.astype(np.int64 if whole else np.float64)
+
+
+def _too_long(value: str) -> bool:
+    whole = WHOLE.fullmatch(value)
+    digits = whole[1] if whole else "0"
+    return len(digits) > len(str(MOST_WHOLE)) or int(digits) > MOST_WHOLE
 
 
 def encode(
@@ -69,18 +91,23 @@ def encode(
     exclude: Collection[str],
     dropped: int,
 ) -> Dataset:
-    """Return a dataset of the columns [N] by name, one of which is the label.
+    """Return a dataset of the columns of text [N] by name, one of which is the label.
 
-    A numeric column becomes one feature, from 0 at its least to 1 at its largest value; one of text
-    becomes a feature for each value, in order, 1 where the record has it. Raises InputError for a
-    column that says nothing, or too much.
+    The dataset's columns are that text, so that a natural key stays what it is. A numeric column
+    becomes one feature, from 0 at its least to 1 at its largest value; one of text becomes a
+    feature for each value, in order, 1 where the record has it. Raises InputError for a column that
+    says nothing, or too much.
     """
-    labels, classes = class_numbers(columns[label], path, label)
+    labels, classes = class_numbers(typed(columns[label]), path, label)
     kept = {name: values for name, values in columns.items() if name != label}
     blocks: list[npt.NDArray[Any]] = []
     attributes: list[str] = []
     column_of: list[int] = []
-    for position, (column, values) in enumerate(kept.items()):
+    categorical: set[str] = set()
+    for position, (column, text) in enumerate(kept.items()):
+        values = typed(text)
+        if values.dtype.kind == "U":
+            categorical.add(column)
         if column in exclude:
             continue
         block, names = _features(column, values, path)
@@ -98,7 +125,7 @@ def encode(
         attributes=tuple(attributes),
         columns=kept,
         column_of=np.asarray(column_of, dtype=np.int64),
-        categorical=frozenset(name for name, values in kept.items() if values.dtype.kind == "U"),
+        categorical=frozenset(categorical),
         dropped=dropped,
     )
 
@@ -125,8 +152,8 @@ def _features(
         return scaled[:, None].astype(np.float32), [column]
     if len(categories) > MOST_CATEGORIES:
         raise InputError(
-            f"column '{column}' of '{path}' has {len(categories)} different values that are no "
-            f"numbers, more than {MOST_CATEGORIES}; {leave_out}"
+            f"column '{column}' of '{path}' has {len(categories)} different values, more than "
+            f"{MOST_CATEGORIES}, that are not all plain numbers up to 2^53; {leave_out}"
         )
     hot = (values[:, None] == categories).astype(np.float32)
     return hot, [f"{column}={category}" for category in categories]

@@ -1,5 +1,6 @@
 """Who holds what, against brute force and random deals."""
 
+import dataclasses
 import io
 from collections.abc import Callable
 from itertools import combinations
@@ -135,6 +136,18 @@ def test_labels_are_a_column_of_every_dataset(small: Small) -> None:
     split = holdings.draw(config, data.load("digits"))
     held = holdings.hold(split, holdings.divide(config, split), 3)
     assert (np.count_nonzero(held.counts, axis=0) <= 1).all()
+
+
+def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small: Small) -> None:
+    known, printers = people(), np.arange(len(people().train)) % 5
+    columns = {**known.columns, "label": printers}
+    source = dataclasses.replace(known, columns=columns)
+    assert holdings.columns_of(source)["label"] is source.train.labels
+    config = small({"federation.partition": "key", "federation.partition-key": "label"})
+    with pytest.raises(InputError, match=r"is 'label', .* people also has a column of that name"):
+        holdings.divide(config, holdings.draw(config, source))
+    other = small({"federation.partition": "key", "federation.partition-key": "country"})
+    holdings.divide(other, holdings.draw(other, source))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from fedsim.data import Dataset, Records, Split, load, split
 from fedsim.record_display import SHOWN, Attribute, differences, images, picture
 
 
-def people() -> Split:
+def people(*, as_text: bool = False) -> Split:
     """Two columns that are features, one of them one-hot, and one that is none."""
     ages = np.array([20, 60, 40, 40])
     jobs = np.array(["cook", "nurse", "cook", "judge"])
@@ -20,7 +20,11 @@ def people() -> Split:
         None,
         2,
         "tabular",
-        columns={"name": np.array(["a", "b", "c", "d"]), "age": ages, "job": jobs},
+        columns={
+            "name": np.array(["a", "b", "c", "d"]),
+            "age": ages.astype(str) if as_text else ages,
+            "job": jobs,
+        },
         column_of=np.array([1, 2, 2, 2]),
         categorical=frozenset({"job"}),
     )
@@ -39,8 +43,9 @@ def test_what_is_the_same_is_not_shown() -> None:
 
 
 def test_a_removed_record_is_compared_with_what_is_typical_of_d() -> None:
-    found = differences(people(), Pair(0, None, 1.0, "manhattan"))
-    assert found.attributes == (Attribute("age", "20", "40"),)
+    for as_text in (False, True):
+        found = differences(people(as_text=as_text), Pair(0, None, 1.0, "manhattan"))
+        assert found.attributes == (Attribute("age", "20", "40"),)
 
 
 def test_features_without_columns_go_by_their_number() -> None:

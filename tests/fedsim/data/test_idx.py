@@ -155,6 +155,27 @@ def test_a_download_that_fails_is_one_line(
         load("fashion-mnist", str(tmp_path), download=True)
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["nothing", "a file"])
+def test_a_download_that_fails_leaves_no_empty_folders(
+    tmp_path: Path, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(root: str, *, download: bool) -> None:
+        (Path(root) / "MNIST" / "raw").mkdir(parents=True)
+        if kept:
+            (Path(root) / "MNIST" / "raw" / LABELS).write_bytes(b"fetched")
+        raise RuntimeError("Error downloading")
+
+    monkeypatch.setattr(datasets, "MNIST", fail)
+    there = tmp_path / "there"
+    there.mkdir()
+    with pytest.raises(InputError, match="cannot download mnist"):
+        load("mnist", str(there / "new" / "root"), download=True)
+    left = [str(path.relative_to(there)) for path in there.rglob("*") if path.is_file()]
+    assert left == ([f"new/root/MNIST/raw/{LABELS}"] if kept else [])
+    assert there.is_dir()
+    assert (there / "new").exists() == kept
+
+
 def fashion_files() -> dict[str, bytes]:
     """Images of one pixel in the shape of Fashion-MNIST: as many of each class."""
     files = {}

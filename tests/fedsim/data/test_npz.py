@@ -1,6 +1,8 @@
 """Arrays of the user's own: shapes, ranges and labels are checked, objects refused."""
 
+import io
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,20 @@ def test_a_file_that_is_no_archive_is_refused_by_name(tmp_path: Path, content: b
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"own.npz' is damaged or no .npz of plain arrays"):
         load("npz", str(path))
+
+
+@pytest.mark.parametrize("length", [2**52, 2**70], ids=["memory", "overflow"])
+def test_a_header_that_claims_more_than_there_can_be_is_refused(
+    tmp_path: Path, length: int
+) -> None:
+    header = io.BytesIO()
+    said = {"descr": "|u1", "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(header, said)
+    with zipfile.ZipFile(tmp_path / "own.npz", "w") as archive:
+        archive.writestr("features.npy", header.getvalue())
+    with pytest.raises(InputError, match=r"own.npz' (is|.* header is) damaged") as refusal:
+        load("npz", str(tmp_path / "own.npz"))
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_single_array_is_no_archive(tmp_path: Path) -> None:

@@ -74,6 +74,16 @@ def test_a_wrong_text_file_is_refused_by_name(
         load("purchase-100", str(tmp_path))
 
 
+def test_a_damaged_packed_file_is_refused_by_name(
+    tmp_path: Path, bits: np.ndarray, clusters: np.ndarray
+) -> None:
+    packed = bytearray(gzip.compress(text(bits, clusters)))
+    packed[10:200] = b"\xff" * 190
+    (tmp_path / "dataset_purchase.gz").write_bytes(packed)
+    with pytest.raises(InputError, match=r"purchase.gz' is damaged or not .*: Error -3 while"):
+        load("purchase-100", str(tmp_path))
+
+
 def test_a_wrong_archive_is_refused_by_name(
     tmp_path: Path, bits: np.ndarray, clusters: np.ndarray
 ) -> None:
@@ -81,6 +91,11 @@ def test_a_wrong_archive_is_refused_by_name(
         "not all 0 or 1": {"features": bits + 1, "labels": clusters},
         "not 100 numbers from 0 or 1": {"features": bits, "labels": clusters + 2},
         "no features or no labels": {"x": bits},
+        "its labels <U2, not numbers": {"features": bits, "labels": clusters.astype("U2")},
+        "its labels <U1, not numbers": {"features": bits, "labels": np.full(ROWS, "x")},
+        "its features are <U1 and": {"features": bits.astype("U1"), "labels": clusters},
+        "not 100 numbers": {"features": bits, "labels": np.full(ROWS, np.nan)},
+        "are not 100 numbers": {"features": bits, "labels": clusters + 0.5},
         r"\(199,\) labels instead": {"features": bits, "labels": clusters[1:]},
     }
     for number, (complaint, arrays) in enumerate(cases.items()):
