@@ -130,20 +130,14 @@ def select(
     that of `threads` tiles, whatever n and p; a median of fewer keeps 8 bytes a pair. Raises
     InputError.
     """
+    candidates = 0 if pool_features is None else len(pool_features)
+    check(neighbouring, choice, top, len(features), candidates)
     if neighbouring == "add-remove":
-        _refuse_impossible(choice, top, len(features))
         sums = rank_records(features, measure, progress, columns=columns, threads=threads)
         return [Pair(i, None, float(sums[i]), measure) for i in _chosen_of(sums, choice, top)]
-    if neighbouring != "replace":
-        raise InputError(f"neighbouring is '{neighbouring}'; give add-remove or replace")
-    if pool_features is None or not len(pool_features):
-        raise InputError(
-            "no record is left in the pool to replace one of D by; lower data.records or "
-            'data.held-out, or set privacy.neighbouring = "add-remove"'
-        )
+    assert pool_features is not None
     pool = pool_features
     width, count = len(pool), len(features) * len(pool)
-    _refuse_impossible(choice, top, count)
     distance = dissimilarity.measure(measure, columns)
     rough = dissimilarity.COARSE.get(measure)
     if choice == "median" or not _within_0_and_1(features, pool):
@@ -169,6 +163,24 @@ def select(
         Pair(int(position) // width, int(position) % width, float(distance), measure)
         for position, distance in zip(positions, distances, strict=True)
     ]
+
+
+def check(neighbouring: str, choice: str, top: int, records: int, candidates: int) -> None:
+    """Raise InputError for what `select` could not choose, whatever the features are.
+
+    records: how many D has; candidates: how many the pool has.
+    """
+    if neighbouring == "add-remove":
+        _refuse_impossible(choice, top, records)
+        return
+    if neighbouring != "replace":
+        raise InputError(f"neighbouring is '{neighbouring}'; give add-remove or replace")
+    if not candidates:
+        raise InputError(
+            "no record is left in the pool to replace one of D by; lower data.records or "
+            'data.held-out, or set privacy.neighbouring = "add-remove"'
+        )
+    _refuse_impossible(choice, top, records * candidates)
 
 
 def select_per_owner(

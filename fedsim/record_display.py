@@ -60,7 +60,7 @@ def differences(split: Split, pair: Pair) -> Differences:
     members = split.members_records.features.reshape(len(split.members), -1)
     record, replacement = members[pair.record], pair.replacement
     if replacement is None:
-        other = np.median(members, axis=0)
+        other = _typical_features(split, members)
     else:
         other = split.pool_records.features[replacement].ravel()
     apart = np.abs(record - other)
@@ -76,8 +76,7 @@ def differences(split: Split, pair: Pair) -> Differences:
             return Attribute(names[i], f"{record[i]:.4g}", f"{other[i]:.4g}")
         values = columns[names[i]]
         if replacement is None:
-            numeric = names[i] not in dataset.categorical
-            against = _typical(values[split.members], numeric)
+            against = _typical(values[split.members], names[i] in dataset.categorical)
         else:
             against = values[split.pool[replacement]]
         return Attribute(names[i], _text(values[split.members[pair.record]]), _text(against))
@@ -87,9 +86,23 @@ def differences(split: Split, pair: Pair) -> Differences:
     return Differences(found, int(np.count_nonzero(apart)))
 
 
-def _typical(values: npt.NDArray[Any], numeric: bool) -> Any:
-    """Return the median of numbers, which may be text, or the most frequent of other values."""
-    if numeric:
+def _typical_features(split: Split, members: Pixels) -> Pixels:
+    """Return the features [F] of what is typical of D; members [n, F]."""
+    dataset = split.dataset
+    typical: Pixels = np.median(members, axis=0)
+    for i, (name, values) in enumerate(dataset.columns.items()):
+        of_column = np.flatnonzero(dataset.column_of == i)
+        if name in dataset.categorical and len(of_column):
+            # As a member of the category has them: the median of each may be of no category.
+            own = values[split.members]
+            like = np.flatnonzero(own == _typical(own, categorical=True))[0]
+            typical[of_column] = members[like, of_column]
+    return typical
+
+
+def _typical(values: npt.NDArray[Any], categorical: bool) -> Any:
+    """Return the median of numbers, which may be text, or the most frequent of categories."""
+    if not categorical:
         return np.median(values.astype(np.float64))
     kinds, counts = np.unique(values, return_counts=True)
     return kinds[counts.argmax()]

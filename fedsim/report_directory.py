@@ -9,6 +9,9 @@ from typing import Any, TextIO
 
 from fedsim.errors import InputError
 
+HELD = ("report.json", "config.toml", "ledger.jsonl")
+"""What a run, a finished report or what is left of a budget is told by."""
+
 
 def create(directory: Path) -> Path:
     """Make the directory (0700) if there is none, and see that it can be written; return it.
@@ -38,6 +41,20 @@ def check(directory: Path) -> None:
         for place in missing:
             with contextlib.suppress(OSError):  # never made, or somebody else's by now
                 place.rmdir()
+
+
+def check_new(directory: Path) -> None:
+    """As `check`, and see that the directory holds no run and no report, which would be replaced.
+
+    Raises InputError.
+    """
+    for name in HELD:
+        if os.path.lexists(directory / name):
+            raise InputError(
+                f"'{directory}' holds a run or a report: its {name} is there; name a new directory "
+                "with --out"
+            )
+    check(directory)
 
 
 def refusal(directory: Path, error: OSError) -> InputError:

@@ -81,7 +81,8 @@ def follow(
     first trial. Results do not depend on trials.cohort, but for rounding. Raises InputError for
     what cannot be followed, and RuntimeError if a local sensitivity exceeds what clipping allows.
     """
-    _check(config, pairs, trials, checkpoints)
+    check(config)
+    _check_asked(config, pairs, trials, checkpoints)
     known = federation.load(config)
     check_pairs(known, pairs, config.privacy.neighbouring)
     multiplier = privacy.noise_multiplier(config)
@@ -116,9 +117,7 @@ def follow(
     return Course(tuple(pairs), found, stds, bound, tuple(seen))
 
 
-def _check(
-    config: Config, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
-) -> None:
+def check(config: Config) -> None:
     """Raise InputError for a training whose steps are not those of Algorithm 1."""
     for key, value, needed in (
         ("privacy.unit", config.privacy.unit, "record"),
@@ -134,6 +133,12 @@ def _check(
                 f"{key} is {str(value).lower()}, but local sensitivity is followed over full "
                 f"batches of all owners' records with clipped gradients; set {key} = {wanted}"
             )
+
+
+def _check_asked(
+    config: Config, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
+) -> None:
+    """Raise InputError for nothing to follow, and for rounds that are not there."""
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials to follow; give at least one")
     if beyond := sorted(set(checkpoints) - set(range(1, config.training.rounds + 1))):

@@ -135,6 +135,12 @@ def verdict(report: Report) -> list[str]:
     ]
 
 
+def _subject(report: Report) -> str:
+    """Name the data, and the experiment where it is called something else."""
+    data, name = report["data"], report["name"]
+    return str(data) if name == data else f"{data} ({name})"
+
+
 def _one(report: Report) -> str:
     return "pair" if report["neighbouring"] == "replace" else "record"
 
@@ -161,6 +167,11 @@ def _predicts_best(report: Report, view: Report) -> str:
         return f"No dissimilarity can be compared with {step}: {next(iter(reasons))}."
     best, second = comparison["best"], comparison["runner_up"]
     row = view["measures"][best]
+    if row["high"] < 0:
+        return (
+            f"Every dissimilarity with a rank correlation orders {_compared(report)} the other way "
+            f"round than {step} does: the highest, of {best}, is {_interval(report, row)}."
+        )
     if row["low"] <= 0:
         return (
             f"No dissimilarity is known to order {_compared(report)} like {step} does: the best, "
@@ -172,7 +183,11 @@ def _predicts_best(report: Report, view: Report) -> str:
     )
     if second is None:
         return f"{sentence}."
-    sure = "more than chance" if comparison["lead_low"] > 0 else "which may be chance"
+    sure = (
+        "whose interval excludes 0, but best and second were picked on the same data"
+        if comparison["lead_low"] > 0
+        else "which may be chance"
+    )
     return (
         f"{sentence}. It leads {second} by {number(comparison['lead'])} "
         f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}), {sure}."
@@ -290,6 +305,7 @@ def render_html(study: Study, report: Report) -> str:
     return audit_page.render(
         PAGE,
         report=report,
+        subject=_subject(report),
         verdict=verdict(report),
         headings=headings(report),
         rows=rows(report),
@@ -368,9 +384,9 @@ def _settings(report: Report) -> list[tuple[str, str]]:
 PAGE = """\
 {% extends "frame" %}
 {% from "parts" import settings as listed, drawn %}
-{% block title %}Dataset sensitivity of {{ report.name }}{% endblock %}
+{% block title %}Dataset sensitivity of {{ subject }}{% endblock %}
 {% block kind %}Dataset sensitivity{% endblock %}
-{% block heading %}{{ report.name }}{% endblock %}
+{% block heading %}{{ subject }}{% endblock %}
 {% block body %}
 <section class="verdict">
 {% for sentence in verdict %}

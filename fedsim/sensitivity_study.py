@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adversaries import rank_correlation
+from adversaries import dataset_sensitivity, rank_correlation
 from adversaries.dataset_sensitivity import (
     Pair,
     Progress,
@@ -198,6 +198,17 @@ def check(config: Config, top: int, trials: int) -> None:
     if top < 1:
         raise InputError(f"top is {top}; give how many pairs to show, 1 or more")
     measure(config.challenge.dissimilarity)
+    sensitivity_course.check(config)
+    known = federation.load(config)
+    dataset_sensitivity.check(
+        config.privacy.neighbouring.value,
+        config.challenge.choice,
+        top,
+        len(_among(config, known)),
+        len(known.split.pool),
+    )
+    if config.challenge.record >= 0:
+        challenge.choose(config)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,13 +271,8 @@ def _ranked(
             with stage(f"{name}: {CHOICES[choice]}") as progress:
                 found = search(choice=choice, top=count, progress=progress)
             pairs = [replace(pair, record=int(among[pair.record])) for pair in found]
-        # Of few pairs, the first may be among the last as well.
-        seen = {(pair.record, pair.replacement) for _, _, pair in ranked}
-        ranked += [
-            (choice, place, pair)
-            for place, pair in enumerate(pairs, 1)
-            if (pair.record, pair.replacement) not in seen
-        ]
+        # A pair of several choices has a row in each, so that places are those of the ranking.
+        ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
     with stage(f"{name}: {CHOICES['owner']}") as progress:
         owners = select_per_owner(
             compared.features,

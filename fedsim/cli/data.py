@@ -55,7 +55,7 @@ def data(
     overrides = dict(configuration.parse_override(text) for text in set_ or [])
     config = configuration.load(config_file, overrides)
     if out is not None:
-        report_directory.create(out)
+        report_directory.check_new(out)
     report = holdings_report.assemble(config)
     console = Console(highlight=False)
     if json_:

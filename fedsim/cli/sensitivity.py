@@ -70,8 +70,8 @@ def sensitivity(
 
     from fedsim import sensitivity_report, sensitivity_study  # noqa: PLC0415  (torch, matplotlib)
 
+    report_directory.check_new(directory)
     sensitivity_study.check(config, top, trials)
-    report_directory.create(directory)
     console = Console(stderr=True)
     with _bars(console) as stages:
         found = sensitivity_study.study(config, top, trials, stages)

@@ -48,6 +48,29 @@ def test_a_removed_record_is_compared_with_what_is_typical_of_d() -> None:
         assert found.attributes == (Attribute("age", "20", "40"),)
 
 
+def test_a_category_without_majority_is_typical_all_the_same() -> None:
+    jobs = np.array(["cook", "judge", "nurse", "cook", "judge", "cook", "nurse"])  # 3 of 7
+    hot = (jobs[:, None] == np.unique(jobs)).astype(np.float32)
+    flag = np.array([0, 1, 0, 1, 0, 1, 1])
+    dataset = Dataset(
+        "jobs",
+        Records(np.column_stack([hot, flag]).astype(np.float32), np.zeros(7, np.int64)),
+        None,
+        2,
+        "tabular",
+        columns={"job": jobs, "flag": flag},
+        column_of=np.array([0, 0, 0, 1]),
+        categorical=frozenset({"job", "flag"}),
+    )
+    all_but_one = Split(dataset, np.arange(6), np.empty(0, np.int64), np.array([6]))
+    cook, nurse = (differences(all_but_one, Pair(i, None, 1.0, "manhattan")) for i in (0, 2))
+    assert cook.attributes == ()
+    assert cook.differing == 0
+    assert nurse.attributes == (Attribute("job", "nurse", "cook"),)
+    flagged = differences(all_but_one, Pair(3, None, 1.0, "manhattan"))
+    assert flagged.attributes == (Attribute("flag", "1", "0"),)  # of six, three have either
+
+
 def test_features_without_columns_go_by_their_number() -> None:
     features = np.eye(12, dtype=np.float32)
     dataset = Dataset("bits", Records(features, np.zeros(12, np.int64)), None, 2, "tabular")

@@ -55,6 +55,18 @@ def test_a_check_leaves_nothing_behind_and_takes_nothing_away(tmp_path: Path) ->
             report_directory.check(place)
 
 
+@pytest.mark.parametrize("name", ["report.json", "config.toml", "ledger.jsonl"])
+def test_a_run_or_a_report_is_not_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    report_directory.check_new(tmp_path)
+    report_directory.check_new(tmp_path / "deep" / "report")
+    (tmp_path / name).write_text("of before")
+    with pytest.raises(InputError, match=f"its {name} is there; name a new directory with --out"):
+        report_directory.check_new(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "notes.txt"])
+    assert (tmp_path / name).read_text() == "of before"
+
+
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -121,3 +121,35 @@ def test_a_report_is_its_users_alone(found: Study, tmp_path: Path) -> None:
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
     assert {path.name for path in page.parent.iterdir()} == {"report.html", "report.json"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in page.parent.iterdir()} == {0o600}
+
+
+def test_what_orders_the_other_way_round_is_said_to(found: Study) -> None:
+    report = assemble(found)
+    view = report["views"][0]
+    best = view["comparison"]["best"]
+    view["measures"][best] |= {"rho": -0.5, "low": -0.7, "high": -0.2}
+    said = verdict(report)[2]
+    assert "Every dissimilarity" in said and "the other way round" in said
+    assert best in said and "-0.5" in said.replace("\N{MINUS SIGN}", "-")
+    view["measures"][best] |= {"high": 0.1}
+    assert "No dissimilarity is known" in verdict(report)[2]
+
+
+def test_a_lead_is_told_with_what_flatters_it(found: Study) -> None:
+    report = assemble(found)
+    view = report["views"][0]
+    view["measures"][view["comparison"]["best"]] |= {"rho": 0.5, "low": 0.2, "high": 0.7}
+    view["comparison"] |= {"lead": 0.2, "lead_low": 0.1, "lead_high": 0.3}
+    said = verdict(report)[2]
+    assert "interval excludes 0" in said and "picked on the same data" in said
+    assert "chance" not in said
+    view["comparison"] |= {"lead_low": -0.1}
+    assert "may be chance" in verdict(report)[2]
+
+
+def test_the_page_is_headed_by_its_data(found: Study) -> None:
+    report = assemble(found)
+    for name, subject in (("mine", f"{report['data']} (mine)"), (report["data"], report["data"])):
+        page = render_html(found, report | {"name": name})
+        assert f"<title>Dataset sensitivity of {subject}</title>" in page
+        assert re.search(rf"<h1[^>]*>\s*{re.escape(subject)}\s*</h1>", page)

@@ -127,6 +127,34 @@ def test_whatever_the_configuration_chooses_comes_first(
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
 
 
+@pytest.mark.parametrize(
+    ("changes", "top"),
+    [({}, 24), ({"challenge.record": 5}, 3), ({"challenge.choice": "median"}, 3)],
+)
+def test_places_are_those_of_the_ranking_though_a_pair_is_of_several(
+    small: Small, changes: dict[str, Scalar], top: int
+) -> None:
+    config = small(changes)
+    found = study(config, top, 1)
+    features = found.known.split.members_records.features
+    order = np.argsort(-rank_records(features, config.challenge.dissimilarity), kind="stable")
+    for choice, expected in (("max", order[:top]), ("min", order[::-1][:top])):
+        ranked = found.of(choice)
+        assert [one.place for one in ranked] == list(range(1, top + 1))
+        assert [one.pair.record for one in ranked] == expected.tolist()
+
+
+def test_the_record_given_is_the_first_of_the_ranking_as_well(small: Small) -> None:
+    farthest = study(small(), 1, 1).candidates[0].pair.record
+    found = study(small({"challenge.record": farthest}), 2, 1)
+    assert [(one.choice, one.place) for one in found.candidates[:3]] == [
+        ("given", 1),
+        ("max", 1),
+        ("max", 2),
+    ]
+    assert found.candidates[1].pair.record == farthest
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_of_one_owner_its_own_records_alone_are_ranked(small: Small, relation: str) -> None:
     config = small({"challenge.owner": 1, "privacy.neighbouring": relation})
@@ -187,10 +215,35 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
         ({}, 1, 0, "trials is 0"),
         ({"challenge.dissimilarity": "euclidian"}, 1, 2, "euclidean"),
         ({"training.sampling-rate": 0.5}, 1, 2, "full batches"),
+        (
+            {
+                "privacy.noise": "pac",
+                "privacy.mutual-information": 0.5,
+                "privacy.rho-beta": 0.0,
+                "audit.mode": "instrumented",
+            },
+            1,
+            2,
+            "privacy.noise is pac, .* set privacy.noise",
+        ),
+        ({"privacy.neighbouring": "replace"}, 721, 2, "give 1 to 720"),
+        ({"privacy.neighbouring": "replace", "challenge.owner": 0}, 241, 2, "give 1 to 240"),
+        (
+            {
+                "privacy.neighbouring": "replace",
+                "challenge.record": 0,
+                "challenge.replacement": 30,
+            },
+            1,
+            2,
+            "the pool has records 0 to 29",
+        ),
     ],
 )
-def test_what_cannot_be_studied_is_refused(
+def test_what_cannot_be_studied_is_refused_before_the_work(
     small: Small, changes: dict[str, Scalar], top: int, trials: int, message: str
 ) -> None:
+    begun: dict[str, list[float]] = {}
     with pytest.raises(InputError, match=message):
-        study(small(changes), top, trials)
+        study(small(changes), top, trials, lambda name: begun.setdefault(name, []).append)
+    assert not begun

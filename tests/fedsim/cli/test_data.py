@@ -131,3 +131,21 @@ def test_bad_input_is_one_line_and_status_2(
     assert (status, out) == (2, "")
     assert wrong in err
     assert err.count("\n") == 1
+
+
+def test_bad_input_leaves_no_directory_behind(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "deep" / "page"
+    assert fedsim(experiment, "--out", out, "--set", "federation.partition=key")[0] == 2
+    assert not out.parent.exists()
+
+
+def test_what_a_run_left_is_not_replaced(fedsim: Command, experiment: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "report.json").write_text("{}")
+    status, out, err = fedsim(experiment, "--out", run)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "holds a run or a report" in err
+    assert [(path.name, path.read_text()) for path in run.iterdir()] == [("report.json", "{}")]

@@ -85,6 +85,7 @@ def test_options_choose_measure_relation_pairs_and_trials(
         (["--set", "privacy.unit=client"], "only that to a record"),
         (["--set", "privacy.neighbouring"], "KEY=VALUE"),
         (["--measure", "hamming"], "neither 0 nor 1"),
+        (["--set", "training.sampling-rate=0.5"], "full batches"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -99,6 +100,19 @@ def test_bad_input_is_one_line(
     assert printed.out == ""
     assert printed.err.count("\n") == 1
     assert message in printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_run_left_is_not_replaced(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    report = tmp_path / "run" / "report.json"
+    report.write_text("{}")
+    assert command(config, "--out", report.parent) == 2
+    error = capsys.readouterr().err
+    assert "holds a run or a report" in error and error.count("\n") == 1
+    assert report.read_text() == "{}" and list(report.parent.iterdir()) == [report]
 
 
 def test_a_directory_that_cannot_be_written_is_named_before_the_work(
