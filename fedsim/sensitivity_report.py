@@ -18,7 +18,7 @@ from rich.text import Text
 
 import fedsim
 from fedsim import audit_page, figures, record_display, report_directory, sensitivity_figures
-from fedsim.gradient_sensitivity import Ranked
+from fedsim.gradient_sensitivity import ROUNDING, Ranked
 from fedsim.report_figures import inline
 from fedsim.report_values import DASH, number, percent, plain
 from fedsim.sensitivity_figures import Followed, Relation
@@ -109,10 +109,20 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
         "largest": asdict(view.truth.largest[0]),
         "reach": view.reach(chosen),
         "quantiles": {f"{share:g}": view.truth.quantile(share) for share in SHARES},
+        # The largest that each record of D reaches, alone or with any replacement.
+        "by_record": view.truth.by_record.tolist(),
+        "record_rank": _rank_of_record(view, chosen),
         "measures": {name: correlations[name] for name in order}
         | {name: {"refusal": reason} for name, reason in view.refusals.items()},
         "comparison": found or None,
     }
+
+
+def _rank_of_record(view: View, chosen: Ranked) -> int:
+    """Return how many records reach more than the chosen one does, and one."""
+    reached = view.truth.by_record
+    equal = ROUNDING * view.truth.bound
+    return 1 + int(np.count_nonzero(reached > reached[chosen.record] + equal))
 
 
 def write(study: Study, report: Report, directory: Path) -> Path:

@@ -58,6 +58,13 @@ def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
         assert view["comparison"]["best"] == next(iter(view["measures"]))
     [oracle] = [row for row in report["pairs"] if row["choice"] == "oracle"]
     assert oracle["seen"][0]["rank"] == 1
+    first, chosen = report["views"][0], report["pairs"][0]["record"]
+    reached = first["by_record"]
+    assert len(reached) == report["records"]
+    assert max(reached) == pytest.approx(oracle["seen"][0]["local_sensitivity"], rel=1e-6)
+    assert reached[oracle["record"]] == pytest.approx(max(reached), rel=1e-6)
+    larger = sum(value > reached[chosen] * (1 + 1e-5) for value in reached)
+    assert 1 + larger <= first["record_rank"] <= len(reached)
     assert report["views"][0]["largest"]["sensitivity"] == oracle["seen"][0]["local_sensitivity"]
 
 
