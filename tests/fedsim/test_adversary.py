@@ -53,6 +53,16 @@ LESS_NOISE: list[dict[str, Scalar]] = [
 ]
 """Rounds in which fewer owners' noise hides the record than there are owners."""
 
+HALF = [
+    pytest.param(mode, marks=pytest.mark.slow if index.bit_count() % 2 else ())
+    for index, mode in enumerate(MODES)
+]
+HALF_LESS_NOISE = [
+    pytest.param(mode, marks=pytest.mark.slow if index % 2 else ())
+    for index, mode in enumerate(LESS_NOISE)
+]
+"""Half of the modes, with every value of each choice, by default; the others are slow tests."""
+
 
 def _name(mode: dict[str, Scalar]) -> str:
     return "-".join(map(str, mode.values()))
@@ -100,7 +110,7 @@ def _only_round(
 @pytest.mark.parametrize(
     # Which other records take part is knowledge that would change with the seed.
     "mode",
-    [*MODES, *(less | {"training.sampling-rate": 1.0} for less in LESS_NOISE)],
+    [*HALF, *(less | {"training.sampling-rate": 1.0} for less in LESS_NOISE)],
     ids=_name,
 )
 def test_the_posterior_is_a_function_of_the_messages(
@@ -151,7 +161,7 @@ def test_world_bits_reach_the_challenged_owner_only(
     assert told == {owner}
 
 
-@pytest.mark.parametrize("mode", LESS_NOISE, ids=_name)
+@pytest.mark.parametrize("mode", HALF_LESS_NOISE, ids=_name)
 def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(
     mode: dict[str, Scalar], small: Callable[..., Config], run: Callable[[Config], Arrays]
 ) -> None:
@@ -185,7 +195,7 @@ def test_a_round_without_the_owner_of_the_challenge_says_nothing(
     assert (ratios[1] == 0).all()
 
 
-@pytest.mark.parametrize("mode", MODES, ids=_name)
+@pytest.mark.parametrize("mode", HALF, ids=_name)
 def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     mode: dict[str, str], small: Callable[..., Config], tmp_path
 ) -> None:

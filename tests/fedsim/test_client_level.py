@@ -243,7 +243,7 @@ def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
     )
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(mode.values()))
+@pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
 def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     mode: dict[str, str], small: Make, tmp_path: Path
 ) -> None:

@@ -85,8 +85,8 @@ def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(
 
 
 COMBINATIONS = [
-    # Every fifth on every run: all units, trusts, relations and crowds are among them.
-    pytest.param(*each, marks=[pytest.mark.slow] if place % 5 else [])
+    # Every seventh on every run: all units, trusts, relations and crowds are among them.
+    pytest.param(*each, marks=[pytest.mark.slow] if place % 7 else [])
     for place, each in enumerate(
         itertools.product(
             ("record", "client"),
