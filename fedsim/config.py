@@ -9,7 +9,7 @@ is declared here with its default; `[tool.flwr.app.config]` in `pyproject.toml` 
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -697,6 +697,11 @@ def parse_override(text: str) -> tuple[str, Scalar]:
     except tomllib.TOMLDecodeError:
         return key, text
     return key, parsed if isinstance(parsed, bool | int | float) else text
+
+
+def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
+    """Read what `--set` was given, the last word on a key counting. Raises InputError."""
+    return dict(parse_override(text) for text in texts or ())
 
 
 def dump(config: Config) -> str:

@@ -224,13 +224,13 @@ class LiveAudit:
             config.data.records,
             config.training.sampling_rate,
         )
-        question = Question(
+        question = Question.told(
             before.round,
             trials,
             nominal,
             told["challenged"],
-            told["record"] if told["record"] >= 0 else None,
-            told["replacement"] if told["replacement"] >= 0 else None,
+            told["record"],
+            told["replacement"],
         )
         memory = adversary.expect(
             training.memory,

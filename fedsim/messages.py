@@ -83,13 +83,13 @@ class Request:
     @property
     def question(self) -> Question:
         """What the round is about, as far as this owner is told."""
-        return Question(
+        return Question.told(
             self.round,
             self.trial_numbers,
             self.noise_multiplier,
             self.challenged,
-            None if self.record < 0 else self.record,
-            None if self.replacement < 0 else self.replacement,
+            self.record,
+            self.replacement,
         )
 
     @property

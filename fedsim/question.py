@@ -20,6 +20,20 @@ class Question:
     record: int | None
     replacement: int | None
 
+    @classmethod
+    def told(
+        cls,
+        round: int,
+        trials: range,
+        noise_multiplier: float,
+        challenged: int,
+        record: int,
+        replacement: int,
+    ) -> "Question":
+        """Return the question as a message tells it, where -1 is for what there is not."""
+        there = (None if position < 0 else position for position in (record, replacement))
+        return cls(round, trials, noise_multiplier, challenged, *there)
+
     def at(self, round: int) -> "Question":
         """Return the same question in another round."""
         return replace(self, round=round)

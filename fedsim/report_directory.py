@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -62,6 +62,15 @@ def refusal(directory: Path, error: OSError) -> InputError:
     return InputError(
         f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
     )
+
+
+@contextlib.contextmanager
+def refusing(directory: Path) -> Iterator[None]:
+    """Turn a failure to write into the directory, inside of the block, into an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(directory, error) from None
 
 
 def opened(path: Path) -> TextIO:

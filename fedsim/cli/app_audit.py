@@ -15,7 +15,7 @@ from rich.text import Text
 from adversaries.estimators import ALARM_CONFIDENCE
 from fedsim import report_directory
 from fedsim.app_audit.configuration import Claim, Scope
-from fedsim.config import Scalar, parse_override
+from fedsim.config import parse_overrides
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
 
@@ -62,7 +62,7 @@ def audit_app(
     if nodes < 2:
         raise InputError(f"{nodes} nodes are no federation; give at least 2")
     check(trials, confidence)
-    overrides: dict[str, Scalar] = dict(parse_override(text) for text in run_config)
+    overrides = parse_overrides(run_config)
     if rounds is not None:
         overrides[ROUNDS_KEY] = rounds
     asked = overrides.get(ROUNDS_KEY, 1)
@@ -91,12 +91,9 @@ def audit_app(
     if out is not None:
         from fedsim.app_audit.page import render_html  # noqa: PLC0415
 
-        try:
-            page = report_directory.write_report(
-                out, document, render_html(outcome, results(outcome))
-            )
-        except OSError as error:
-            raise report_directory.refusal(out, error) from None
+        page_of = render_html(outcome, results(outcome))
+        with report_directory.refusing(out):
+            page = report_directory.write_report(out, document, page_of)
         if not as_json:
             console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return 1 if strict and outcome.verdict is Verdict.CONVICTED else 0

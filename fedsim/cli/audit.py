@@ -222,10 +222,8 @@ def _audit_transcript(
                     show(transcript_report.summary(so_far))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, delta, confidence, claimed_epsilon)
-    try:
+    with report_directory.refusing(directory):
         page = transcript_report.write(report, directory)
-    except OSError as error:
-        raise report_directory.refusal(directory, error) from None
     if json_:
         _print_json(report)
         return

@@ -52,7 +52,7 @@ def data(
         return
     from fedsim import holdings_report  # noqa: PLC0415
 
-    overrides = dict(configuration.parse_override(text) for text in set_ or [])
+    overrides = configuration.parse_overrides(set_)
     config = configuration.load(config_file, overrides)
     if out is not None:
         report_directory.check_new(out)
@@ -63,10 +63,8 @@ def data(
     else:
         console.print(holdings_report.summary(report))
     if out is not None:
-        try:
+        with report_directory.refusing(out):
             page = holdings_report.write(report, out)
-        except OSError as error:
-            raise report_directory.refusal(out, error) from None
         Console(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 

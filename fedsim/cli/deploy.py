@@ -143,7 +143,7 @@ def run(
     start = time.time()
     console = Console(stderr=True, quiet=quiet)
     server = kit.folder(directory, "server")
-    overrides = dict(configuration.parse_override(text) for text in set_ or [])
+    overrides = configuration.parse_overrides(set_)
     if out is not None:
         overrides["run.out"] = str(out)
     config = with_absolute_paths(configuration.load(config_file, overrides))

@@ -93,7 +93,7 @@ def audit_live(path: Path, options: Options) -> None:
         if run is not None and audit.config is not None:
             _check_same(run, audit.config)
     report_directory.create(directory)
-    try:
+    with report_directory.refusing(directory):
         with report_directory.opened(lines) as file, view(console) as show:
             seen: list[Belief] = []
             for observed in rounds:
@@ -109,8 +109,6 @@ def audit_live(path: Path, options: Options) -> None:
         with Reader(path) as reader:
             report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
         page = live_report.write(report, directory)
-    except OSError as error:
-        raise report_directory.refusal(directory, error) from None
     if options.as_json and options.follow:
         print(json.dumps(report, allow_nan=False), flush=True)
     elif options.as_json:

@@ -97,7 +97,7 @@ def run(
             "run.device": None if device is None else device.value,
             "run.max-memory": max_memory,
         }
-        overrides = dict(configuration.parse_override(text) for text in set_ or [])
+        overrides = configuration.parse_overrides(set_)
         overrides |= {key: value for key, value in given.items() if value is not None}
         config = with_absolute_paths(configuration.load(config_file, overrides))
         if runtime is Runtime.SIMULATION and not config.run.threads:

@@ -62,7 +62,7 @@ def sensitivity(
 
     fedsim sensitivity configs/mnist.toml --set data.root=DIR --top 5 --trials 250 --json
     """
-    overrides = dict(configuration.parse_override(text) for text in set_ or [])
+    overrides = configuration.parse_overrides(set_)
     if measure is not None:
         overrides["challenge.dissimilarity"] = measure
     config = configuration.load(config_file, overrides)
@@ -76,10 +76,8 @@ def sensitivity(
     with _bars(console) as stages:
         found = sensitivity_study.study(config, top, trials, stages)
         report = sensitivity_report.assemble(found)
-    try:
+    with report_directory.refusing(directory):
         page = sensitivity_report.write(found, report, directory)
-    except OSError as error:
-        raise report_directory.refusal(directory, error) from None
     if json_:
         print_json(report)
     console.print(sensitivity_report.summary(report))

@@ -238,14 +238,16 @@ def brute_force(distances: np.ndarray, choice: str, top: int) -> list[tuple[int,
     return [(int(k) // distances.shape[1], int(k) % distances.shape[1]) for k in order]
 
 
+RECORDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6))
+"""Few records of two small numbers, many of them alike."""
+
+
 @pytest.mark.parametrize("kept", [0, 2**25])
 @pytest.mark.parametrize("choice", ["max", "min", "median"])
 @settings(deadline=None, max_examples=25)
 @given(
-    values=hnp.arrays(
-        np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)
-    ),
-    pool=hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)),
+    values=RECORDS,
+    pool=RECORDS,
     block=st.integers(1, 90),
     threads=st.integers(1, 3),
     data=st.data(),
@@ -275,10 +277,8 @@ def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
 @pytest.mark.parametrize("choice", ["max", "min"])
 @settings(deadline=None, max_examples=50)
 @given(
-    values=hnp.arrays(
-        np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)
-    ),
-    pool=hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), elements=st.integers(0, 6)),
+    values=RECORDS,
+    pool=RECORDS,
     block=st.integers(1, 90),
     data=st.data(),
 )

@@ -7,31 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.cli.main import main
-from fedsim.config import Config, dump
 from fedsim.data import DATASETS
 
 Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def fedsim(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run the command in this process; return exit status, standard output and standard error."""
-
-    def execute(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["data", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return execute
-
-
-@pytest.fixture
-def experiment(small: Callable[..., Config], tmp_path: Path) -> Path:
-    path = tmp_path / "small.toml"
-    path.write_text(dump(small()))
-    return path
+def fedsim(fedsim: Command) -> Command:
+    """`fedsim data`."""
+    return lambda *arguments: fedsim("data", *arguments)
 
 
 def test_without_a_configuration_the_datasets_are_listed(fedsim: Command) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.cli.main import main
 from fedsim.config import Config, dump
 from fedsim.deployment import kit
 from fedsim.deployment.certificates import node_key
@@ -20,19 +19,6 @@ from fedsim.runtimes.flower_command import FlowerError
 Fedsim = Callable[..., tuple[int, str, str]]
 SYSTEM = {"privacy.noise-source": "system"}
 DISTRIBUTED = {"federation.trust": "distributed"}
-
-
-@pytest.fixture
-def fedsim(capsys: pytest.CaptureFixture[str]) -> Fedsim:
-    """Return a function that runs the command line: exit status, output, error output."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ending:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return int(ending.value.code or 0), out, err
-
-    return call
 
 
 def test_init_writes_a_kit_for_the_given_address(fedsim: Fedsim, tmp_path: Path) -> None:

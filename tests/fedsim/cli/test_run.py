@@ -14,31 +14,10 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from fedsim.cli.main import main
 from fedsim.cli.progress import _show, _steps, preparing
-from fedsim.config import Config, dump
+from fedsim.config import Config
 
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def fedsim(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run the command in this process; return exit status, standard output and standard error."""
-
-    def execute(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return execute
-
-
-@pytest.fixture
-def experiment(small: Callable[..., Config], tmp_path: Path) -> Path:
-    path = tmp_path / "small.toml"
-    path.write_text(dump(small()))
-    return path
 
 
 def test_a_run_leaves_a_report_and_can_be_repeated(
