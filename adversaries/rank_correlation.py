@@ -81,8 +81,7 @@ def compare(
         counts = [_multiplicities(length, generator) for length in table]
         row[:] = _rhos(groups, true_groups, np.outer(*counts).ravel())
     tail = 100 * (1 - confidence) / 2
-    # A sample of one record over and over has no order.
-    low, high = np.nanpercentile(drawn, [tail, 100 - tail], axis=0)
+    low, high = np.transpose([_interval(column, tail, 1.0) for column in drawn.T])
     order = np.argsort(-points, kind="stable")
     correlations = {
         name: RankCorrelation(float(points[i]), float(low[i]), float(high[i]))
@@ -92,7 +91,7 @@ def compare(
     if len(names) == 1:
         return Comparison(correlations, best, None, None, None, None)
     first, second = order[:2]
-    leads = np.nanpercentile(drawn[:, first] - drawn[:, second], [tail, 100 - tail])
+    leads = _interval(drawn[:, first] - drawn[:, second], tail, 2.0)
     return Comparison(
         correlations,
         best,
@@ -101,6 +100,19 @@ def compare(
         float(leads[0]),
         float(leads[1]),
     )
+
+
+def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:
+    """Return the percentiles tail and 100 - tail of the samples in which there is an order.
+
+    A sample of one value over and over has none (nan). Where no sample has one, nothing is known:
+    -widest to widest.
+    """
+    known = drawn[~np.isnan(drawn)]
+    if not known.size:
+        return -widest, widest
+    low, high = np.percentile(known, [tail, 100 - tail])
+    return float(low), float(high)
 
 
 def reach(chosen: float, largest: float) -> float:

@@ -35,6 +35,16 @@ def test_rho_is_scipys_with_and_without_ties(heuristic: np.ndarray, truth: np.nd
     assert pairs.correlations["it"].rho == pytest.approx(expected)
 
 
+def test_an_order_that_no_sample_has_is_not_known() -> None:
+    """One value in twelve differs: the two samples drawn here miss it, and know of no lead."""
+    heuristic, truth = np.eye(12)[11], np.array([0.0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1])
+    heuristics = {"it": heuristic.reshape(3, 4), "other": truth.reshape(3, 4)}
+    found = compare(heuristics, truth.reshape(3, 4), 0.95, rng(4), 2)
+    assert (found.correlations["it"].low, found.correlations["it"].high) == (-1, 1)
+    assert (found.lead_low, found.lead_high) == (-2, 2)
+    assert found.correlations["other"].low == pytest.approx(1)
+
+
 def test_weights_stand_for_repeated_values() -> None:
     heuristic, truth = rng(1).integers(0, 9, 50).astype(float), rng(2).normal(size=50)
     weights = rng(3).integers(0, 4, 50)
