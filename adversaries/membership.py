@@ -18,7 +18,9 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 from torch import Tensor
 
-from adversaries.estimators import Advantage, Bools, Floats, Interval, advantage, significance
+from adversaries.estimators import Advantage, advantage
+from adversaries.intervals import Interval, significance
+from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
 
 Losses = Tensor | npt.ArrayLike

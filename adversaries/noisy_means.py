@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2, kstest, norm
 from scipy.stats import t as student
 
-from adversaries.estimators import Interval, significance
+from adversaries.intervals import Interval, significance
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
-from adversaries import estimators, membership
-from adversaries.estimators import ALARM_CONFIDENCE
+from adversaries import estimators, forecast, lower_bounds, membership
+from adversaries.intervals import ALARM_CONFIDENCE, Interval
 from fedsim import identifiability, ledger, pac, trust_report, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
@@ -292,7 +292,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[st
             "fit": {"world_d": None, "world_d_prime": None},
             "density": None,
         }
-    predicted = estimators.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
+    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     if config.training.sampling_rate == 1:
         return {
@@ -301,7 +301,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[st
             "standard_error": 0.0,
             "deterministic": predicted.deterministic,
             "method": "closed form",
-            "fit": estimators.log_odds_fit(worlds, final, predicted.trial_mu, prior),
+            "fit": forecast.log_odds_fit(worlds, final, predicted.trial_mu, prior),
             "density": None,
         }
     simulation = _simulation(config, transcript)
@@ -317,12 +317,12 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[st
         "standard_error": error,
         "deterministic": simulation.deterministic,
         "method": "simulation",
-        "fit": estimators.simulated_fit(worlds, final, simulation, prior),
+        "fit": forecast.simulated_fit(worlds, final, simulation, prior),
         "density": _density(simulation, prior),
     }
 
 
-def _simulation(config: Config, transcript: Arrays) -> estimators.Simulation:
+def _simulation(config: Config, transcript: Arrays) -> forecast.Simulation:
     """Play the sampled steps of the transcript again. Raises InputError if it lacks the norms."""
     names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
     missing = [name for name in names if name not in transcript]
@@ -332,7 +332,7 @@ def _simulation(config: Config, transcript: Arrays) -> estimators.Simulation:
             "predicted; run the experiment again"
         )
     steps = transcript["sensitivities"].shape[1]
-    return estimators.simulate(
+    return forecast.simulate(
         transcript["present_norms"],
         transcript["absent_norms"],
         transcript["sensitivities"],
@@ -344,7 +344,7 @@ def _simulation(config: Config, transcript: Arrays) -> estimators.Simulation:
     )
 
 
-def _density(simulation: estimators.Simulation, prior: float) -> dict[str, list[float]]:
+def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[float]]:
     """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
 
     The outermost thousandth at either end is left out of the edges and counts in the densities.
@@ -396,7 +396,7 @@ def _empirical(
         },
         "lower_bounds": {
             name: asdict(bound)
-            for name, bound in estimators.lower_bounds(
+            for name, bound in lower_bounds.lower_bounds(
                 worlds, final, delta, confidence, _not_normal(config)
             ).items()
         },
@@ -491,7 +491,7 @@ def _two_sided(transcript: Arrays) -> bool:
     return len(np.unique(transcript["worlds"])) == 2
 
 
-def _interval(interval: estimators.Interval | None) -> list[float] | None:
+def _interval(interval: Interval | None) -> list[float] | None:
     return None if interval is None else [interval.low, interval.high]
 
 
@@ -599,7 +599,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
-    proven = estimators.lower_bounds(
+    proven = lower_bounds.lower_bounds(
         worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config)
     )
     for name, bound in proven.items():

@@ -17,7 +17,7 @@ from rich.text import Text
 from scipy.special import expit, logit
 
 from adversaries import estimators
-from adversaries.estimators import ALARM_CONFIDENCE
+from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import audit_page, figures, identifiability, report_directory
 from fedsim.accounting import PLD
 from fedsim.errors import InputError

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from scipy.special import logit
 
-from adversaries.estimators import trial_mu
+from adversaries.forecast import trial_mu
 from fedsim import figures
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured, VantagePoint

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from adversaries import canaries, estimators, noisy_means
+from adversaries import canaries, lower_bounds, noisy_means
 from adversaries.canaries import vector
-from adversaries.estimators import ALARM_CONFIDENCE, Interval
+from adversaries.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.noisy_means import FINGERPRINT, Contribution, Release
 from fedsim import gaussian
 from fedsim.errors import InputError
@@ -721,7 +721,7 @@ def _empirical(
         return None
     worlds = np.repeat([True, False], [len(members), len(bystanders)])
     scores = np.array(members + bystanders)
-    bounds = estimators.lower_bounds(worlds, scores, delta, confidence)
+    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence)
     return {
         "unit": "one release",
         "members": len(members),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-from adversaries import estimators
+from adversaries import estimators, forecast, lower_bounds
 from fedsim import released_model
 from fedsim.config import Config
 from fedsim.identifiability import VantageBounds
@@ -103,7 +103,7 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any]
         noiseless and config.training.sampling_rate < 1
     ):
         return None
-    predicted = estimators.predict(seen["sensitivities"], seen["noise_stds"], prior)
+    predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
         two_sided = len(np.unique(seen["worlds"])) == 2
@@ -151,7 +151,7 @@ def _empirical(
     two_sided = len(np.unique(worlds)) == 2
     advantage = estimators.advantage(worlds, final, confidence)
     sure = estimators.advantage(worlds, final, SURE).interval
-    proven = estimators.clopper_pearson_bound(worlds, final, delta, confidence)
+    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, confidence)
     largest = estimators.epsilon_from_belief(worlds, loss)
     near = None
     if two_sided and predicted["advantage"] is not None:

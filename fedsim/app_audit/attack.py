@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from adversaries.estimators import Interval, significance
+from adversaries.intervals import Interval, significance
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import (
     UNBOUNDED_WEIGHT,

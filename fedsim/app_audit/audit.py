@@ -8,8 +8,10 @@ from importlib.metadata import version
 from typing import Any
 
 import fedsim
-from adversaries import estimators
-from adversaries.estimators import ALARM_CONFIDENCE, Advantage, LowerBound, significance
+from adversaries import estimators, lower_bounds
+from adversaries.estimators import Advantage
+from adversaries.intervals import ALARM_CONFIDENCE, significance
+from adversaries.lower_bounds import LowerBound
 from fedsim.app_audit import attack
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
@@ -176,8 +178,8 @@ def audit(
     worlds, scores = game.scores(scope)
     reason = _not_normal(configuration, guarantee)
 
-    def lower_bounds(level: float) -> dict[str, LowerBound]:
-        return estimators.lower_bounds(worlds, scores, delta, (1 + level) / 2, reason)
+    def proven(level: float) -> dict[str, LowerBound]:
+        return lower_bounds.lower_bounds(worlds, scores, delta, (1 + level) / 2, reason)
 
     return AppAudit(
         app=audited.name,
@@ -191,8 +193,8 @@ def audit(
         epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
         predicted_advantage=foretold,
         advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=lower_bounds(confidence),
-        proven=_largest(lower_bounds(ALARM_CONFIDENCE)),
+        lower_bounds=proven(confidence),
+        proven=_largest(proven(ALARM_CONFIDENCE)),
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
         trials=trials,

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adversaries.estimators import Interval
+from adversaries.intervals import Interval
 from fedsim.errors import InputError
 from fedsim.mechanism import Vantage
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adversaries.estimators import ALARM_CONFIDENCE
+from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import audit_page
 from fedsim.app_audit.audit import AppAudit, Verdict
 

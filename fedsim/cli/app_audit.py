@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from adversaries.estimators import ALARM_CONFIDENCE
+from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import report_directory
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.config import parse_overrides

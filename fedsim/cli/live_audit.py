@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from adversaries.estimators import significance
+from adversaries.intervals import significance
 from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.config import Config, Scalar, to_run_config

@@ -15,23 +15,21 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from adversaries.estimators import (
-    LOWER_BOUNDS,
     Advantage,
-    LowerBound,
     advantage,
-    clopper_pearson,
-    clopper_pearson_bound,
     delta_prime,
     epsilon_from_advantage,
     epsilon_from_belief,
     epsilon_from_sensitivities,
+)
+from adversaries.forecast import log_odds_fit, predict, simulate, simulated_fit, trial_mu
+from adversaries.intervals import clopper_pearson
+from adversaries.lower_bounds import (
+    LOWER_BOUNDS,
+    LowerBound,
+    clopper_pearson_bound,
     gaussian_bound,
-    log_odds_fit,
     lower_bounds,
-    predict,
-    simulate,
-    simulated_fit,
-    trial_mu,
 )
 from fedsim import gaussian
 from fedsim.accounting import PLD

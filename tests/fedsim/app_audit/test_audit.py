@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import binom
 
-from adversaries.estimators import ALARM_CONFIDENCE
+from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import gaussian
 from fedsim.app_audit.audit import AppAudit, Verdict, audit
 from fedsim.app_audit.configuration import Claim, Scope

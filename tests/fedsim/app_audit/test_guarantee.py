@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adversaries.estimators import Interval
+from adversaries.intervals import Interval
 from fedsim import gaussian
 from fedsim.app_audit.configuration import (
     CentralNoise,

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from adversaries.estimators import Interval
+from adversaries.intervals import Interval
 from fedsim.app_audit.configuration import (
     Claim,
     Configuration,

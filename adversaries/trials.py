@@ -1,0 +1,28 @@
+"""The outcome of T trials of the identification game, as every estimator takes it.
+
+worlds: bool [T], True where the model was trained on D; log_odds: float64 [T], the adversary's
+final Lambda for D.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InputError
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def check_trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools, Floats]:
+    """Return worlds and log-odds as arrays [T].
+
+    Raises InputError if they are empty, unequal or not numbers.
+    """
+    bits, odds = np.asarray(worlds, bool), np.asarray(log_odds, np.float64)
+    if bits.ndim != 1 or not bits.size or odds.shape != bits.shape:
+        raise InputError(
+            f"worlds are {bits.shape} and log_odds {odds.shape}; give both as [trials]"
+        )
+    if np.isnan(odds).any():
+        raise InputError("log-odds are not numbers: a model diverged; lower the learning rate")
+    return bits, odds

@@ -1,0 +1,64 @@
+"""Studies: what the estimators, attacks and audits achieve on games whose truth is known.
+
+python tests/studies [STUDY ...] [--smoke] [--write docs/estimators.md] [--data-root DIR]
+
+Each study prints its tables; --write puts them between `<!-- STUDY -->` and `<!-- /STUDY -->`.
+"""
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+HERE = Path(__file__).parent
+# Tables are printed and written as those of the benchmarks.
+sys.path.append(str(HERE.parent / "benchmarks"))
+
+from tables import machine, markdown, show  # noqa: E402
+
+STUDIES = sorted({module.name for module in pkgutil.iter_modules([str(HERE)])} - {"__main__"})
+"""Every module beside this one: `measure(smoke, data_root)` yields its tables."""
+
+
+def main() -> None:
+    """Run the chosen studies; print their tables and write them where they are documented."""
+    parser = argparse.ArgumentParser(prog="python tests/studies", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"{', '.join(STUDIES)}; or all")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes: does everything work?")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="the page that has the tables")
+    parser.add_argument("--data-root", type=Path, help="a folder with mnist/ and adult/ in it")
+    options = parser.parse_args()
+    if unknown := set(options.studies) - set(STUDIES):
+        parser.error(f"no study is called {', '.join(sorted(unknown))}; there are {STUDIES}")
+    if options.smoke and options.write:
+        parser.error("--smoke measures nothing worth writing; drop --smoke or --write")
+    chosen = options.studies or STUDIES
+    if options.write:
+        page = options.write.read_text(encoding="utf-8")
+        if missing := [name for name in chosen if f"<!-- {name} -->" not in page]:
+            parser.error(f"{options.write} has no place for {', '.join(missing)}")
+    console = Console()
+    for name in chosen:
+        tables = []
+        for table in importlib.import_module(name).measure(options.smoke, options.data_root):
+            show(table, console)
+            tables.append(table)
+        if options.write:
+            page = options.write.read_text(encoding="utf-8")
+            written = replaced(page, name, markdown(tables, machine()))
+            options.write.write_text(written, encoding="utf-8")
+
+
+def replaced(page: str, study: str, text: str) -> str:
+    """Return a page with other text between the marks of a study."""
+    before, _, rest = page.partition(f"<!-- {study} -->")
+    _, end, after = rest.partition(f"<!-- /{study} -->")
+    return f"{before}<!-- {study} -->\n\n{text}\n{end}{after}"
+
+
+if __name__ == "__main__":
+    main()
