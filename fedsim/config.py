@@ -282,6 +282,22 @@ class ChallengeConfig(Table):
     owner: Annotated[int, Field(ge=-1)] = -1
 
 
+class CanariesConfig(Table):
+    """Canaries for a one-run audit, each in or out of a trial's whole training by a fair coin.
+
+    count: how many, 0 for none; kind: gradients in random directions ("gradient") or along single
+    parameters ("dirac"), as long as clipping allows, or records of the pool with a wrong label
+    ("mislabelled"); owners: where they are planted in turn, with commas between them, "" for all;
+    guesses: how many of them are guessed about, 0 for one in eight, -1 to try several numbers and
+    pay for it.
+    """
+
+    count: Annotated[int, Field(ge=0, le=100_000)] = 0
+    kind: Literal["gradient", "dirac", "mislabelled"] = "gradient"
+    owners: str = ""
+    guesses: Annotated[int, Field(ge=-1)] = 0
+
+
 class TrialsConfig(Table):
     """Independent repetitions of the whole training; `cohort` of them share one message."""
 
@@ -357,6 +373,7 @@ class Config(Table):
     training: TrainingConfig = TrainingConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     challenge: ChallengeConfig = ChallengeConfig()
+    canaries: CanariesConfig = CanariesConfig()
     trials: TrialsConfig = TrialsConfig()
     audit: AuditConfig = AuditConfig()
     run: RunConfig = RunConfig()
@@ -374,6 +391,7 @@ class Config(Table):
         self._check_distributed()
         self._check_dropouts()
         self._check_budget()
+        self._check_canaries()
         if self.run.precision != "float32" and self.audit.mode == "participant":
             raise ValueError(
                 f"run.precision is '{self.run.precision}', but a participant's belief compares "
@@ -593,6 +611,57 @@ class Config(Table):
                 "can change and epsilon is infinite from the first round on; set privacy.stop-at "
                 "to 0, or training.clipping = true"
             )
+
+    def _check_canaries(self) -> None:
+        """Raise ValueError where a canary would not be what one record or client is."""
+        count, owners = self.canaries.count, self.federation.owners
+        if not count:
+            return
+        given = f"canaries.count is {count}"
+        for key, value, needed in (
+            ("training.clipping", self.training.clipping, True),
+            ("training.sampling-rate", self.training.sampling_rate, 1.0),
+            ("training.local-steps", self.training.local_steps, 1),
+            ("privacy.noise", self.privacy.noise, "isotropic"),
+            ("privacy.sensitivity", self.privacy.sensitivity, "global"),
+        ):
+            if value != needed:
+                raise ValueError(
+                    f"{given}, but {key} is {_toml(value)}, under which nobody has worked out what "
+                    f"canaries show; set {key} = {_toml(needed)}, or canaries.count = 0"
+                )
+        if self.federation.trust is Trust.DISTRIBUTED:
+            raise ValueError(
+                f"{given}, but federation.trust is 'distributed', whose integers have no room for "
+                'canaries; set federation.trust = "local" or "central", or canaries.count = 0'
+            )
+        if self.federation.vantage is Vantage.RELEASED_MODEL or self.audit.vantages == "all":
+            raise ValueError(
+                f"{given}, but the beliefs about the released model replay the training without "
+                'canaries; set federation.vantage to another and audit.vantages = "configured", '
+                "or canaries.count = 0"
+            )
+        if self.canaries.kind == "mislabelled" and self.privacy.unit == "client":
+            raise ValueError(
+                "canaries.kind is 'mislabelled', but privacy.unit is 'client', where a canary "
+                'stands for a client; set canaries.kind = "gradient" or "dirac"'
+            )
+        if self.canaries.kind == "mislabelled" and 0 < self.data.pool < count:
+            raise ValueError(
+                f"{given} and mislabelled canaries are records of the pool, but data.pool is "
+                f"{self.data.pool}; raise it to {count}, or 0 for all that is left"
+            )
+        if self.canaries.guesses > count:
+            raise ValueError(
+                f"canaries.guesses is {self.canaries.guesses}, but there are {count} canaries; "
+                f"give at most {count}"
+            )
+        for name in filter(None, (name.strip() for name in self.canaries.owners.split(","))):
+            if not name.isdecimal() or int(name) >= owners:
+                raise ValueError(
+                    f"canaries.owners has '{name}', but the owners are numbered 0 to {owners - 1}; "
+                    'give some of them with commas between, or "" for all'
+                )
 
     @property
     def divisor(self) -> float:

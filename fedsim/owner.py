@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim import client_level
+from fedsim import client_level, one_run
 from fedsim.config import Config
 from fedsim.federation import Federation
 from fedsim.mechanism import Neighbouring
@@ -28,13 +28,17 @@ def contribution(
 ) -> Tensor:
     """Return what an owner adds to the sum of a round, float64 [T, P], by the unit of privacy.
 
-    Its clipped gradients' sum, or its clipped update; the other arguments as in `clean_sum` and
-    `client_level.contribution`, `worlds` for the owner of the challenge only.
+    Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it; the
+    other arguments as in `clean_sum` and `client_level.contribution`, `worlds` for the owner of the
+    challenge only.
     """
     if config.privacy.unit == "client":
-        return client_level.contribution(config, federation, owner, parameters, question, worlds)
-    record, replacement = question.record, question.replacement
-    return clean_sum(federation, owner, parameters, record, replacement, worlds, participation)
+        own = client_level.contribution(config, federation, owner, parameters, question, worlds)
+    else:
+        record, replacement = question.record, question.replacement
+        own = clean_sum(federation, owner, parameters, record, replacement, worlds, participation)
+    added = one_run.planted(config, federation, {owner}, parameters, question.trials)
+    return own if added is None else own + added
 
 
 def challenge_contributions(
@@ -57,17 +61,20 @@ def undisputed(
     question: Question,
     participation: Tensor | None,
 ) -> Tensor:
-    """Return what these owners add to a sum in both worlds, float64 [T, P].
+    """Return what these owners add to a sum in both worlds, float64 [T, P], their canaries included.
 
     Of the owner of the challenge the other records count, where one record is in question.
     participation bool [T, n] as in `clean_sum`; the challenge record's column is not looked at.
     """
     if config.privacy.unit == "client":
         others = set(owners) - {question.challenged}
-        return client_level.total(config, federation, others, parameters, question)
-    inside = np.isin(federation.owner_of, sorted(owners))
-    inside[question.the_record] = False
-    return federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
+        known = client_level.total(config, federation, others, parameters, question)
+    else:
+        inside = np.isin(federation.owner_of, sorted(owners))
+        inside[question.the_record] = False
+        known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
+    added = one_run.planted(config, federation, owners, parameters, question.trials)
+    return known if added is None else known + added
 
 
 def clean_sum(

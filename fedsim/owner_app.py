@@ -23,6 +23,7 @@ from fedsim import (
     fixed_point,
     messages,
     node_memory,
+    one_run,
     released_model,
     vantages,
 )
@@ -237,6 +238,8 @@ def _contribution(
     told = challenged and messages.WORLDS in message.content
     worlds = _array(message, messages.WORLDS, known) if told else None
     canary_seed = _canary_seed(config, context)
+    if config.canaries.count and partition in one_run.hosts(config):
+        consent.check(context.node_config, {consent.CANARIES})
 
     def contributed(model: torch.Tensor) -> torch.Tensor:
         if masks is not None:

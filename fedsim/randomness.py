@@ -27,6 +27,7 @@ class Role(IntEnum):
     DROPOUT = 8
     CANARY = 9
     COMPARED = 10
+    ONE_RUN = 11
 
 
 SERVER = -1

@@ -27,6 +27,7 @@ from fedsim import (
     ledger,
     messages,
     models,
+    one_run,
     privacy,
     released_model,
     sampling,
@@ -167,6 +168,8 @@ def check(config: Config) -> None:
     schedules.factor(config.training, 1)
     sampling.check(config)
     released_model.check(config)
+    if config.canaries.count:
+        one_run.check(config, federation.load(config))
 
 
 def check_rounding(config: Config, parameters: int) -> None:

@@ -31,6 +31,7 @@ from fedsim import (
     fixed_point,
     instrumented,
     messages,
+    one_run,
     secure_aggregation,
     server_adversary,
     vantages,
@@ -104,6 +105,7 @@ class DPSGD(Strategy):
         self._local_sensitivity: npt.NDArray[np.float64] | None = None
         self._measured: dict[Vantage, list[instrumented.Step]] = {}
         self._distances: list[Array] = []
+        self._canary_scores: Array | None = None
         training = self.config.training
         self._releases: Releases | None = None
         if self.config.privacy.noise == "pac":
@@ -187,6 +189,8 @@ class DPSGD(Strategy):
                 f"round {server_round}: the sum of the owners' messages is beyond what float32 can "
                 "hold, so that at least one of them is false; nothing of it is released"
             )
+        if self.config.canaries.count:
+            self._score_canaries()
         stepped = self._optimizer.step(
             torch.tensor(self._model), torch.from_numpy(self._aggregate), server_round
         )
@@ -250,6 +254,9 @@ class DPSGD(Strategy):
         found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
         if self._distances:
             found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
+        if self._canary_scores is not None:
+            coins = one_run.included(self.config, self.trials)
+            found.append({"canary_scores": self._canary_scores, "canaries_included": coins})
         primary = self.config.federation.vantage
         for vantage, steps in self._measured.items():
             joined = type(steps[0]).join(steps)
@@ -361,6 +368,15 @@ class DPSGD(Strategy):
         )
         self._remember({Vantage.PARTICIPANT: step})
         return total
+
+    def _score_canaries(self) -> None:
+        """Look for every canary in the released sum, as anybody can who is sent it."""
+        assert self._model is not None and self._aggregate is not None
+        known = federation.load(self.config)
+        sent = (torch.tensor(array).to(known.device) for array in (self._model, self._aggregate))
+        found: Array = one_run.scores(self.config, known, *sent).cpu().numpy()
+        before = self._canary_scores
+        self._canary_scores = found if before is None else before + found
 
     def _remember(self, steps: Mapping[Vantage, instrumented.Step]) -> None:
         for vantage, step in steps.items():
@@ -565,13 +581,14 @@ class DPSGD(Strategy):
     def _check_norm(self, reply: Message) -> None:
         """Raise ValueError for a clean sum that is longer than clipping allows.
 
-        Of at most n records and a canary, or of one clipped update. A sum with noise of its own may
+        Of at most n records and a canary, or of one clipped update, and planted canaries. A sum with noise of its own may
         be as long as its noise.
         """
         config = self.config
         if config.federation.trust is not Trust.CENTRAL or not config.training.clipping:
             return
         parts = 1 if config.privacy.unit == "client" else config.data.records + 1
+        parts += config.canaries.count
         most = parts * config.training.clipping_norm
         sent = messages.only(reply.content.array_records[messages.REPLY]).astype(np.float64)
         longest = float(np.linalg.norm(sent, axis=-1).max())

@@ -1,0 +1,284 @@
+"""One-run audits: m canaries, each in or out of the whole training by a coin of its own.
+
+For a federation that cannot be repeated. Each canary gets a score from what was released; the
+highest scores are guessed to be in, the lowest to be out, and of the others nothing is said. What
+differential privacy allows is a bound on how many guesses are right, although all of them are about
+one training (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023).
+
+included: bool [m], the coins, fair and independent of one another; scores: float64 [m], from what
+was released and what the canaries are, never from the coins. Canaries are added or left out, so
+that what is audited is the guarantee for add-remove neighbours that differ in one canary.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, ndtr, ndtri
+from scipy.stats import binom
+
+from adversaries.canaries import effect
+from adversaries.intervals import Interval, significance
+from adversaries.lower_bounds import LowerBound
+from adversaries.trials import Bools, Floats
+from fedsim.errors import InputError
+from fedsim.gaussian import epsilon as gaussian_epsilon
+
+SHARE = 8
+"""Unless told otherwise, a guess is made about one canary of so many: near the best for m = 1000."""
+
+SEVERAL = -1
+"""In place of a number of guesses: try those of `PAID`."""
+
+PAID = (1, 2, 4, 8, 16, 32)
+"""Numbers of guesses that are not fixed in advance: about all canaries, every second, and so on.
+
+Each is tried at an equal share of alpha (Bonferroni).
+"""
+
+LARGEST_EPSILON, LARGEST_MU = 100.0, 40.0
+"""No bound is above these: so much could only be proven by more canaries than anybody plants."""
+
+COINS = "fair, independent coins that the scores do not depend on but through what was released"
+
+
+@dataclass(frozen=True)
+class CanaryEstimate:
+    """What the canaries' scores suggest about the mechanism: an estimate, proven of nothing.
+
+    mu: the difference of the mean scores over their common standard deviation; epsilon: that of a
+    Gaussian mechanism of this mu at `delta`. Both intervals hold at `confidence` only if the scores
+    are what `assumes` says, which the training does not promise. `reason`: why there is none.
+    """
+
+    mu: float
+    mu_interval: Interval
+    epsilon: float
+    epsilon_interval: Interval
+    delta: float
+    method: str
+    assumes: str
+    reason: str | None = None
+
+
+def right_guesses(
+    included: Bools, scores: Floats, guesses: int
+) -> npt.NDArray[np.int64]:
+    """Return how many guesses are right, int [...], of canaries along the last axis [..., m].
+
+    Half of the guesses, rounded up, say that the highest scores are in; the others, that the lowest
+    are out. Equal scores are ranked by position, which no coin decides.
+    """
+    canaries = scores.shape[-1]
+    order = np.argsort(-scores, axis=-1, kind="stable")
+    ranked = np.take_along_axis(included, order, axis=-1)
+    said_in = (guesses + 1) // 2
+    right: npt.NDArray[np.int64] = ranked[..., :said_in].sum(-1)
+    return right + (~ranked[..., canaries - guesses // 2 :]).sum(-1)
+
+
+def binomial_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """Return the most probable that (epsilon, delta)-privacy makes so many right guesses.
+
+    P[right >= v] <= beta(v) + 2 m delta max_i (beta(v - i) - beta(v))/i, 1 <= i <= v, where beta(v)
+    = P[Binomial(guesses, e^epsilon/(1 + e^epsilon)) >= v] (Steinke et al., 2023, Theorem 5.2 for
+    fair coins, and Algorithm 1's p-value in their appendix). The number of guesses was fixed.
+    """
+    steps = np.arange(1, right + 1)
+    beta = float(binom.sf(right - 1, guesses, expit(epsilon)))
+    if not right or not delta:
+        return beta
+    # P[v - i <= Binomial < v], from the point masses: the difference of two tails cancels.
+    masses = binom.pmf(right - steps, guesses, expit(epsilon))
+    return min(1.0, beta + 2 * canaries * delta * float((np.cumsum(masses) / steps).max()))
+
+
+@lru_cache(maxsize=4096)
+def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha: float) -> float:
+    """Return an epsilon that so many right guesses refute at level alpha, by bisection; 0 if none.
+
+    Where the p-value is not monotone in epsilon this may be a smaller one than the largest. It is
+    valid all the same: what refutes an epsilon refutes all smaller ones, which promise more.
+    """
+    low, high = 0.0, LARGEST_EPSILON
+    if not guesses or binomial_p_value(canaries, guesses, right, low, delta) > alpha:
+        return 0.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        if binomial_p_value(canaries, guesses, right, middle, delta) <= alpha:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def gaussian_refuted(
+    canaries: int, guesses: int, right: int, mus: Floats, alpha: float
+) -> Bools:
+    """Return which mu-GDP mechanisms make so many right guesses less often than alpha, bool [n].
+
+    With p_s the probability of s right guesses of R, a mechanism of trade-off curve f satisfies, for
+    every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)): turn the coin of
+    one canary, guessed right, and the same release guesses it wrong and one less right; average over
+    the canaries, 1 - f being concave (Mahloujifar, Melis and Chaudhuri, "Auditing f-differential
+    privacy in one run", 2024, Theorem 9 and Algorithm 3). For the tail s > i this is
+
+        (1/m) ((R - i) P_i - S_(i+1)) >= g((1/m) ((i + 1) P_(i+1) + S_(i+2))),
+
+    P_i = P[at least i right], S_i = P_i + P_(i+1) + ..., g the inverse of 1 - f, for mu-GDP
+    Phi(Phi^-1(x) - mu). Both sides grow with the tails above i, so that the least P_i follow from P_v
+    = alpha and nothing above, one after the other; P_0 > 1 refutes mu.
+    """
+    tail = np.full(mus.shape, alpha)  # P_(i+1)
+    summed, above = tail.copy(), np.zeros(mus.shape)  # S_(i+1), S_(i+2)
+    refuted = np.zeros(mus.shape, dtype=np.bool_)
+    for i in range(right - 1, -1, -1):
+        mass = np.minimum(1.0, ((i + 1) * tail + above) / canaries)
+        least = (canaries * ndtr(ndtri(mass) - mus) + summed) / (guesses - i)
+        # A tail above 1 refutes; it stays at 1 so that the rest remains defined.
+        refuted |= (tail := np.maximum(tail, least)) > 1
+        if refuted.all():
+            break
+        tail = np.minimum(tail, 1.0)
+        summed, above = summed + tail, summed
+    return refuted
+
+
+@lru_cache(maxsize=4096)
+def gaussian_mu(canaries: int, guesses: int, right: int, alpha: float) -> float:
+    """Return the largest mu that so many right guesses refute at level alpha, to 1e-6; 0 if none."""
+    low, high = 0.0, LARGEST_MU
+    # Refutation is monotone in mu: a larger one allows more. Each pass keeps one gap of 32.
+    while high - low > 1e-6:
+        mus = np.linspace(low, high, 33)
+        refuted = gaussian_refuted(canaries, guesses, right, mus, alpha)
+        if refuted.all():
+            return LARGEST_MU
+        first = int(np.argmin(refuted))
+        if not first:
+            return low
+        low, high = float(mus[first - 1]), float(mus[first])
+    return low
+
+
+def binomial_bound(
+    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
+) -> LowerBound:
+    """Return the epsilon that the right guesses prove for any (epsilon, delta)-private training.
+
+    guesses: as of `plans`, decided before the scores were seen. details: canaries, guesses, right.
+    Raises InputError as `check` does, for an impossible confidence, and unless 0 <= delta < 1.
+    """
+    check(included, scores, guesses)
+    alpha = significance(confidence)
+    if not 0 <= delta < 1:
+        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
+    m, tried = len(scores), plans(len(scores), guesses)
+    found = [
+        (binomial_epsilon(m, made, right, delta, alpha / len(tried)), made, right)
+        for made, right in _outcomes(included, scores, tried)
+    ]
+    epsilon, made, right = max(found, key=lambda each: each[0])
+    return LowerBound(
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        method="binomial limit of right guesses about canaries in one run",
+        assumes=COINS,
+        trusts_noise=False,
+        details={"canaries": m, "guesses": made, "right": right},
+    )
+
+
+def f_dp_bound(
+    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
+) -> LowerBound:
+    """Return the epsilon at `delta` of the largest mu that the right guesses refute.
+
+    Tighter than `binomial_bound`, and about fewer mechanisms: among Gaussian trade-off curves no
+    smaller one bounds this training. details: canaries, guesses, right and mu_low. Guesses and
+    errors as of `binomial_bound`, but delta must be above 0.
+    """
+    check(included, scores, guesses)
+    alpha = significance(confidence)
+    m, tried = len(scores), plans(len(scores), guesses)
+    found = [
+        (gaussian_mu(m, made, right, alpha / len(tried)), made, right)
+        for made, right in _outcomes(included, scores, tried)
+    ]
+    mu, made, right = max(found, key=lambda each: each[0])
+    return LowerBound(
+        epsilon=gaussian_epsilon(mu, delta),
+        delta=delta,
+        confidence=confidence,
+        method="f-DP limit of right guesses about canaries in one run, Gaussian trade-off curves",
+        assumes=f"{COINS}; a Gaussian trade-off curve, as steps without sampling have",
+        trusts_noise=False,
+        details={"canaries": m, "guesses": made, "right": right, "mu_low": mu},
+    )
+
+
+def client_canary_estimate(
+    included: Bools, scores: Floats, delta: float, confidence: float
+) -> CanaryEstimate:
+    """Return the estimate of Andrew et al., "One-shot empirical privacy estimation", 2024.
+
+    They fit a normal law to the canaries' scores and compare it with that of canaries that took no
+    part, N(0, 1/d) of the cosine in d dimensions; here those that the coin left out are at hand and
+    give the other law, and one variance is common to both. The interval is that of the two-sample t
+    statistic (`adversaries.canaries.effect`). Raises InputError as `f_dp_bound`.
+    """
+    check(included, scores)
+    found = effect(included, scores, confidence)
+    mu, interval = (0.0, Interval(0.0, math.inf, confidence))
+    if found.reason is None:
+        mu, interval = found.mu, found.interval
+
+    def converted(value: float) -> float:
+        # Beyond this even the conversion is no number: infinitely far apart.
+        return math.inf if value > 1e6 else gaussian_epsilon(max(0.0, value), delta)
+
+    return CanaryEstimate(
+        mu=mu,
+        mu_interval=interval,
+        epsilon=converted(mu),
+        epsilon_interval=Interval(converted(interval.low), converted(interval.high), confidence),
+        delta=delta,
+        method="standardised difference of the scores of canaries in and out",
+        assumes="independent normal scores of one variance, in and out: not checked, no guarantee",
+        reason=found.reason,
+    )
+
+
+def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
+    """Return which numbers of guesses are tried.
+
+    The one that was fixed; for 0, one canary in `SHARE`; for `SEVERAL`, those of `PAID`.
+    """
+    if guesses > 0:
+        return (guesses,)
+    parts = PAID if guesses == SEVERAL else (SHARE,)
+    return tuple(dict.fromkeys(max(1, canaries // part) for part in parts))
+
+
+def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
+    """Raise InputError for arrays that are empty, unequal or not finite, and too many guesses."""
+    if scores.ndim != 1 or not scores.size or included.shape != scores.shape:
+        raise InputError(
+            f"included is {included.shape} and scores {scores.shape}; give both as [canaries]"
+        )
+    if not np.isfinite(scores).all():
+        raise InputError("scores are not finite numbers: a model diverged; lower the learning rate")
+    if not SEVERAL <= guesses <= scores.size:
+        raise InputError(
+            f"{guesses} guesses about {scores.size} canaries; give 1 to {scores.size}, 0 for one "
+            f"in {SHARE}, or {SEVERAL} to try several numbers and pay for it"
+        )
+
+
+def _outcomes(
+    included: Bools, scores: Floats, tried: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    return [(made, int(right_guesses(included, scores, made))) for made in tried]

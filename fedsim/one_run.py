@@ -1,0 +1,228 @@
+"""Canaries for a one-run audit: drawn before the training, planted in it, scored by its releases.
+
+Which canaries there are is the same in all trials; which of them are in, each trial has its own
+coins for, so that every trial is a one-run audit. A canary that is in adds at most C to the sum of
+every round, as any record or client may: nobody else's guarantee changes. What it adds is a
+function of (configuration, model, coin), as the records are, and the adversary's background
+knowledge covers it: beliefs about the challenge stay exact.
+
+Whoever knows `run.seed` knows the coins. An audit needs them to be fair, and scores that were not
+made with them; it does not need them to be secret.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.federation import Federation
+from fedsim.models import size
+from fedsim.randomness import Role, generator
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+BLOCK = 64
+"""Canaries whose directions are drawn from one leaf of the seed tree."""
+
+KEPT = 2**23
+"""Directions are kept between rounds up to so many coordinates (64 MiB), else drawn again."""
+
+FORMED = 2**24
+"""Coordinates of mislabelled records' gradients that exist at a time (128 MiB)."""
+
+DRAW = 1
+"""The round of the seed tree that canaries are drawn in; blocks of directions follow on it.
+
+Round 0 has the coins.
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How canaries of one kind are summed and looked for.
+
+    total: weights [T, m] -> the sum [T, P] of what the canaries add at the models `parameters`;
+    along: what was released [T, P] -> its inner products [T, m] with what each canary adds.
+    """
+
+    total: Callable[[Config, Federation, Tensor, Tensor], Tensor]
+    along: Callable[[Config, Federation, Tensor, Tensor], Tensor]
+
+
+def included(config: Config, trials: range) -> Bools:
+    """Return which canaries are in which trial, bool [T, m]; a function of (seed, trial) alone."""
+    coins = np.empty((len(trials), config.canaries.count), dtype=np.bool_)
+    for row, trial in zip(coins, trials, strict=True):
+        row[:] = generator(config.run.seed, Role.ONE_RUN, trial=trial).random(row.size) < 0.5
+    return coins
+
+
+def hosts(config: Config) -> Ints:
+    """Return the owner that each canary is planted at, int [m]: the configured ones in turn."""
+    named = [int(name) for name in config.canaries.owners.split(",") if name.strip()]
+    owners = np.asarray(sorted(set(named)) or range(config.federation.owners), dtype=np.int64)
+    return owners[np.arange(config.canaries.count) % len(owners)]
+
+
+def planted(
+    config: Config,
+    federation: Federation,
+    owners: Collection[int],
+    parameters: Tensor,
+    trials: range,
+) -> Tensor | None:
+    """Return what the canaries of these owners add to a sum, float64 [T, P]; None without any.
+
+    parameters [T, P]: the models of the round; trials: their numbers. Sums of several trials round
+    with their number, in the sixteenth digit.
+    """
+    if not config.canaries.count:
+        return None
+    there = np.isin(hosts(config), list(owners))
+    if not there.any():
+        return None
+    weights = torch.from_numpy((included(config, trials) & there).astype(np.float64))
+    kind = KINDS[config.canaries.kind]
+    return kind.total(config, federation, parameters, weights.to(parameters.device))
+
+
+def scores(
+    config: Config, federation: Federation, parameters: Tensor, released: Tensor
+) -> Tensor:
+    """Return how far each canary shows in a round's release, float64 [T, m].
+
+    The inner product of the released sum [T, P] with what the canary adds if it is in, at the
+    models [T, P] that the round began with. A canary's score is the sum over the rounds.
+    """
+    kind = KINDS[config.canaries.kind]
+    return kind.along(config, federation, parameters, released.double())
+
+
+def check(config: Config, federation: Federation) -> None:
+    """Raise InputError where the model or the pool has no room for the configured canaries."""
+    canaries = config.canaries
+    if canaries.kind == "dirac" and canaries.count > size(federation.model):
+        raise InputError(
+            f"canaries.count is {canaries.count}, but the model has {size(federation.model)} "
+            'parameters to plant one along each; lower it, or set canaries.kind = "gradient"'
+        )
+    if canaries.kind == "mislabelled" and canaries.count > len(federation.split.pool):
+        raise InputError(
+            f"canaries.count is {canaries.count}, but the pool has {len(federation.split.pool)} "
+            "records to label wrongly; lower canaries.count, data.records or data.held-out"
+        )
+
+
+def coordinates(config: Config, parameters: int) -> tuple[Ints, Floats]:
+    """Return the parameter and the sign of each canary of kind "dirac", [m] both."""
+    leaf = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
+    chosen = leaf.permutation(parameters)[: config.canaries.count]
+    return chosen, leaf.choice([-1.0, 1.0], len(chosen))
+
+
+def directions(config: Config, parameters: int) -> Iterator[tuple[slice, Floats]]:
+    """Yield the unit directions of canaries of kind "gradient", in blocks [n, P], with their place.
+
+    Uniform on the sphere, and so nearly orthogonal to one another and to everything else.
+    """
+    count, seed = config.canaries.count, config.run.seed
+    keep = count * parameters <= KEPT
+    for block, first in enumerate(range(0, count, BLOCK)):
+        place = slice(first, min(first + BLOCK, count))
+        drawn = (_kept if keep else _directions)(seed, block, parameters)
+        yield place, drawn[: place.stop - place.start]
+
+
+def mislabelled(config: Config, federation: Federation) -> tuple[Ints, Ints]:
+    """Return the positions in the pool and the wrong labels of canaries of that kind, [m] both."""
+    split = federation.split
+    leaf = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
+    positions = leaf.permutation(len(split.pool))[: config.canaries.count]
+    classes = split.dataset.classes
+    right = split.pool_records.labels[positions]
+    return positions, (right + leaf.integers(1, classes, len(positions))) % classes
+
+
+def _directions(seed: int, block: int, parameters: int) -> Floats:
+    leaf = generator(seed, Role.ONE_RUN, round=DRAW + block)
+    drawn = leaf.standard_normal((BLOCK, parameters))
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+_kept = lru_cache(maxsize=2048)(_directions)
+
+
+def _total_gradient(
+    config: Config, federation: Federation, parameters: Tensor, weights: Tensor
+) -> Tensor:
+    total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+    for place, block in directions(config, parameters.shape[1]):
+        total += weights[:, place] @ torch.from_numpy(block).to(total)
+    return config.training.clipping_norm * total
+
+
+def _along_gradient(
+    config: Config, federation: Federation, parameters: Tensor, released: Tensor
+) -> Tensor:
+    blocks = directions(config, parameters.shape[1])
+    found = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
+    return config.training.clipping_norm * torch.cat(found, dim=1)
+
+
+def _total_dirac(
+    config: Config, federation: Federation, parameters: Tensor, weights: Tensor
+) -> Tensor:
+    chosen, signs = coordinates(config, parameters.shape[1])
+    total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+    # Each parameter has one canary at most, so that nothing is added up.
+    total[:, torch.from_numpy(chosen)] = weights * torch.from_numpy(signs).to(weights)
+    return config.training.clipping_norm * total
+
+
+def _along_dirac(
+    config: Config, federation: Federation, parameters: Tensor, released: Tensor
+) -> Tensor:
+    chosen, signs = coordinates(config, parameters.shape[1])
+    along = released[:, torch.from_numpy(chosen)] * torch.from_numpy(signs).to(released)
+    return config.training.clipping_norm * along
+
+
+def _wrong_records(config: Config, federation: Federation) -> tuple[Tensor, Tensor]:
+    positions, labels = mislabelled(config, federation)
+    features, right = federation.pool(positions.tolist())
+    return features, torch.from_numpy(labels).to(right)
+
+
+def _total_mislabelled(
+    config: Config, federation: Federation, parameters: Tensor, weights: Tensor
+) -> Tensor:
+    features, labels = _wrong_records(config, federation)
+    return federation.clipper.clipped_sum(parameters, features, labels, weights.to(parameters))
+
+
+def _along_mislabelled(
+    config: Config, federation: Federation, parameters: Tensor, released: Tensor
+) -> Tensor:
+    features, labels = _wrong_records(config, federation)
+    at_once = max(1, FORMED // parameters.numel())
+    found = [
+        torch.einsum("tnp,tp->tn", federation.clipper.clipped_gradients(parameters, *part), released)
+        for part in zip(features.split(at_once), labels.split(at_once), strict=True)
+    ]
+    return torch.cat(found, dim=1)
+
+
+KINDS: dict[str, Kind] = {
+    "gradient": Kind(_total_gradient, _along_gradient),
+    "dirac": Kind(_total_dirac, _along_dirac),
+    "mislabelled": Kind(_total_mislabelled, _along_mislabelled),
+}
+"""The kinds of `canaries.kind`."""
