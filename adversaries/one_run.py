@@ -11,6 +11,7 @@ that what is audited is the guarantee for add-remove neighbours that differ in o
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,6 +42,9 @@ Each is tried at an equal share of alpha (Bonferroni).
 LARGEST_EPSILON, LARGEST_MU = 100.0, 40.0
 """No bound is above these: so much could only be proven by more canaries than anybody plants."""
 
+LARGEST_CONVERTED = 1e6
+"""Estimates of mu above this are infinite: the scores hardly vary."""
+
 COINS = "fair, independent coins that the scores do not depend on but through what was released"
 
 
@@ -63,9 +67,7 @@ class CanaryEstimate:
     reason: str | None = None
 
 
-def right_guesses(
-    included: Bools, scores: Floats, guesses: int
-) -> npt.NDArray[np.int64]:
+def right_guesses(included: Bools, scores: Floats, guesses: int) -> npt.NDArray[np.int64]:
     """Return how many guesses are right, int [...], of canaries along the last axis [..., m].
 
     Half of the guesses, rounded up, say that the highest scores are in; the others, that the lowest
@@ -79,7 +81,9 @@ def right_guesses(
     return right + (~ranked[..., canaries - guesses // 2 :]).sum(-1)
 
 
-def binomial_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+def binomial_p_value(
+    canaries: int, guesses: int, right: int, epsilon: float, delta: float
+) -> float:
     """Return the most probable that (epsilon, delta)-privacy makes so many right guesses.
 
     P[right >= v] <= beta(v) + 2 m delta max_i (beta(v - i) - beta(v))/i, 1 <= i <= v, where beta(v)
@@ -114,9 +118,7 @@ def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alph
     return low
 
 
-def gaussian_refuted(
-    canaries: int, guesses: int, right: int, mus: Floats, alpha: float
-) -> Bools:
+def gaussian_refuted(canaries: int, guesses: int, right: int, mus: Floats, alpha: float) -> Bools:
     """Return which mu-GDP mechanisms make so many right guesses less often than alpha, bool [n].
 
     With p_s the probability of s right guesses of R, a mechanism of trade-off curve f satisfies, for
@@ -172,15 +174,7 @@ def binomial_bound(
     Raises InputError as `check` does, for an impossible confidence, and unless 0 <= delta < 1.
     """
     check(included, scores, guesses)
-    alpha = significance(confidence)
-    if not 0 <= delta < 1:
-        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
-    m, tried = len(scores), plans(len(scores), guesses)
-    found = [
-        (binomial_epsilon(m, made, right, delta, alpha / len(tried)), made, right)
-        for made, right in _outcomes(included, scores, tried)
-    ]
-    epsilon, made, right = max(found, key=lambda each: each[0])
+    epsilon, made, right = _best(_binomial(delta), included, scores, confidence, guesses)
     return LowerBound(
         epsilon=epsilon,
         delta=delta,
@@ -188,7 +182,7 @@ def binomial_bound(
         method="binomial limit of right guesses about canaries in one run",
         assumes=COINS,
         trusts_noise=False,
-        details={"canaries": m, "guesses": made, "right": right},
+        details={"canaries": scores.size, "guesses": made, "right": right},
     )
 
 
@@ -202,13 +196,7 @@ def f_dp_bound(
     errors as of `binomial_bound`, but delta must be above 0.
     """
     check(included, scores, guesses)
-    alpha = significance(confidence)
-    m, tried = len(scores), plans(len(scores), guesses)
-    found = [
-        (gaussian_mu(m, made, right, alpha / len(tried)), made, right)
-        for made, right in _outcomes(included, scores, tried)
-    ]
-    mu, made, right = max(found, key=lambda each: each[0])
+    mu, made, right = _best(gaussian_mu, included, scores, confidence, guesses)
     return LowerBound(
         epsilon=gaussian_epsilon(mu, delta),
         delta=delta,
@@ -216,7 +204,7 @@ def f_dp_bound(
         method="f-DP limit of right guesses about canaries in one run, Gaussian trade-off curves",
         assumes=f"{COINS}; a Gaussian trade-off curve, as steps without sampling have",
         trusts_noise=False,
-        details={"canaries": m, "guesses": made, "right": right, "mu_low": mu},
+        details={"canaries": scores.size, "guesses": made, "right": right, "mu_low": mu},
     )
 
 
@@ -235,21 +223,47 @@ def client_canary_estimate(
     mu, interval = (0.0, Interval(0.0, math.inf, confidence))
     if found.reason is None:
         mu, interval = found.mu, found.interval
-
-    def converted(value: float) -> float:
-        # Beyond this even the conversion is no number: infinitely far apart.
-        return math.inf if value > 1e6 else gaussian_epsilon(max(0.0, value), delta)
-
+    low, high = (_gaussian_epsilon(end, delta) for end in (interval.low, interval.high))
     return CanaryEstimate(
         mu=mu,
         mu_interval=interval,
-        epsilon=converted(mu),
-        epsilon_interval=Interval(converted(interval.low), converted(interval.high), confidence),
+        epsilon=_gaussian_epsilon(mu, delta),
+        epsilon_interval=Interval(low, high, confidence),
         delta=delta,
         method="standardised difference of the scores of canaries in and out",
         assumes="independent normal scores of one variance, in and out: not checked, no guarantee",
         reason=found.reason,
     )
+
+
+def binomial_bounds(
+    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
+) -> Floats:
+    """Return `binomial_bound`'s epsilon of every trial, [T], from arrays [T, m]."""
+    return _best_of_each(_binomial(delta), included, scores, confidence, guesses)
+
+
+def f_dp_bounds(
+    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
+) -> Floats:
+    """Return `f_dp_bound`'s epsilon of every trial, [T], from arrays [T, m]."""
+    mus = _best_of_each(gaussian_mu, included, scores, confidence, guesses)
+    return np.asarray([_gaussian_epsilon(mu, delta) for mu in mus.tolist()])
+
+
+def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Floats:
+    """Return `client_canary_estimate`'s epsilon of every trial, [T], from arrays [T, m].
+
+    0 where a trial has fewer than two canaries on one side, or scores that do not vary.
+    """
+    size_in, size_out = included.sum(-1), (~included).sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_in = (scores * included).sum(-1) / size_in
+        mean_out = (scores * ~included).sum(-1) / size_out
+        rest = scores - np.where(included, mean_in[..., None], mean_out[..., None])
+        mus = (mean_in - mean_out) / np.sqrt((rest**2).sum(-1) / (scores.shape[-1] - 2))
+    mus[(np.minimum(size_in, size_out) < 2) | np.isnan(mus)] = 0.0
+    return np.asarray([_gaussian_epsilon(mu, delta) for mu in mus.tolist()])
 
 
 def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
@@ -278,7 +292,43 @@ def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
         )
 
 
-def _outcomes(
-    included: Bools, scores: Floats, tried: tuple[int, ...]
-) -> list[tuple[int, int]]:
-    return [(made, int(right_guesses(included, scores, made))) for made in tried]
+Limit = Callable[[int, int, int, float], float]
+"""Canaries, guesses, right ones and alpha -> what they prove."""
+
+
+def _binomial(delta: float) -> Limit:
+    if not 0 <= delta < 1:
+        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
+    return lambda canaries, guesses, right, alpha: binomial_epsilon(
+        canaries, guesses, right, delta, alpha
+    )
+
+
+def _best(
+    limit: Limit, included: Bools, scores: Floats, confidence: float, guesses: int
+) -> tuple[float, int, int]:
+    """Return the most that any of the tried numbers of guesses proves, that number, the right."""
+    tried, m = plans(scores.size, guesses), scores.size
+    alpha = significance(confidence) / len(tried)
+    outcomes = [(made, int(right_guesses(included, scores, made))) for made in tried]
+    found = [(limit(m, made, right, alpha), made, right) for made, right in outcomes]
+    return max(found, key=lambda each: each[0])
+
+
+def _best_of_each(
+    limit: Limit, included: Bools, scores: Floats, confidence: float, guesses: int
+) -> Floats:
+    """Return the most that is proven of each trial [T]; equal counts are worked out once."""
+    m = scores.shape[-1]
+    tried = plans(m, guesses)
+    alpha, best = significance(confidence) / len(tried), np.zeros(len(scores))
+    for made in tried:
+        counts, place = np.unique(right_guesses(included, scores, made), return_inverse=True)
+        limits = np.asarray([limit(m, made, right, alpha) for right in counts.tolist()])
+        best = np.maximum(best, limits[place])
+    return best
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of a mu of any sign, infinite for one above `LARGEST_CONVERTED`."""
+    return math.inf if mu > LARGEST_CONVERTED else gaussian_epsilon(max(0.0, mu), delta)

@@ -11,7 +11,7 @@ from scipy.special import logit
 
 from adversaries import estimators, forecast, lower_bounds, membership
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from fedsim import identifiability, ledger, pac, trust_report, vantage_report
+from fedsim import identifiability, ledger, one_run_report, pac, trust_report, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -160,6 +160,7 @@ def assemble(
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
         "membership_inference": _membership(config, transcript, confidence),
         "bayesian": bayesian_report(config, transcript, delta, description),
+        "one_run": one_run_report.report(config, transcript, description, delta, confidence),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }
@@ -172,6 +173,7 @@ def assemble(
         *report["alarms"].values(),
         *_cautions(config),
         *trust_report.cautions(config, report),
+        *one_run_report.cautions(report["one_run"]),
         *_budget_cautions(report["budget"]),
     ]
     finite: dict[str, Any] = strict_json(report)
@@ -609,6 +611,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
                 f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
                 f"{bounds['delta']:g} by theory."
             )
+    alarms |= one_run_report.alarms(report["one_run"])
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     prediction = report["prediction"]
     exact = exact_posterior and prediction["deterministic"]

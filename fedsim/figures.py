@@ -514,6 +514,22 @@ def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | N
     return figure
 
 
+def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
+    """Draw how many canaries, in and out, have a score in each bin: edges [n + 1], counts [n]."""
+    with _style():
+        figure, axes = _axes()
+        for counts, colour, label in (
+            (included, BLUE, f"{int(included.sum())} canaries in"),
+            (left_out, VERMILION, f"{int(left_out.sum())} canaries out"),
+        ):
+            axes.stairs(counts, edges, fill=True, color=colour, alpha=0.35)
+            axes.stairs(counts, edges, color=colour, linewidth=1.6, label=label)
+        axes.set_xlabel("score: inner product with the aggregates, summed over rounds")
+        axes.set_ylabel("canaries")
+        _legend(axes)
+    return figure
+
+
 def to_svg(figure: Figure) -> str:
     """Return the figure as a standalone SVG document without dates or addresses of makers."""
     buffer = io.StringIO()

@@ -94,9 +94,7 @@ def planted(
     return kind.total(config, federation, parameters, weights.to(parameters.device))
 
 
-def scores(
-    config: Config, federation: Federation, parameters: Tensor, released: Tensor
-) -> Tensor:
+def scores(config: Config, federation: Federation, parameters: Tensor, released: Tensor) -> Tensor:
     """Return how far each canary shows in a round's release, float64 [T, m].
 
     The inner product of the released sum [T, P] with what the canary adds if it is in, at the
@@ -214,7 +212,9 @@ def _along_mislabelled(
     features, labels = _wrong_records(config, federation)
     at_once = max(1, FORMED // parameters.numel())
     found = [
-        torch.einsum("tnp,tp->tn", federation.clipper.clipped_gradients(parameters, *part), released)
+        torch.einsum(
+            "tnp,tp->tn", federation.clipper.clipped_gradients(parameters, *part), released
+        )
         for part in zip(features.split(at_once), labels.split(at_once), strict=True)
     ]
     return torch.cat(found, dim=1)

@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import figures, report_figures
+from fedsim import figures, one_run_report, report_figures
 from fedsim import report_sections as sections
 from fedsim.config import flatten
 from fedsim.report_figures import Transcript
@@ -77,6 +77,9 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         to_whom=drawn.pop("to-whom", None),
         utility=drawn.pop("utility", None),
         bayesian_figure=drawn.pop("bayesian", None),
+        one_run=one_run_report.entries(report),
+        one_run_reading=one_run_report.reading(report),
+        one_run_figure=drawn.pop("one-run", None),
         budget=drawn.pop("budget", None),
         budget_reading=sections.budget(report) if report_figures.budget_by_round(report) else "",
         figures=list(drawn.values()),
@@ -160,6 +163,8 @@ def summary(report: Report) -> RenderableType:
     if at(report, "bayesian"):
         answer = number(at(report, "bayesian.epsilon.mean"))
         table.add_row("ε Bayesian DP", answer, "", f"ε {epsilon_of(report, 'tight_epsilon')}")
+    for name, value in one_run_report.summary(report):
+        table.add_row(Text(name), value, "", f"ε {number(at(report, 'one_run.canary_epsilon'))}")
     table.add_row("accuracy", first_to_last(report, "accuracy", percent), "", "")
     labels = [Text(label.title, "bold") for label in sections.labels(report)]
     warnings = [Text(f"Warning: {text}", "yellow") for text in at(report, "warnings") or []]

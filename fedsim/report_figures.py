@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scipy.special import logit
 
 from adversaries.forecast import trial_mu
-from fedsim import figures
+from fedsim import figures, one_run_report
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured, VantagePoint
 from fedsim.report_sections import attack_names, budget, score_caution
@@ -179,6 +179,8 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             "The running budget.",
             budget(report),
         )
+    if one_run := one_run_report.drawn(report):
+        drawn["one-run"] = one_run
     utility = at(report, "utility")
     if utility and at(utility, "accuracy.mean") and at(utility, "loss.mean"):
         accuracy = first_to_last(report, "accuracy", percent)

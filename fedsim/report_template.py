@@ -217,6 +217,21 @@ is highlighted.</p>
 {% endif %}
 {% endif %}
 
+{% if one_run %}
+<h2>One-run audit</h2>
+{% for sentence in one_run_reading %}
+<p>{{ sentence }}</p>
+{% endfor %}
+<dl>
+{% for name, value in one_run %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% if one_run_figure %}
+{{ drawn(one_run_figure) }}
+{% endif %}
+{% endif %}
+
 <h2>Empirical ε′</h2>
 <p>The privacy loss that the attack demonstrates. An <em>estimate</em> may err on either side; a
 <em>lower bound</em> holds with the stated confidence, and one above the theory's ε means that the
