@@ -28,7 +28,7 @@ from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon
 
 SHARE = 8
-"""Unless told otherwise, a guess is made about one canary of so many: near the best for m = 1000."""
+"""Unless told otherwise, guesses are made about one canary in so many: best near m = 1000."""
 
 SEVERAL = -1
 """In place of a number of guesses: try those of `PAID`."""
@@ -121,17 +121,17 @@ def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alph
 def gaussian_refuted(canaries: int, guesses: int, right: int, mus: Floats, alpha: float) -> Bools:
     """Return which mu-GDP mechanisms make so many right guesses less often than alpha, bool [n].
 
-    With p_s the probability of s right guesses of R, a mechanism of trade-off curve f satisfies, for
-    every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)): turn the coin of
-    one canary, guessed right, and the same release guesses it wrong and one less right; average over
-    the canaries, 1 - f being concave (Mahloujifar, Melis and Chaudhuri, "Auditing f-differential
-    privacy in one run", 2024, Theorem 9 and Algorithm 3). For the tail s > i this is
+    With p_s the probability of s right guesses of R, a mechanism of trade-off curve f satisfies,
+    for every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)): turn the coin
+    of one canary, guessed right, and the same release guesses it wrong and one less right; average
+    over the canaries, 1 - f being concave (Mahloujifar, Melis and Chaudhuri, "Auditing
+    f-differential privacy in one run", 2024). For the tail s > i this is
 
         (1/m) ((R - i) P_i - S_(i+1)) >= g((1/m) ((i + 1) P_(i+1) + S_(i+2))),
 
     P_i = P[at least i right], S_i = P_i + P_(i+1) + ..., g the inverse of 1 - f, for mu-GDP
-    Phi(Phi^-1(x) - mu). Both sides grow with the tails above i, so that the least P_i follow from P_v
-    = alpha and nothing above, one after the other; P_0 > 1 refutes mu.
+    Phi(Phi^-1(x) - mu). The P_i that this asks for grows with the tails above i, so that the least
+    tails follow from P_v = alpha and nothing above, one after the other; P_0 > 1 refutes mu.
     """
     tail = np.full(mus.shape, alpha)  # P_(i+1)
     summed, above = tail.copy(), np.zeros(mus.shape)  # S_(i+1), S_(i+2)
@@ -150,7 +150,7 @@ def gaussian_refuted(canaries: int, guesses: int, right: int, mus: Floats, alpha
 
 @lru_cache(maxsize=4096)
 def gaussian_mu(canaries: int, guesses: int, right: int, alpha: float) -> float:
-    """Return the largest mu that so many right guesses refute at level alpha, to 1e-6; 0 if none."""
+    """Return the largest mu, to 1e-6, that so many right guesses refute at level alpha, or 0."""
     low, high = 0.0, LARGEST_MU
     # Refutation is monotone in mu: a larger one allows more. Each pass keeps one gap of 32.
     while high - low > 1e-6:

@@ -10,20 +10,23 @@ Whoever knows `run.seed` knows the coins. An audit needs them to be fair, and sc
 made with them; it does not need them to be secret.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.config import Config
+from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.errors import InputError
 from fedsim.federation import Federation
+from fedsim.federation import load as federation_of
 from fedsim.models import size
-from fedsim.randomness import Role, generator
+from fedsim.randomness import Role, generator, key
+from fedsim.transcript import ObservedRound
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -53,8 +56,17 @@ class Kind:
     along: what was released [T, P] -> its inner products [T, m] with what each canary adds.
     """
 
-    total: Callable[[Config, Federation, Tensor, Tensor], Tensor]
-    along: Callable[[Config, Federation, Tensor, Tensor], Tensor]
+    total: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
+    along: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The canaries' scores: trials int [T], their numbers; included bool and scores, [T, m]."""
+
+    trials: Ints
+    included: Bools
+    scores: Floats
 
 
 def included(config: Config, trials: range) -> Bools:
@@ -94,14 +106,56 @@ def planted(
     return kind.total(config, federation, parameters, weights.to(parameters.device))
 
 
-def scores(config: Config, federation: Federation, parameters: Tensor, released: Tensor) -> Tensor:
+def scores(
+    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
+) -> Tensor:
     """Return how far each canary shows in a round's release, float64 [T, m].
 
     The inner product of the released sum [T, P] with what the canary adds if it is in, at the
-    models [T, P] that the round began with. A canary's score is the sum over the rounds.
+    models [T, P] that the round began with. A canary's score is the sum over the rounds. Only
+    mislabelled records need the federation, whose they are.
     """
     kind = KINDS[config.canaries.kind]
     return kind.along(config, federation, parameters, released.double())
+
+
+def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
+    """Score the canaries of a run by what an auditor's node recorded of it (`fedsim.auditor`).
+
+    Rounds that it missed add nothing: a score is the sum over those it saw. data_root: where this
+    machine has the records that mislabelled canaries are made of. Raises InputError for a
+    transcript of something else, or of a run without canaries.
+    """
+    found: dict[int, Tensor] = {}
+    previous: dict[int, ObservedRound] = {}
+    config, known = None, None
+    for observed in rounds:
+        first = observed.mechanism.get("request.first-trial")
+        if not isinstance(first, int) or "parameters" not in observed.model:
+            raise InputError(
+                f"round {observed.round} of this transcript was not recorded by an auditor's node "
+                "of fedsim; give the transcript that the node wrote"
+            )
+        if config is None:
+            config = _recorded(observed, data_root)
+            known = federation_of(config) if config.canaries.kind == "mislabelled" else None
+        before = previous.get(first)
+        if before is not None and observed.round <= before.round:
+            found.pop(first, None)  # the cohort began anew
+        elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
+            place = torch.device("cpu") if known is None else known.device
+            sent = before.model["parameters"], observed.model["sum"]
+            scored = scores(config, known, *(torch.tensor(array).to(place) for array in sent)).cpu()
+            found[first] = found[first] + scored if first in found else scored
+        previous[first] = observed
+    if config is None or not found:
+        raise InputError("this transcript has no released sum yet; wait for the second message")
+    cohorts = {first: range(first, first + len(found[first])) for first in sorted(found)}
+    return Scored(
+        np.concatenate([np.asarray(cohort) for cohort in cohorts.values()]),
+        np.concatenate([included(config, cohort) for cohort in cohorts.values()]),
+        torch.cat([found[first] for first in cohorts]).numpy(),
+    )
 
 
 def check(config: Config, federation: Federation) -> None:
@@ -149,6 +203,37 @@ def mislabelled(config: Config, federation: Federation) -> tuple[Ints, Ints]:
     return positions, (right + leaf.integers(1, classes, len(positions))) % classes
 
 
+def described(config: Config, federation: Federation) -> dict[str, Any]:
+    """Return what makes the canaries of a configuration, as JSON values.
+
+    dirac: parameters and signs; mislabelled: positions in the pool, and labels; gradient: the keys
+    of the Philox generators whose standard normals, `block` rows each, are the directions once they
+    are scaled to length 1.
+    """
+    parameters = size(federation.model)
+    match config.canaries.kind:
+        case "dirac":
+            chosen, signs = coordinates(config, parameters)
+            return {"coordinates": chosen.tolist(), "signs": signs.tolist()}
+        case "mislabelled":
+            positions, labels = mislabelled(config, federation)
+            return {"positions": positions.tolist(), "labels": labels.tolist()}
+    blocks = range(-(-config.canaries.count // BLOCK))
+    keys = [f"{key(config.run.seed, Role.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
+    return {"parameters": parameters, "block": BLOCK, "keys": keys}
+
+
+def _recorded(observed: ObservedRound, data_root: str) -> Config:
+    """Return the configuration in a recorded round. Raises InputError if it has no canaries."""
+    given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+    config = from_run_config(given | {"run.device": "auto", "run.threads": 0})
+    if not config.canaries.count:
+        raise InputError(
+            "this run has no canaries to score (canaries.count is 0); plant them before it begins"
+        )
+    return config.reading_data_from(data_root, as_they_are=True) if data_root else config
+
+
 def _directions(seed: int, block: int, parameters: int) -> Floats:
     leaf = generator(seed, Role.ONE_RUN, round=DRAW + block)
     drawn = leaf.standard_normal((BLOCK, parameters))
@@ -159,7 +244,7 @@ _kept = lru_cache(maxsize=2048)(_directions)
 
 
 def _total_gradient(
-    config: Config, federation: Federation, parameters: Tensor, weights: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     for place, block in directions(config, parameters.shape[1]):
@@ -168,7 +253,7 @@ def _total_gradient(
 
 
 def _along_gradient(
-    config: Config, federation: Federation, parameters: Tensor, released: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     blocks = directions(config, parameters.shape[1])
     found = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
@@ -176,7 +261,7 @@ def _along_gradient(
 
 
 def _total_dirac(
-    config: Config, federation: Federation, parameters: Tensor, weights: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     chosen, signs = coordinates(config, parameters.shape[1])
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
@@ -186,7 +271,7 @@ def _total_dirac(
 
 
 def _along_dirac(
-    config: Config, federation: Federation, parameters: Tensor, released: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     chosen, signs = coordinates(config, parameters.shape[1])
     along = released[:, torch.from_numpy(chosen)] * torch.from_numpy(signs).to(released)
@@ -200,15 +285,17 @@ def _wrong_records(config: Config, federation: Federation) -> tuple[Tensor, Tens
 
 
 def _total_mislabelled(
-    config: Config, federation: Federation, parameters: Tensor, weights: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
+    assert federation is not None
     features, labels = _wrong_records(config, federation)
     return federation.clipper.clipped_sum(parameters, features, labels, weights.to(parameters))
 
 
 def _along_mislabelled(
-    config: Config, federation: Federation, parameters: Tensor, released: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
+    assert federation is not None
     features, labels = _wrong_records(config, federation)
     at_once = max(1, FORMED // parameters.numel())
     found = [

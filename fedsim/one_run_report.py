@@ -1,4 +1,4 @@
-"""What a run's report says of its one-run audit: what the canaries prove, beside what is claimed."""
+"""What a run's report says of its one-run audit: what canaries prove, beside what is claimed."""
 
 import math
 from collections.abc import Mapping
@@ -16,16 +16,7 @@ from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.description import Description
 from fedsim.mechanism import Vantage, aggregate_noise_multiplier, sensitivity
-from fedsim.report_values import (
-    Report,
-    at,
-    confidence_of,
-    interval_at,
-    number,
-    percent,
-    plain,
-    span,
-)
+from fedsim.report_values import DASH, Report, at, interval_at, number, percent, plain, span
 from fedsim.run_directory import Arrays
 
 HEADLINE = 0
@@ -94,7 +85,7 @@ def report(
 def canary_mu(description: Description) -> float:
     """Return mu of one canary of norm C in all rounds, towards the aggregates alone.
 
-    An upper bound under clipping: a mislabelled record's gradient may be shorter. inf without noise.
+    An upper bound: the gradient of a mislabelled record may be shorter. inf without noise.
     """
     # In units of the sensitivity, which is 2C where records are replaced.
     relative = 1 / sensitivity(description.neighbouring, 1.0)
@@ -153,8 +144,8 @@ def entries(report: Report) -> list[tuple[str, str]]:
             "ε estimated, no confidence statement",
             f"none: {reason}"
             if reason
-            else f"{number(estimate['epsilon'])} (μ = {number(estimate['mu'])}; {between or '–'} at "
-            f"{percent(at(found, 'confidence'))} if the scores were {estimate['assumes']})",
+            else f"{number(estimate['epsilon'])} (μ = {number(estimate['mu'])}; {between or DASH} "
+            f"at {percent(found['confidence'])}). Presumes {estimate['assumes']}",
         )
     )
     for name, spread in (at(found, "spread") or {}).items():
@@ -187,10 +178,10 @@ def reading(report: Report) -> list[str]:
         return []
     owners = ", ".join(map(str, found["owners"]))
     return [
-        f"{plain(found['count'])} canaries of kind “{found['kind']}” were planted at owners {owners}, "
-        "each in the whole training or not by a fair coin, and scored by the aggregates of all "
-        f"rounds. The headline is trial {found['headline_trial']}, decided before the run; every "
-        "other trial is another such audit.",
+        f"{plain(found['count'])} canaries of kind “{found['kind']}” were planted at owners "
+        f"{owners}, each in the whole training or not by a fair coin, and scored by the aggregates "
+        f"of all rounds. The headline is trial {found['headline_trial']}, decided before the run; "
+        "every other trial is another such audit.",
         found["note"],
         *([found["alarm"]] if found["alarm"] else []),
     ]
@@ -204,9 +195,8 @@ def drawn(report: Report) -> tuple[Figure, str, str] | None:
     return (
         figures.canary_scores(*(np.asarray(scores[name]) for name in ("edges", "in", "out"))),
         "Canaries in and out.",
-        f"The scores of the {plain(at(report, 'one_run.count'))} canaries of trial "
-        f"{plain(at(report, 'one_run.headline_trial'))}: the less the two overlap, the more of them "
-        f"are guessed. What follows is above, at {confidence_of(report)}confidence.",
+        f"The scores of the canaries of trial {plain(at(report, 'one_run.headline_trial'))}: the "
+        "less the two overlap, the more of them are guessed.",
     )
 
 

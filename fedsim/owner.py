@@ -61,9 +61,10 @@ def undisputed(
     question: Question,
     participation: Tensor | None,
 ) -> Tensor:
-    """Return what these owners add to a sum in both worlds, float64 [T, P], their canaries included.
+    """Return what these owners add to a sum in both worlds, float64 [T, P].
 
-    Of the owner of the challenge the other records count, where one record is in question.
+    Of the owner of the challenge the other records count, where one record is in question; planted
+    canaries do.
     participation bool [T, n] as in `clean_sum`; the challenge record's column is not looked at.
     """
     if config.privacy.unit == "client":

@@ -581,8 +581,8 @@ class DPSGD(Strategy):
     def _check_norm(self, reply: Message) -> None:
         """Raise ValueError for a clean sum that is longer than clipping allows.
 
-        Of at most n records and a canary, or of one clipped update, and planted canaries. A sum with noise of its own may
-        be as long as its noise.
+        Of at most n records and a canary, or of one clipped update, and of planted canaries. A sum
+        with noise of its own may be as long as its noise.
         """
         config = self.config
         if config.federation.trust is not Trust.CENTRAL or not config.training.clipping:

@@ -14,6 +14,7 @@ from fedsim.cli.calibrate import calibrate
 from fedsim.cli.data import data
 from fedsim.cli.deploy import app as deploy
 from fedsim.cli.entry import INTERRUPTED
+from fedsim.cli.one_run import app as one_run
 from fedsim.cli.report import report
 from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
@@ -31,6 +32,7 @@ app = typer.Typer(
 for command in (run, report, audit, calibrate, account, data, sensitivity):
     app.command()(command)
 app.add_typer(deploy)
+app.add_typer(one_run)
 
 
 @app.callback(invoke_without_command=True)

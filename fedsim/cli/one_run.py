@@ -1,0 +1,228 @@
+"""`fedsim one-run`: the steps of a one-run audit, each on its own."""
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedsim import config as configuration
+from fedsim.cli.guarantees import print_json
+from fedsim.errors import InputError
+from fedsim.run_directory import RunDirectory
+from fedsim.transcript import Reader
+
+if TYPE_CHECKING:  # torch takes a second
+    from fedsim.one_run import Scored
+
+app = typer.Typer(
+    name="one-run",
+    help="Audit a training that cannot be repeated, by canaries that are in it or not by a coin. "
+    "`draw` says which canaries a configuration plants, `fedsim run` plants them, `score` looks "
+    "for them in what was released, `estimate` says what the scores prove.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+COLUMNS = ("trial", "canary", "included", "score")
+"""Of a file of scores. `trial` may be missing where there is one."""
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+@app.command()
+def draw(
+    config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
+    out: Annotated[Path, typer.Option(help="A new file (JSON).")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
+    ] = None,
+) -> None:
+    """Write which canaries the configuration plants, at whom, and the coins of every trial.
+
+    A function of run.seed: a run of the same configuration plants these. Who holds the file knows
+    the coins; guesses must not be made with them.
+
+    Example: fedsim one-run draw configs/one-run.toml --out canaries.json
+    """
+    from fedsim import federation, one_run  # noqa: PLC0415
+
+    config = configuration.load(config_file, configuration.parse_overrides(set_))
+    if not config.canaries.count:
+        raise InputError("canaries.count is 0; say how many, for example --set canaries.count=1000")
+    known = federation.load(config)
+    one_run.check(config, known)
+    coins = one_run.included(config, range(config.trials.count))
+    document = {
+        "kind": config.canaries.kind,
+        "count": config.canaries.count,
+        "unit": config.privacy.unit,
+        "norm": config.training.clipping_norm,
+        "seed": config.run.seed,
+        "owners": one_run.hosts(config).tolist(),
+        **one_run.described(config, known),
+        # A character for each canary: 1 if it is in the training of the trial.
+        "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],
+    }
+    _write_new(out, json.dumps(document) + "\n")
+    count, trials = coins.shape[1], coins.shape[0]
+    Console(stderr=True).print(f"{out}: {count} canaries, coins of {trials} trials")
+
+
+@app.command()
+def score(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="A run directory, or an auditor's transcript (.fedt)."),
+    ],
+    out: Annotated[Path, typer.Option(help="A new file (CSV): trial, canary, included, score.")],
+    data_root: Annotated[
+        Path | None,
+        typer.Option(help="Where the records of mislabelled canaries are; of a transcript."),
+    ] = None,
+) -> None:
+    """Write every canary's score: how far it shows in the released sums of all rounds.
+
+    Of a run directory they are those that the server computed as it released the sums; of an
+    auditor's transcript they are computed from the sums that the auditor's node was sent.
+
+    Example: fedsim one-run score fedsim-runs/one-run --out scores.csv
+    """
+    found = _of_run(source) if source.is_dir() else _of_transcript(source, data_root)
+    rows = [",".join(COLUMNS)]
+    for trial, coins, values in zip(
+        found.trials.tolist(), found.included.tolist(), found.scores.tolist(), strict=True
+    ):
+        rows += [
+            f"{trial},{canary},{int(coin)},{value!r}"
+            for canary, (coin, value) in enumerate(zip(coins, values, strict=True))
+        ]
+    _write_new(out, "\n".join(rows) + "\n")
+    shape = f"{found.scores.shape[1]} canaries, {len(found.trials)} trials"
+    Console(stderr=True).print(f"{out}: {shape}")
+
+
+@app.command()
+def estimate(
+    scores_file: Annotated[
+        Path,
+        typer.Argument(metavar="SCORES", help="CSV with the columns included (0 or 1) and score."),
+    ],
+    delta: Annotated[float, typer.Option(help="δ of the guarantee in question.")],
+    confidence: Annotated[float, typer.Option(help="Of the lower bounds.")] = 0.95,
+    guesses: Annotated[
+        int,
+        typer.Option(
+            help="How many canaries to guess about, decided before the scores are seen; 0: one in "
+            "eight; -1: try several numbers and pay for it."
+        ),
+    ] = 0,
+    trial: Annotated[
+        int | None,
+        typer.Option(help="Which trial's audit, decided before as well; default: the first."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what the canaries prove of ε, by two bounds, and what they suggest, by an estimate.
+
+    A bound holds with the stated confidence if the coins were fair and the scores made without
+    them. The estimate has no confidence statement.
+
+    Example: fedsim one-run estimate scores.csv --delta 1e-5
+    """
+    from adversaries import one_run as estimators  # noqa: PLC0415  (scipy.stats takes its time)
+
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
+    number, included, scores = _read(scores_file, trial)
+    binomial = estimators.binomial_bound(included, scores, delta, confidence, guesses)
+    f_dp = estimators.f_dp_bound(included, scores, delta, confidence, guesses)
+    suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
+    if as_json:
+        print_json(
+            {
+                "trial": number,
+                "canaries": scores.size,
+                "included": int(included.sum()),
+                "bounds": {"binomial": asdict(binomial), "f_dp": asdict(f_dp)},
+                "estimate": asdict(suggested),
+            }
+        )
+        return
+    table = Table(title=f"{scores.size} canaries, {int(included.sum())} of them in, δ = {delta:g}")
+    for heading in ("", "ε", "guesses", "assumes"):
+        table.add_column(heading)
+    for bound in (binomial, f_dp):
+        details = bound.details
+        made = f"{details['right']:g} of {details['guesses']:g} right"
+        table.add_row(bound.method, f"at least {bound.epsilon:.3f}", made, bound.assumes)
+    between = suggested.epsilon_interval
+    value = f"{suggested.epsilon:.3f} ({between.low:.3f} to {between.high:.3f})"
+    table.add_row(suggested.method, suggested.reason or value, "", suggested.assumes)
+    table.caption = f"Bounds and interval at {confidence:.1%}; the estimate proves nothing."
+    Console().print(table)
+
+
+def _of_run(path: Path) -> "Scored":
+    from fedsim.one_run import Scored  # noqa: PLC0415
+
+    arrays = RunDirectory.open(path).read_arrays("transcript.npz")
+    if "canary_scores" not in arrays:
+        raise InputError(
+            f"the run in '{path}' planted no canaries; set canaries.count before it begins"
+        )
+    scores = arrays["canary_scores"]
+    return Scored(np.arange(len(scores)), arrays["canaries_included"], scores)
+
+
+def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
+    from fedsim.one_run import transcript_scores  # noqa: PLC0415
+
+    root = "" if data_root is None else str(data_root.expanduser().absolute())
+    with Reader(path) as reader:
+        return transcript_scores(reader.rounds(), root)
+
+
+def _read(path: Path, trial: int | None) -> tuple[int, Any, Any]:
+    """Return the trial that is audited, its coins bool [m] and its scores float64 [m]."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = rows[0].keys() if rows else ()
+        if not {"included", "score"} <= set(columns):
+            raise InputError(
+                f"'{path}' has no columns 'included' and 'score'; give what fedsim one-run score "
+                "writes, or a CSV with these two"
+            )
+        trials = np.asarray([int(row.get("trial") or 0) for row in rows])
+        included = np.asarray([int(row["included"]) for row in rows])
+        scores = np.asarray([float(row["score"]) for row in rows])
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        raise InputError(f"cannot read scores from '{path}': {error}") from None
+    if not np.isin(included, (0, 1)).all():
+        raise InputError(f"'{path}' has an 'included' that is neither 0 nor 1; give the coins")
+    number = int(trials.min()) if trial is None else trial
+    chosen = trials == number
+    if not chosen.any():
+        raise InputError(f"'{path}' has no trial {number}; it has {trials.min()} to {trials.max()}")
+    return number, included[chosen].astype(np.bool_), scores[chosen]
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that was not there. Raises InputError."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"'{path}' exists; name a new file with --out") from None
+    except OSError as error:
+        raise InputError(
+            f"cannot write '{path}': {error.strerror}; name another file with --out"
+        ) from None

@@ -1,0 +1,139 @@
+"""One-run audits: how often they claim too much, and how much of the truth they reach.
+
+First on Gaussian mechanisms of known epsilon, m canaries in one release; then in a federation on
+the digits, `configs/one-run.toml`, where data and canaries hide one another.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tables import Table, Value
+
+from adversaries import one_run
+from fedsim import client_app, config, server_app
+from fedsim.gaussian import mu_of_epsilon
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Floats = npt.NDArray[np.float64]
+
+SEED, DELTA, CONFIDENCE = 7, 1e-5, 0.95
+CANARIES, REPEATS, DIMENSIONS = 1000, 4000, 10_000
+EPSILONS = (0.0, 1.0, 2.0, 4.0, 8.0)
+TRIALS = 40
+CONFIG = Path(__file__).parents[2] / "configs" / "one-run.toml"
+
+Audit = Callable[[npt.NDArray[np.bool_], Floats], Floats]
+
+AUDITS: dict[str, Audit] = {
+    f"{name}, {plan}": lambda coins, scores, bounds=bounds, guesses=guesses: bounds(
+        coins, scores, DELTA, CONFIDENCE, guesses
+    )
+    for name, bounds in (("binomial", one_run.binomial_bounds), ("f-DP", one_run.f_dp_bounds))
+    for plan, guesses in (("one in 8", 0), ("several, paid", one_run.SEVERAL))
+}
+ESTIMATE = "estimate (no confidence)"
+
+
+def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
+    """Yield coverage and tightness on Gaussian games, then the audits of a federation."""
+    del data_root  # the digits come with scikit-learn
+    canaries, repeats, dimensions = (60, 200, 400) if smoke else (CANARIES, REPEATS, DIMENSIONS)
+    designs = {
+        "orthogonal": np.eye(canaries),
+        f"random in {dimensions:,} dimensions": _overlaps(canaries, dimensions),
+    }
+    above, reached = [], []
+    for design, overlaps in designs.items():
+        found = {
+            epsilon: _audits(overlaps, epsilon, repeats, place)
+            for place, epsilon in enumerate(EPSILONS)
+        }
+        for name in (*AUDITS, ESTIMATE):
+            by_truth = {epsilon: each[name] for epsilon, each in found.items()}
+            above.append((design, name, *(float((e > t).mean()) for t, e in by_truth.items())))
+            reached.append((design, name, *(float(np.median(e)) for e in by_truth.values())))
+    heading = ("directions", "one run", *(f"ε = {epsilon:g}" for epsilon in EPSILONS))
+    setting = f"m = {canaries} canaries, δ = {DELTA:g}, {CONFIDENCE:.0%} confidence, {repeats} runs"
+    yield Table(
+        "Share of runs whose number is above the truth",
+        heading,
+        above,
+        f"{setting}. A bound may be above in {1 - CONFIDENCE:.0%} of them; ε = 0 are scores that "
+        "know nothing of the coins.",
+    )
+    yield Table("Median of the number", heading, reached, f"{setting}.")
+    yield _federation(smoke)
+
+
+def _overlaps(canaries: int, dimensions: int) -> Floats:
+    """Return the inner products [m, m] of random unit directions."""
+    drawn = np.random.default_rng(SEED).standard_normal((canaries, dimensions))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn @ drawn.T
+
+
+def _audits(overlaps: Floats, epsilon: float, repeats: int, place: int) -> dict[str, Floats]:
+    """Return every audit's epsilon [N] of one release each, a sum of canaries in Gaussian noise.
+
+    The scores are G c mu + noise of covariance G, G the inner products of the directions.
+    """
+    rng = np.random.default_rng([SEED, place])
+    mu = mu_of_epsilon(epsilon, DELTA) if epsilon else 0.0
+    coins = rng.random((repeats, len(overlaps))) < 0.5
+    noise = rng.standard_normal(coins.shape) @ np.linalg.cholesky(overlaps).T
+    scores = mu * coins @ overlaps + noise
+    found = {name: audit(coins, scores) for name, audit in AUDITS.items()}
+    return found | {ESTIMATE: one_run.client_canary_estimates(coins, scores, DELTA)}
+
+
+def _federation(smoke: bool) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    trials, rounds = (2, 2) if smoke else (TRIALS, 30)
+    for kind, count in (
+        ("gradient", 1000),
+        ("gradient", 200),
+        ("dirac", 1000),
+        ("mislabelled", 500),
+    ):
+        changes = {
+            "canaries.kind": kind,
+            "canaries.count": count,
+            "trials.count": trials,
+            "trials.cohort": trials,
+            "training.rounds": rounds,
+            "run.threads": 1,
+        }
+        given = config.load(CONFIG, changes)
+        with tempfile.TemporaryDirectory() as folder:
+            directory = RunDirectory.create(Path(folder) / "run", given)
+            grid = InProcessGrid(
+                client_app.app, given.federation.owners, config.to_run_config(given)
+            )
+            server_app.run(grid, given, directory)
+            found = directory.read_json("report.json")
+        audited = found["one_run"]
+        medians = (audited["spread"][name]["median"] for name in ("binomial", "f_dp", "estimate"))
+        above = (audited["spread"][name]["above"] for name in ("binomial", "f_dp"))
+        accuracy = found["utility"]["accuracy"]["mean"][-1]
+        rows.append((kind, count, audited["canary_epsilon"], *medians, *above, accuracy))
+    return Table(
+        "configs/one-run.toml",
+        (
+            "canaries",
+            "m",
+            "ε claimed",
+            "binomial",
+            "f-DP",
+            "estimate",
+            "binomial above",
+            "f-DP above",
+            "accuracy",
+        ),
+        rows,
+        f"Medians over {trials} trials, each an audit of its own, and the share of them above the "
+        "claim; guesses about one canary in 8.",
+    )
