@@ -248,7 +248,8 @@ def f_dp_bounds(
 ) -> Floats:
     """Return `f_dp_bound`'s epsilon of every trial, [T], from arrays [T, m]."""
     mus = _best_of_each(gaussian_mu, included, scores, confidence, guesses)
-    return np.asarray([_gaussian_epsilon(mu, delta) for mu in mus.tolist()])
+    values, place = np.unique(mus, return_inverse=True)
+    return np.asarray([_gaussian_epsilon(mu, delta) for mu in values.tolist()])[place]
 
 
 def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Floats:
