@@ -1,0 +1,96 @@
+"""`fedsim one-run`: draw, score and estimate, each with one line for bad input."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adversaries import one_run
+
+Command = Callable[..., tuple[int, str, str]]
+PLANT = ("--set", "canaries.count=16", "--set", "trials.count=2", "--set", "training.rounds=1")
+
+
+def _scores(path: Path, rows: list[tuple[object, ...]], header: str = "included,score") -> Path:
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def test_what_is_drawn_is_planted_scored_and_estimated(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    drawn, scores, out = tmp_path / "canaries.json", tmp_path / "scores.csv", tmp_path / "run"
+    assert fedsim("one-run", "draw", experiment, "--out", drawn, *PLANT)[0] == 0
+    assert fedsim("run", experiment, "--out", out, "--quiet", *PLANT)[0] == 0
+    assert fedsim("one-run", "score", out, "--out", scores)[0] == 0
+    canaries = json.loads(drawn.read_text())
+    with scores.open() as file:
+        rows = list(csv.DictReader(file))
+    for trial in (0, 1):
+        coins = [row["included"] for row in rows if row["trial"] == str(trial)]
+        assert "".join(coins) == canaries["included"][trial]
+    status, printed, _ = fedsim("one-run", "estimate", scores, "--delta", "0.005", "--json")
+    assert status == 0
+    estimated = json.loads(printed)
+    reported = json.loads((out / "report.json").read_text())["one_run"]
+    assert estimated["bounds"] == reported["bounds"]
+    assert estimated["estimate"] == reported["estimate"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("dirac", {"coordinates", "signs"}), ("mislabelled", {"positions", "labels"})],
+)
+def test_a_drawn_set_says_what_its_canaries_are(
+    kind: str, said: set[str], fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "canaries.json"
+    fedsim("one-run", "draw", experiment, "--out", out, *PLANT, "--set", f"canaries.kind={kind}")
+    drawn = json.loads(out.read_text())
+    assert {len(drawn[name]) for name in {*said, "owners"}} == {16}
+
+
+def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    coins = rng.random(200) < 0.5
+    values = 3 * coins + rng.standard_normal(200)
+    path = _scores(tmp_path / "s.csv", list(zip(coins.astype(int), values.tolist(), strict=True)))
+    status, printed, _ = fedsim("one-run", "estimate", path, "--delta", "1e-5", "--json")
+    assert status == 0
+    bound = one_run.f_dp_bound(coins, values, 1e-5, 0.95)
+    assert json.loads(printed)["bounds"]["f_dp"]["epsilon"] == pytest.approx(bound.epsilon)
+    status, printed, _ = fedsim("one-run", "estimate", path, "--delta", "1e-5", "--guesses", "100")
+    assert status == 0
+    assert "of 100" in " ".join(printed.split())
+
+
+def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path) -> None:
+    good = _scores(tmp_path / "good.csv", [(0, 1.0), (1, 2.0)])
+    cases: list[tuple[tuple[object, ...], str]] = [
+        (("draw", experiment, "--out", tmp_path / "new"), "canaries.count is 0"),
+        (("draw", experiment, "--out", good, *PLANT), "exists; name a new file"),
+        (("score", tmp_path, "--out", tmp_path / "new"), "is not a run directory"),
+        (("score", tmp_path / "no.fedt", "--out", tmp_path / "new"), "no.fedt"),
+        (("estimate", tmp_path / "no.csv", "--delta", "1e-5"), "cannot read scores"),
+        (("estimate", good, "--delta", "2"), "delta is 2"),
+        (("estimate", good, "--delta", "1e-5", "--confidence", "1"), "confidence is 1"),
+        (("estimate", good, "--delta", "1e-5", "--guesses", "3"), "3 guesses about 2 canaries"),
+        (("estimate", good, "--delta", "1e-5", "--trial", "4"), "no trial 4"),
+    ]
+    for header, rows, complaint in (
+        ("a,b", [(0, 1.0)], "no columns 'included' and 'score'"),
+        ("included,score", [(2, 1.0)], "neither 0 nor 1"),
+        ("included,score", [(1, "high")], "cannot read scores"),
+        ("included,score", [(1,)], "cannot read scores"),
+    ):
+        path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)
+        cases.append((("estimate", path, "--delta", "1e-5"), complaint))
+    for arguments, complaint in cases:
+        status, printed, told = fedsim("one-run", *arguments)
+        assert (status, printed) == (2, ""), arguments
+        assert complaint in told
+        assert told.count("\n") == 1
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,294 @@
+"""Canaries for a one-run audit: drawn, planted and scored in a federation, and reported."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, RecordDict
+
+from fedsim import client_app, federation, one_run, one_run_report, server_app, transcript
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.description import Description, Rounds
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring, Trust
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
+
+Make = Callable[..., Config]
+Play = Callable[..., Arrays]
+
+COUNT = 20
+KINDS = sorted(one_run.KINDS)
+
+
+def _planted(kind: str = "gradient") -> dict[str, Scalar]:
+    return {"canaries.count": COUNT, "canaries.kind": kind}
+
+
+@pytest.fixture
+def play(
+    small: Make, run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Arrays]:
+    """Return a function that runs a small configuration with some keys changed, for its arrays."""
+    monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
+    return lambda changes: run(small({"trials.count": 4, "training.rounds": 2} | changes))
+
+
+def _models(config: Config, trials: int = 3) -> torch.Tensor:
+    size = sum(each.numel() for each in federation.load(config).model.parameters())
+    return torch.randn(trials, size, generator=torch.Generator().manual_seed(1)) / 10
+
+
+def test_coins_are_fair_and_those_of_a_trial_whatever_its_cohort(small: Make) -> None:
+    config = small({"canaries.count": 2000})
+    coins = one_run.included(config, range(10))
+    np.testing.assert_array_equal(coins[4:7], one_run.included(config, range(4, 7)))
+    assert abs(coins.mean() - 0.5) < 4 * 0.5 / math.sqrt(coins.size)
+    assert np.abs(np.corrcoef(coins) - np.eye(10)).max() < 5 / math.sqrt(2000)
+
+
+def test_canaries_are_planted_at_the_named_owners_in_turn(small: Make) -> None:
+    assert one_run.hosts(small({"canaries.count": 5})).tolist() == [0, 1, 2, 0, 1]
+    named = small({"canaries.count": 5, "canaries.owners": "2, 0"})
+    assert one_run.hosts(named).tolist() == [0, 2, 0, 2, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_owners_canaries_add_up_to_those_that_are_in(kind: str, small: Make) -> None:
+    config = small(_planted(kind))
+    known, models, trials = federation.load(config), _models(config), range(3)
+    each = _one_by_one(config, models)
+    coins = torch.from_numpy(one_run.included(config, trials)).double()
+    for owners in ([0], [1, 2], [0, 1, 2]):
+        there = torch.from_numpy(np.isin(one_run.hosts(config), owners))
+        expected = torch.einsum("tmp,tm->tp", each, coins * there)
+        found = one_run.planted(config, known, owners, models, trials)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    assert each.norm(dim=-1).max() <= config.training.clipping_norm * (1 + 1e-6)
+
+
+def _one_by_one(config: Config, models: torch.Tensor) -> torch.Tensor:
+    """Return what each canary adds, [T, m, P], by other means than their sums."""
+    if config.canaries.kind == "mislabelled":
+        return _gradients(config, models)
+    trials, size = models.shape
+    found = torch.zeros(COUNT, size, dtype=torch.float64)
+    if config.canaries.kind == "dirac":
+        for row, place, sign in zip(found, *one_run.coordinates(config, size), strict=True):
+            row[place] = sign
+    else:
+        (block,) = (drawn for _, drawn in one_run.directions(config, size))
+        found += torch.from_numpy(block)
+    return config.training.clipping_norm * found.expand(trials, -1, -1)
+
+
+def _gradients(config: Config, models: torch.Tensor) -> torch.Tensor:
+    """Return the clipped gradients of the mislabelled records one by one, [T, m, P]."""
+    known = federation.load(config)
+    positions, labels = one_run.mislabelled(config, known)
+    found = [
+        known.clipper.clipped_gradients(
+            models, known.pool([int(position)])[0], torch.tensor([int(label)])
+        )
+        for position, label in zip(positions, labels, strict=True)
+    ]
+    return torch.cat(found, dim=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_score_is_the_inner_product_with_what_the_canary_adds(
+    kind: str, small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(_planted(kind))
+    known, models = federation.load(config), _models(config)
+    released = torch.randn(models.shape, generator=torch.Generator().manual_seed(2))
+    expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), released.double())
+    whole = one_run.scores(config, known, models, released)
+    torch.testing.assert_close(whole, expected, rtol=0, atol=1e-6)
+    monkeypatch.setattr(one_run, "FORMED", 7 * models.numel())
+    torch.testing.assert_close(one_run.scores(config, known, models, released), whole)
+
+
+def test_dirac_canaries_are_orthogonal_and_random_directions_nearly_so(small: Make) -> None:
+    config = small({"canaries.count": 200})
+    (chosen, signs), size = one_run.coordinates(config, 650), 650
+    assert len(set(chosen.tolist())) == 200
+    assert set(signs.tolist()) == {-1.0, 1.0}
+    directions = np.concatenate([block for _, block in one_run.directions(config, size)])
+    np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1)
+    overlaps = directions @ directions.T - np.eye(200)
+    assert overlaps.std() == pytest.approx(1 / math.sqrt(size), rel=0.1)
+
+
+def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small: Make) -> None:
+    config = small(_planted("mislabelled"))
+    split = federation.load(config).split
+    positions, labels = one_run.mislabelled(config, federation.load(config))
+    assert len(set(positions.tolist())) == COUNT
+    assert (labels != split.pool_records.labels[positions]).all()
+    assert ((labels >= 0) & (labels < split.dataset.classes)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("gradient", {}),
+        ("mislabelled", {"federation.trust": "local"}),
+        ("dirac", {"privacy.unit": "client", "privacy.neighbouring": "replace"}),
+        ("gradient", {"federation.vantage": "server", "federation.trust": "local"}),
+    ],
+)
+def test_beliefs_beside_canaries_are_those_that_the_noise_itself_gives(
+    kind: str, more: dict[str, Scalar], play: Play
+) -> None:
+    changes = _planted(kind) | more
+    believed = play(changes)["log_odds"]
+    measured = play(changes | {"audit.mode": "instrumented"})["log_odds"]
+    np.testing.assert_allclose(believed, measured, rtol=0, atol=1e-4)
+    assert np.abs(measured).max() > 0.1
+
+
+def test_a_trials_audit_does_not_depend_on_its_cohort(play: Play) -> None:
+    whole, cut = (play(_planted() | {"trials.cohort": size}) for size in (4, 2))
+    np.testing.assert_array_equal(whole["canaries_included"], cut["canaries_included"])
+    np.testing.assert_allclose(whole["canary_scores"], cut["canary_scores"], rtol=0, atol=1e-4)
+
+
+def test_scores_tell_canaries_in_from_canaries_out_where_there_is_little_noise(
+    play: Play,
+) -> None:
+    noise: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.01}
+    found = play(_planted("dirac") | noise | {"training.rounds": 1, "trials.count": 40})
+    scores, coins = found["canary_scores"], found["canaries_included"]
+    # Data and noise are the same distance from zero for both; in is C more.
+    apart = scores[coins].mean() - scores[~coins].mean()
+    assert apart == pytest.approx(1.0, abs=0.35)
+
+
+def test_without_canaries_nothing_is_recorded(play: Play) -> None:
+    assert not [name for name in play({}) if name.startswith("canar")]
+
+
+def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = None) -> RunDirectory:
+    """Run with an auditor beside the owners, the first of whose node config has `node` besides."""
+    directory = RunDirectory.create(folder / "run", config)
+    run_config = to_run_config(config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
+    grid.contexts[1000].node_config.update(node or {})
+    told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(folder)}
+    grid.contexts[7777] = Context(RUN_ID, 7777, told, RecordDict(), run_config)
+    server_app.run(grid, config, directory)
+    return directory
+
+
+def test_an_auditor_scores_what_the_server_scored(small: Make, tmp_path: Path) -> None:
+    config = small(_planted("mislabelled") | {"trials.cohort": 4})
+    directory = _directory(config, tmp_path)
+    recorded = transcript.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    scored, found = one_run.transcript_scores(recorded), directory.read_arrays("transcript.npz")
+    assert scored.trials.tolist() == list(range(8))
+    np.testing.assert_array_equal(scored.included, found["canaries_included"])
+    np.testing.assert_allclose(scored.scores, found["canary_scores"], rtol=1e-9, atol=1e-9)
+    report = directory.read_json("report.json")["one_run"]
+    assert report["count"] == COUNT
+    assert report["included"] == found["canaries_included"][0].sum()
+    assert report["headline_trial"] == 0
+    assert report["claimed_epsilon"] == pytest.approx(report["canary_epsilon"], rel=1e-3)
+    for bound in report["bounds"].values():
+        assert 0 <= bound["details"]["right"] <= bound["details"]["guesses"] == COUNT // 8
+    assert set(report["spread"]) == {"binomial", "f_dp", "estimate"}
+    assert sum(report["scores"]["in"]) + sum(report["scores"]["out"]) == COUNT
+    page = (directory.path / "report.html").read_text()
+    assert "One-run audit" in page
+    assert "no confidence statement" in page
+    assert (directory.path / "figures" / "one-run.svg").exists()
+
+
+def test_an_owner_that_did_not_consent_plants_nothing(small: Make, tmp_path: Path) -> None:
+    config = small(_planted())
+    with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
+        _directory(config, tmp_path, {"consent": "challenge"})
+
+
+def test_an_owner_where_none_are_planted_is_not_asked(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
+    config = small(_planted() | {"canaries.owners": "1,2"})
+    _directory(config, tmp_path, {"consent": "challenge"})
+
+
+def test_a_transcript_without_canaries_has_no_scores(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
+    _directory(small({"training.rounds": 1}), tmp_path)
+    rounds = transcript.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    with pytest.raises(InputError, match="no canaries to score"):
+        one_run.transcript_scores(rounds)
+    with pytest.raises(InputError, match="not recorded by an auditor"):
+        one_run.transcript_scores([replace(rounds[0], mechanism={})])
+
+
+@pytest.mark.parametrize(
+    ("trust", "neighbouring", "expected"),
+    [
+        (Trust.CENTRAL, Neighbouring.ADD_REMOVE, math.sqrt(9) / 2),
+        (Trust.CENTRAL, Neighbouring.REPLACE, math.sqrt(9) / 4),
+        (Trust.LOCAL, Neighbouring.ADD_REMOVE, math.sqrt(9) / (2 * math.sqrt(4))),
+    ],
+)
+def test_what_the_noise_claimed_says_of_one_canary(
+    trust: Trust, neighbouring: Neighbouring, expected: float
+) -> None:
+    description = Description((Rounds(2.0, 9),), neighbouring, trust, owners=4)
+    assert one_run_report.canary_mu(description) == pytest.approx(expected)
+    assert one_run_report.canary_mu(replace(description, rounds=(Rounds(0.0),))) == math.inf
+
+
+def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
+    config = small({"canaries.count": 1000})
+    rng = np.random.default_rng(3)
+    coins = rng.random((1, 1000)) < 0.5
+    claimed = Description((Rounds(4.0, 4),), clipping_norm=1.0)
+    alarms = {}
+    for noise in (2.0, 0.2):
+        arrays = {
+            "canary_scores": coins + noise * rng.standard_normal((1, 1000)),
+            "canaries_included": coins,
+        }
+        found = one_run_report.report(config, arrays, claimed, 1e-5, 0.95)
+        assert found is not None
+        alarms[noise] = one_run_report.alarms(found)
+    assert not alarms[2.0]
+    assert "more than the claimed noise allows" in alarms[0.2]["one_run"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"training.sampling-rate": 0.5}, "training.sampling-rate"),
+        ({"privacy.sensitivity": "local"}, "privacy.sensitivity"),
+        ({"federation.trust": "distributed"}, "distributed"),
+        ({"audit.vantages": "all"}, "released model"),
+        ({"canaries.kind": "mislabelled", "privacy.unit": "client"}, "stands for a client"),
+        ({"canaries.kind": "mislabelled", "data.pool": 10}, "data.pool is 10"),
+        ({"canaries.guesses": 21}, "at most 20"),
+        ({"canaries.owners": "0,3"}, "'3', but the owners are numbered 0 to 2"),
+        ({"canaries.kind": "loud"}, "canaries.kind"),
+    ],
+)
+def test_what_has_not_been_worked_out_is_refused(
+    changes: dict[str, Scalar], complaint: str, small: Make
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        small(_planted() | changes)
+
+
+def test_more_canaries_than_parameters_are_refused_before_the_run(small: Make) -> None:
+    with pytest.raises(InputError, match="but the model has 650 parameters"):
+        server_app.check(small({"canaries.count": 651, "canaries.kind": "dirac"}))
