@@ -289,13 +289,15 @@ class CanariesConfig(Table):
     parameters ("dirac"), as long as clipping allows, or records of the pool with a wrong label
     ("mislabelled"); owners: where they are planted in turn, with commas between them, "" for all;
     guesses: how many of them are guessed about, 0 for one in eight, -1 to try several numbers and
-    pay for it.
+    pay for it; known_data: whether scores leave out what the records add to a sum, as an auditor
+    can who knows D.
     """
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0
     kind: Literal["gradient", "dirac", "mislabelled"] = "gradient"
     owners: str = ""
     guesses: Annotated[int, Field(ge=-1)] = 0
+    known_data: bool = False
 
 
 class TrialsConfig(Table):
@@ -645,6 +647,11 @@ class Config(Table):
             raise ValueError(
                 "canaries.kind is 'mislabelled', but privacy.unit is 'client', where a canary "
                 'stands for a client; set canaries.kind = "gradient" or "dirac"'
+            )
+        if self.canaries.known_data and self.privacy.unit == "client":
+            raise ValueError(
+                "canaries.known-data is true, but privacy.unit is 'client', where owners send "
+                "updates of their own and not sums over records; set canaries.known-data = false"
             )
         if self.canaries.kind == "mislabelled" and 0 < self.data.pool < count:
             raise ValueError(

@@ -112,18 +112,29 @@ def scores(
     """Return how far each canary shows in a round's release, float64 [T, m].
 
     The inner product of the released sum [T, P] with what the canary adds if it is in, at the
-    models [T, P] that the round began with. A canary's score is the sum over the rounds. Only
-    mislabelled records need the federation, whose they are.
+    models [T, P] that the round began with. A canary's score is the sum over the rounds. With
+    `canaries.known-data` the clipped gradients of all records of D are subtracted first: they hide
+    canaries, and know no coin. The federation may be None unless `needs_data`.
     """
+    released = released.double()
+    if config.canaries.known_data:
+        assert federation is not None
+        everybody = np.arange(len(federation.owner_of))
+        released = released - federation.clipped_sum(parameters, everybody)
     kind = KINDS[config.canaries.kind]
-    return kind.along(config, federation, parameters, released.double())
+    return kind.along(config, federation, parameters, released)
+
+
+def needs_data(config: Config) -> bool:
+    """Whether scores are made with records, and not only with what was released."""
+    return config.canaries.known_data or config.canaries.kind == "mislabelled"
 
 
 def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
     """Score the canaries of a run by what an auditor's node recorded of it (`fedsim.auditor`).
 
     Rounds that it missed add nothing: a score is the sum over those it saw. data_root: where this
-    machine has the records that mislabelled canaries are made of. Raises InputError for a
+    machine has the records, for scores that are made with them. Raises InputError for a
     transcript of something else, or of a run without canaries.
     """
     found: dict[int, Tensor] = {}
@@ -138,7 +149,7 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
             )
         if config is None:
             config = _recorded(observed, data_root)
-            known = federation_of(config) if config.canaries.kind == "mislabelled" else None
+            known = federation_of(config) if needs_data(config) else None
         before = previous.get(first)
         if before is not None and observed.round <= before.round:
             found.pop(first, None)  # the cohort began anew

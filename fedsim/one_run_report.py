@@ -36,7 +36,8 @@ def report(
     """Return the `one_run` of report.json; None where no canaries were planted.
 
     From `canary_scores` and `canaries_included` [T, m]. kind, unit, count, owners, included: what
-    was planted; headline_trial; bounds, estimate: of that trial, as `adversaries.one_run` has them;
+    was planted; known_data: whether scores leave out what the data add; headline_trial; bounds,
+    estimate: of that trial, as `adversaries.one_run` has them;
     spread: of every trial's epsilon the 5, 50 and 95 % quantiles and how many are above
     canary_epsilon, None for one trial; claimed_epsilon: of the guarantee towards a participant;
     canary_mu, canary_epsilon: of one canary, by the noise claimed, towards whoever sees the
@@ -60,6 +61,7 @@ def report(
     }
     return {
         "kind": config.canaries.kind,
+        "known_data": config.canaries.known_data,
         "unit": config.privacy.unit,
         "count": config.canaries.count,
         "owners": sorted(set(one_run.hosts(config).tolist())),
@@ -177,11 +179,12 @@ def reading(report: Report) -> list[str]:
     if not found:
         return []
     owners = ", ".join(map(str, found["owners"]))
+    less = ", less what the auditor knew that the data add" if found["known_data"] else ""
     return [
         f"{plain(found['count'])} canaries of kind “{found['kind']}” were planted at owners "
         f"{owners}, each in the whole training or not by a fair coin, and scored by the aggregates "
-        f"of all rounds. The headline is trial {found['headline_trial']}, decided before the run; "
-        "every other trial is another such audit.",
+        f"of all rounds{less}. The headline is trial {found['headline_trial']}, decided before the "
+        "run; every other trial is another such audit.",
         found["note"],
         *([found["alarm"]] if found["alarm"] else []),
     ]

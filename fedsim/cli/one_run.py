@@ -85,7 +85,9 @@ def score(
     out: Annotated[Path, typer.Option(help="A new file (CSV): trial, canary, included, score.")],
     data_root: Annotated[
         Path | None,
-        typer.Option(help="Where the records of mislabelled canaries are; of a transcript."),
+        typer.Option(
+            help="Where this machine has the records, for canaries that are scored with them."
+        ),
     ] = None,
 ) -> None:
     """Write every canary's score: how far it shows in the released sums of all rounds.

@@ -113,6 +113,18 @@ def test_a_score_is_the_inner_product_with_what_the_canary_adds(
     torch.testing.assert_close(one_run.scores(config, known, models, released), whole)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_auditor_who_knows_the_data_leaves_them_out(kind: str, small: Make) -> None:
+    config = small(_planted(kind) | {"canaries.known-data": True})
+    known, models = federation.load(config), _models(config)
+    data = known.clipped_sum(models, np.arange(24))
+    added = one_run.planted(config, known, range(3), models, range(3))
+    assert added is not None
+    found = one_run.scores(config, known, models, data + added)
+    expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), added)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
 def test_dirac_canaries_are_orthogonal_and_random_directions_nearly_so(small: Make) -> None:
     config = small({"canaries.count": 200})
     (chosen, signs), size = one_run.coordinates(config, 650), 650
@@ -277,6 +289,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         ({"audit.vantages": "all"}, "released model"),
         ({"canaries.kind": "mislabelled", "privacy.unit": "client"}, "stands for a client"),
         ({"canaries.kind": "mislabelled", "data.pool": 10}, "data.pool is 10"),
+        ({"canaries.known-data": True, "privacy.unit": "client"}, "canaries.known-data"),
         ({"canaries.guesses": 21}, "at most 20"),
         ({"canaries.owners": "0,3"}, "'3', but the owners are numbered 0 to 2"),
         ({"canaries.kind": "loud"}, "canaries.kind"),

@@ -25,8 +25,16 @@ SEED, DELTA, CONFIDENCE = 7, 1e-5, 0.95
 CANARIES, REPEATS, DIMENSIONS = 1000, 4000, 10_000
 EPSILONS = (0.0, 1.0, 2.0, 4.0, 8.0)
 TRIALS = 40
-PLANTED = (("gradient", 1000), ("gradient", 200), ("dirac", 1000), ("mislabelled", 500))
-SMALL = (("gradient", 20),)
+PLANTED = (
+    ("gradient", 1000, False),
+    ("dirac", 1000, False),
+    ("mislabelled", 500, False),
+    ("gradient", 1000, True),
+    ("gradient", 200, True),
+    ("dirac", 1000, True),
+    ("mislabelled", 500, True),
+)
+SMALL = (("gradient", 20, True),)
 CONFIG = Path(__file__).parents[2] / "configs" / "one-run.toml"
 
 Audit = Callable[[npt.NDArray[np.bool_], Floats], Floats]
@@ -98,10 +106,11 @@ def _federation(smoke: bool) -> Table:
     logging.getLogger("flwr").setLevel(logging.WARNING)
     trials, rounds, planted = (2, 1, SMALL) if smoke else (TRIALS, 30, PLANTED)
     rows: list[tuple[Value, ...]] = []
-    for kind, count in planted:
+    for kind, count, known in planted:
         changes = {
             "canaries.kind": kind,
             "canaries.count": count,
+            "canaries.known-data": known,
             "trials.count": trials,
             "trials.cohort": trials,
             "training.rounds": rounds,
@@ -119,12 +128,23 @@ def _federation(smoke: bool) -> Table:
         medians = (audited["spread"][name]["median"] for name in ("binomial", "f_dp", "estimate"))
         above = (audited["spread"][name]["above"] for name in ("binomial", "f_dp"))
         accuracy = found["utility"]["accuracy"]["mean"][-1]
-        rows.append((kind, count, audited["canary_epsilon"], *medians, *above, accuracy))
+        rows.append(
+            (
+                kind,
+                count,
+                "yes" if known else "no",
+                audited["canary_epsilon"],
+                *medians,
+                *above,
+                accuracy,
+            )
+        )
     return Table(
         "configs/one-run.toml",
         (
             "canaries",
             "m",
+            "data known",
             "ε claimed",
             "binomial",
             "f-DP",
