@@ -154,7 +154,7 @@ def entries(report: Report) -> list[tuple[str, str]]:
         low, median, high = (number(spread[quantile]) for quantile in ("low", "median", "high"))
         rows.append(
             (
-                f"{NAMES[name].capitalize()}, over {plain(found['trials'])} trials",
+                f"Over {plain(found['trials'])} trials, {NAMES[name]}",
                 f"median {median}, 90% of trials {low} to {high}, "
                 f"{percent(spread['above'])} above {limit}",
             )

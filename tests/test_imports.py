@@ -15,6 +15,7 @@ CORE = [
     "adversaries.lower_bounds",
     "adversaries.membership",
     "adversaries.noisy_means",
+    "adversaries.one_run",
     "adversaries.posterior",
     "adversaries.rank_correlation",
     "adversaries.trials",
@@ -58,6 +59,7 @@ WITHOUT_FLOWER += ["fedsim.catalogue", "fedsim.holdings", "fedsim.holdings_repor
 WITHOUT_FLOWER += ["fedsim.embedding"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_study", "fedsim.sensitivity_report"]
 WITHOUT_FLOWER += ["fedsim.record_display"]
+WITHOUT_FLOWER += ["fedsim.one_run", "fedsim.one_run_report"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",
