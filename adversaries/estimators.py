@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from adversaries.design import INDEPENDENT, Design, advantage_interval, pair_scores
 from adversaries.forecast import trial_mu
 from adversaries.intervals import Frequency, Interval, clopper_pearson
 from adversaries.trials import Bools, Floats, check_trials
@@ -36,7 +37,9 @@ class Advantage:
     ties: int
 
 
-def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> Advantage:
+def advantage(
+    worlds: Bools, log_odds: Floats, confidence: float, design: Design = INDEPENDENT
+) -> Advantage:
     """Return the advantage Adv = TPR - FPR of deciding D where Lambda > 0, D' where Lambda < 0.
 
     A tie, Lambda = 0, is neither won nor lost: Adv is the mean over the worlds of the share of wins
@@ -48,17 +51,26 @@ def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> Advantage:
     the worlds differ in their shares of wins it only covers more often (Hoeffding, "On the
     distribution of the number of successes in independent trials", 1956). Worlds that differ by one
     trial widen it by 1/T; beyond that it is the mean of one interval for each world, each at
-    (1 + confidence)/2. Raises InputError on an impossible confidence, and on arrays that are empty,
-    unequal or not numbers.
+    (1 + confidence)/2.
+
+    Trials of another design than independent ones, as many as planned, have the interval and the
+    standard error of their pairs (`adversaries.design`). Raises InputError on an impossible
+    confidence, on arrays that are empty, unequal or not numbers, and where pairs are none.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
     by_world = [scores[world] for world in (worlds, ~worlds) if world.any()]
     variance = sum(world.var() / len(world) for world in by_world)
+    error = math.sqrt(variance) / len(by_world)
+    if design.common:
+        pairs = pair_scores(worlds, scores) / 2
+        error = float(pairs.std()) / math.sqrt(pairs.size)
     return Advantage(
         point=float(np.mean([world.mean() for world in by_world])),
-        standard_error=math.sqrt(variance) / len(by_world),
-        interval=_advantage_interval(by_world, confidence),
+        standard_error=error,
+        interval=advantage_interval(worlds, scores, design, confidence)
+        if design.in_pairs
+        else _advantage_interval(by_world, confidence),
         wins=int((scores > 0).sum()),
         losses=int((scores < 0).sum()),
         ties=int((scores == 0).sum()),
@@ -66,7 +78,11 @@ def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> Advantage:
 
 
 def delta_prime(
-    worlds: Bools, log_odds: Floats, epsilon: Floats | float, confidence: float
+    worlds: Bools,
+    log_odds: Floats,
+    epsilon: Floats | float,
+    confidence: float,
+    design: Design = INDEPENDENT,
 ) -> Frequency:
     """Return delta': how often the belief exceeds rho_beta(epsilon) when D was used.
 
@@ -79,7 +95,7 @@ def delta_prime(
     used = _log_odds_under_d(worlds, log_odds)
     allowed = np.broadcast_to(epsilon, np.shape(worlds))[np.asarray(worlds, bool)]
     count = int((used > allowed).sum())
-    interval = clopper_pearson(count, len(used), confidence)
+    interval = design.proportion(count, len(used), confidence)
     return Frequency(count / len(used), interval, count, len(used))
 
 

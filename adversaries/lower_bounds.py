@@ -12,7 +12,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import nct
 
-from adversaries.intervals import clopper_pearson, significance
+from adversaries.design import INDEPENDENT, Design
+from adversaries.intervals import significance
 from adversaries.trials import Bools, Floats, check_trials
 from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon
@@ -43,7 +44,11 @@ class LowerBound:
 
 
 def clopper_pearson_bound(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float
+    worlds: Bools,
+    log_odds: Floats,
+    delta: float,
+    confidence: float,
+    design: Design = INDEPENDENT,
 ) -> LowerBound:
     """Return the bound that the rates of the decision Lambda > 0 prove.
 
@@ -51,7 +56,9 @@ def clopper_pearson_bound(
     TPR no lower and FPR no higher than their limits at alpha/2 each, both hold at once, and
     epsilon is the larger logarithm (Jagielski et al., "Auditing differentially private machine
     learning", 2020, Algorithm 2 and Theorem 2; there delta = 0). The threshold was fixed before
-    the trials; a tie decides D'. Needs trials of both worlds, else 0 with the reason. Raises
+    the trials; a tie decides D'. The trials of one world may depend on those of the other, as with
+    common random numbers: the two limits share the significance between them. Where trials stop by
+    what they show, the limits are those of a confidence sequence. Needs trials of both worlds, else 0 with the reason. Raises
     InputError unless 0 <= delta < 1, and as `advantage` does.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
@@ -59,14 +66,15 @@ def clopper_pearson_bound(
         raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
     decided = log_odds > 0
     true, false = decided[worlds], decided[~worlds]
-    tpr = clopper_pearson(int(true.sum()), true.size, confidence).low
-    fpr = clopper_pearson(int(false.sum()), false.size, confidence).high
+    tpr = design.proportion(int(true.sum()), true.size, confidence).low
+    fpr = design.proportion(int(false.sum()), false.size, confidence).high
     return LowerBound(
         epsilon=max(_log_ratio(tpr - delta, fpr), _log_ratio(1 - fpr - delta, 1 - tpr)),
         delta=delta,
         confidence=confidence,
-        method="Clopper-Pearson limits of the true and false positive rates at the threshold 0",
-        assumes="independent trials",
+        method=f"{'confidence sequences' if design.halfwidth else 'Clopper-Pearson limits'} of the "
+        "true and false positive rates at the threshold 0",
+        assumes="independent pairs of trials" if design.common else "independent trials",
         trusts_noise=False,
         details={"true_positive_rate_low": tpr, "false_positive_rate_high": fpr},
         reason=None if true.size and false.size else "trials of one world only",
@@ -113,21 +121,46 @@ NORMAL_LOG_ODDS = frozenset({"gaussian"})
 """The lower bounds that hold only for normal log-odds."""
 
 
+ANY_DESIGN = {"clopper_pearson": clopper_pearson_bound}
+"""The lower bounds that know what to do with trials of any design."""
+
+
 def lower_bounds(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float, not_normal: str | None = None
+    worlds: Bools,
+    log_odds: Floats,
+    delta: float,
+    confidence: float,
+    not_normal: str | None = None,
+    design: Design = INDEPENDENT,
 ) -> dict[str, LowerBound]:
     """Return every lower bound by its name.
 
     not_normal: why the log-odds are not normal, if so: the bounds that need it are 0 and give this
-    as the reason. Raises InputError as the bounds do.
+    as the reason. So do those that need independent trials, as many as planned, where `design` is
+    another. Raises InputError as the bounds do.
     """
     bounds = {
         name: bound(worlds, log_odds, delta, confidence) for name, bound in LOWER_BOUNDS.items()
     }
+    if design.in_pairs:
+        why = dependence(design)
+        for name, bound in bounds.items():
+            bounds[name] = (
+                ANY_DESIGN[name](worlds, log_odds, delta, confidence, design)
+                if name in ANY_DESIGN
+                else replace(bound, epsilon=0.0, details={}, reason=why)
+            )
     if not_normal:
         for name in NORMAL_LOG_ODDS:
             bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=not_normal)
     return bounds
+
+
+def dependence(design: Design) -> str:
+    """Return why a statistic of independent trials, as many as planned, says nothing here."""
+    if design.halfwidth:
+        return "the trials stopped by what they showed, which this statistic does not allow for"
+    return "the worlds share their random numbers, and the statistic needs independent ones"
 
 
 def _log_ratio(numerator: float, denominator: float) -> float:

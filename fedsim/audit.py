@@ -11,7 +11,7 @@ from scipy.special import logit
 
 from adversaries import estimators, forecast, lower_bounds, membership
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from fedsim import identifiability, ledger, pac, trust_report, vantage_report
+from fedsim import identifiability, ledger, pac, precision, trust_report, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -109,7 +109,7 @@ def assemble(
         "unit": config.privacy.unit,
         "neighbouring": config.privacy.neighbouring.value,
         "prior": config.audit.prior,
-        "trials": config.trials.count,
+        "trials": len(transcript["worlds"]),
         "rounds": rounds,
         "owners": config.federation.owners,
         "colluding": config.federation.colluding,
@@ -167,10 +167,14 @@ def assemble(
         config, transcript, everywhere, predictions, delta, confidence
     )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
+    report["precision"] = precision.assemble(
+        config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
+    )
     report["alarms"] = _alarms(config, transcript, report)
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
+        *precision.cautions(config),
         *trust_report.cautions(config, report),
         *_budget_cautions(report["budget"]),
     ]
@@ -371,10 +375,11 @@ def _empirical(
 ) -> dict[str, Any]:
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     norms = transcript["sensitivities"]
-    advantage = estimators.advantage(worlds, final, confidence)
+    played = precision.design(config)
+    advantage = estimators.advantage(worlds, final, confidence, played)
     # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
     loss = final - logit(config.audit.prior)
-    exceeded = estimators.delta_prime(worlds, loss, epsilon, confidence)
+    exceeded = estimators.delta_prime(worlds, loss, epsilon, confidence, played)
     return {
         "advantage": advantage.point,
         # Trials on D alone measure 2 TPR - 1, which is no advantage and has no bound.
@@ -397,7 +402,7 @@ def _empirical(
         "lower_bounds": {
             name: asdict(bound)
             for name, bound in lower_bounds.lower_bounds(
-                worlds, final, delta, confidence, _not_normal(config)
+                worlds, final, delta, confidence, _not_normal(config), played
             ).items()
         },
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
@@ -466,9 +471,12 @@ def _not_normal(config: Config) -> str | None:
 
 def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any]:
     rates = transcript["true_positive_rate"], transcript["false_positive_rate"]
+    played = precision.design(config)
+    if played.common:  # pairs are what is independent
+        rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
     population = membership.membership_advantage(*rates, confidence)
     challenge = membership.challenge_advantage(
-        transcript["worlds"], transcript["challenge_is_member"], confidence
+        transcript["worlds"], transcript["challenge_is_member"], confidence, played
     )
     # Of random halves, half of the records that the attack takes for members are none.
     scored = config.privacy.pac_prior != "halves"
@@ -576,7 +584,8 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
     exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
     bounds, sure = report["bounds"], f"with confidence {ALARM_CONFIDENCE:g}"
     alarms = {}
-    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE).interval.low
+    played = precision.design(config)
+    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval.low
     if _two_sided(transcript) and low > bounds["rho_alpha"]:
         alarms["advantage"] = (
             f"The advantage is above its bound: at least {low:.3f} {sure}, but rho_alpha is "
@@ -592,7 +601,8 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             "budgeted, or the secret was not drawn from the stated prior."
         )
     loss = final - logit(config.audit.prior)
-    low = estimators.delta_prime(worlds, loss, bounds["epsilon"], ALARM_CONFIDENCE).interval.low
+    exceeded = estimators.delta_prime(worlds, loss, bounds["epsilon"], ALARM_CONFIDENCE, played)
+    low = exceeded.interval.low
     tail = bounds["tail_probability"]
     if exact_posterior and tail is not None and low > tail:
         alarms["delta_prime"] = (
@@ -600,7 +610,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
     proven = lower_bounds.lower_bounds(
-        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config)
+        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config), played
     )
     for name, bound in proven.items():
         if bound.epsilon > bounds["tight_epsilon"]:
@@ -611,7 +621,8 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             )
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     prediction = report["prediction"]
-    exact = exact_posterior and prediction["deterministic"]
+    # The p-value is that of a number of trials which was fixed in advance.
+    exact = exact_posterior and prediction["deterministic"] and not played.halfwidth
     theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
     for world, fit in prediction["fit"].items():
         if exact and fit and fit["p_value"] < 1 - ALARM_CONFIDENCE:
