@@ -12,13 +12,13 @@ that do are in `adversaries.lower_bounds`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from adversaries.design import INDEPENDENT, Design, advantage_interval, pair_scores
+from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.forecast import trial_mu
 from adversaries.intervals import Frequency, Interval, clopper_pearson
 from adversaries.trials import Bools, Floats, check_trials
@@ -53,24 +53,26 @@ def advantage(
     trial widen it by 1/T; beyond that it is the mean of one interval for each world, each at
     (1 + confidence)/2.
 
-    Trials of another design than independent ones, as many as planned, have the interval and the
-    standard error of their pairs (`adversaries.design`). Raises InputError on an impossible
-    confidence, on arrays that are empty, unequal or not numbers, and where pairs are none.
+    With common random numbers interval and standard error are those of the pairs; of trials that
+    stopped at one look of several the interval is wider (`adversaries.design`). Raises InputError
+    on an impossible confidence, on arrays that are empty, unequal or not numbers, and where pairs
+    are needed and there are none.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
     by_world = [scores[world] for world in (worlds, ~worlds) if world.any()]
     variance = sum(world.var() / len(world) for world in by_world)
-    error = math.sqrt(variance) / len(by_world)
+    error, level = math.sqrt(variance) / len(by_world), design.level(confidence)
     if design.common:
         pairs = pair_scores(worlds, scores) / 2
         error = float(pairs.std()) / math.sqrt(pairs.size)
+        found = paired_interval(worlds, scores, level)
+    else:
+        found = _advantage_interval(by_world, level)
     return Advantage(
         point=float(np.mean([world.mean() for world in by_world])),
         standard_error=error,
-        interval=advantage_interval(worlds, scores, design, confidence)
-        if design.in_pairs
-        else _advantage_interval(by_world, confidence),
+        interval=replace(found, confidence=confidence),
         wins=int((scores > 0).sum()),
         losses=int((scores < 0).sum()),
         ties=int((scores == 0).sum()),
@@ -78,11 +80,7 @@ def advantage(
 
 
 def delta_prime(
-    worlds: Bools,
-    log_odds: Floats,
-    epsilon: Floats | float,
-    confidence: float,
-    design: Design = INDEPENDENT,
+    worlds: Bools, log_odds: Floats, epsilon: Floats | float, confidence: float
 ) -> Frequency:
     """Return delta': how often the belief exceeds rho_beta(epsilon) when D was used.
 
@@ -95,7 +93,7 @@ def delta_prime(
     used = _log_odds_under_d(worlds, log_odds)
     allowed = np.broadcast_to(epsilon, np.shape(worlds))[np.asarray(worlds, bool)]
     count = int((used > allowed).sum())
-    interval = design.proportion(count, len(used), confidence)
+    interval = clopper_pearson(count, len(used), confidence)
     return Frequency(count / len(used), interval, count, len(used))
 
 

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.stats import nct
 
 from adversaries.design import INDEPENDENT, Design
-from adversaries.intervals import significance
+from adversaries.intervals import clopper_pearson, significance
 from adversaries.trials import Bools, Floats, check_trials
 from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon
@@ -44,11 +44,7 @@ class LowerBound:
 
 
 def clopper_pearson_bound(
-    worlds: Bools,
-    log_odds: Floats,
-    delta: float,
-    confidence: float,
-    design: Design = INDEPENDENT,
+    worlds: Bools, log_odds: Floats, delta: float, confidence: float
 ) -> LowerBound:
     """Return the bound that the rates of the decision Lambda > 0 prove.
 
@@ -56,9 +52,8 @@ def clopper_pearson_bound(
     TPR no lower and FPR no higher than their limits at alpha/2 each, both hold at once, and
     epsilon is the larger logarithm (Jagielski et al., "Auditing differentially private machine
     learning", 2020, Algorithm 2 and Theorem 2; there delta = 0). The threshold was fixed before
-    the trials; a tie decides D'. The trials of one world may depend on those of the other, as with
-    common random numbers: the two limits share the significance between them. Where trials stop by
-    what they show, the limits are those of a confidence sequence. Needs trials of both worlds, else 0 with the reason. Raises
+    the trials; a tie decides D'. The trials of one world may depend on those of the other. Needs
+    trials of both worlds, else 0 with the reason. Raises
     InputError unless 0 <= delta < 1, and as `advantage` does.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
@@ -66,15 +61,14 @@ def clopper_pearson_bound(
         raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
     decided = log_odds > 0
     true, false = decided[worlds], decided[~worlds]
-    tpr = design.proportion(int(true.sum()), true.size, confidence).low
-    fpr = design.proportion(int(false.sum()), false.size, confidence).high
+    tpr = clopper_pearson(int(true.sum()), true.size, confidence).low
+    fpr = clopper_pearson(int(false.sum()), false.size, confidence).high
     return LowerBound(
         epsilon=max(_log_ratio(tpr - delta, fpr), _log_ratio(1 - fpr - delta, 1 - tpr)),
         delta=delta,
         confidence=confidence,
-        method=f"{'confidence sequences' if design.halfwidth else 'Clopper-Pearson limits'} of the "
-        "true and false positive rates at the threshold 0",
-        assumes="independent pairs of trials" if design.common else "independent trials",
+        method="Clopper-Pearson limits of the true and false positive rates at the threshold 0",
+        assumes="independent trials",
         trusts_noise=False,
         details={"true_positive_rate_low": tpr, "false_positive_rate_high": fpr},
         reason=None if true.size and false.size else "trials of one world only",
@@ -121,8 +115,11 @@ NORMAL_LOG_ODDS = frozenset({"gaussian"})
 """The lower bounds that hold only for normal log-odds."""
 
 
-ANY_DESIGN = {"clopper_pearson": clopper_pearson_bound}
-"""The lower bounds that know what to do with trials of any design."""
+DEPENDENT_WORLDS = frozenset({"clopper_pearson"})
+"""The lower bounds that hold however the trials of one world depend on those of the other."""
+
+COMMON = "the worlds share their random numbers, and the bound needs independent ones"
+"""Why the others say nothing with common random numbers."""
 
 
 def lower_bounds(
@@ -136,31 +133,22 @@ def lower_bounds(
     """Return every lower bound by its name.
 
     not_normal: why the log-odds are not normal, if so: the bounds that need it are 0 and give this
-    as the reason. So do those that need independent trials, as many as planned, where `design` is
-    another. Raises InputError as the bounds do.
+    as the reason. So are those that need independent worlds where the design has others; where the
+    trials stopped at one look of several, each is computed at what that leaves. Raises InputError
+    as the bounds do.
     """
+    level = design.level(confidence)
     bounds = {
-        name: bound(worlds, log_odds, delta, confidence) for name, bound in LOWER_BOUNDS.items()
+        name: replace(bound(worlds, log_odds, delta, level), confidence=confidence)
+        for name, bound in LOWER_BOUNDS.items()
     }
-    if design.in_pairs:
-        why = dependence(design)
-        for name, bound in bounds.items():
-            bounds[name] = (
-                ANY_DESIGN[name](worlds, log_odds, delta, confidence, design)
-                if name in ANY_DESIGN
-                else replace(bound, epsilon=0.0, details={}, reason=why)
-            )
+    if design.common:
+        for name in bounds.keys() - DEPENDENT_WORLDS:
+            bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=COMMON)
     if not_normal:
         for name in NORMAL_LOG_ODDS:
             bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=not_normal)
     return bounds
-
-
-def dependence(design: Design) -> str:
-    """Return why a statistic of independent trials, as many as planned, says nothing here."""
-    if design.halfwidth:
-        return "the trials stopped by what they showed, which this statistic does not allow for"
-    return "the worlds share their random numbers, and the statistic needs independent ones"
 
 
 def _log_ratio(numerator: float, denominator: float) -> float:

@@ -111,7 +111,7 @@ def challenge_advantage(
 ) -> Advantage:
     """Return the advantage of decisions [T] about the challenge record in worlds [T].
 
-    The same game and interval as the identification adversary's `advantage`; no decision is a tie.
+    The same game and interval, for the same design, as the identification adversary's `advantage`; no decision is a tie.
     Raises InputError as it does.
     """
     return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)

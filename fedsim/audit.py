@@ -375,11 +375,11 @@ def _empirical(
 ) -> dict[str, Any]:
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     norms = transcript["sensitivities"]
-    played = precision.design(config)
+    played = precision.design(config, len(worlds))
     advantage = estimators.advantage(worlds, final, confidence, played)
     # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
     loss = final - logit(config.audit.prior)
-    exceeded = estimators.delta_prime(worlds, loss, epsilon, confidence, played)
+    exceeded = estimators.delta_prime(worlds, loss, epsilon, played.level(confidence))
     return {
         "advantage": advantage.point,
         # Trials on D alone measure 2 TPR - 1, which is no advantage and has no bound.
@@ -471,10 +471,10 @@ def _not_normal(config: Config) -> str | None:
 
 def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any]:
     rates = transcript["true_positive_rate"], transcript["false_positive_rate"]
-    played = precision.design(config)
+    played = precision.design(config, len(transcript["worlds"]))
     if played.common:  # pairs are what is independent
         rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
-    population = membership.membership_advantage(*rates, confidence)
+    population = membership.membership_advantage(*rates, played.level(confidence))
     challenge = membership.challenge_advantage(
         transcript["worlds"], transcript["challenge_is_member"], confidence, played
     )
@@ -584,7 +584,8 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
     exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
     bounds, sure = report["bounds"], f"with confidence {ALARM_CONFIDENCE:g}"
     alarms = {}
-    played = precision.design(config)
+    played = precision.design(config, len(worlds))
+    level = played.level(ALARM_CONFIDENCE)
     low = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval.low
     if _two_sided(transcript) and low > bounds["rho_alpha"]:
         alarms["advantage"] = (
@@ -601,8 +602,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             "budgeted, or the secret was not drawn from the stated prior."
         )
     loss = final - logit(config.audit.prior)
-    exceeded = estimators.delta_prime(worlds, loss, bounds["epsilon"], ALARM_CONFIDENCE, played)
-    low = exceeded.interval.low
+    low = estimators.delta_prime(worlds, loss, bounds["epsilon"], level).interval.low
     tail = bounds["tail_probability"]
     if exact_posterior and tail is not None and low > tail:
         alarms["delta_prime"] = (
@@ -621,11 +621,10 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             )
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     prediction = report["prediction"]
-    # The p-value is that of a number of trials which was fixed in advance.
-    exact = exact_posterior and prediction["deterministic"] and not played.halfwidth
+    exact = exact_posterior and prediction["deterministic"]
     theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
     for world, fit in prediction["fit"].items():
-        if exact and fit and fit["p_value"] < 1 - ALARM_CONFIDENCE:
+        if exact and fit and fit["p_value"] < 1 - level:
             alarms[world] = (
                 f"The log-odds in {world} do not follow {theory} "
                 f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."

@@ -184,13 +184,13 @@ def _empirical(
     if scored is None or audit.config is None:
         return None
     bits, final = scored
-    played = precision.design(audit.config)
+    played = precision.design(audit.config, len(bits))
     advantage = estimators.advantage(bits, final, confidence, played)
     loss = final - logit(audit.config.audit.prior)
     allowed = np.repeat(
         [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
     )
-    exceeded = estimators.delta_prime(bits, loss, allowed, confidence, played)
+    exceeded = estimators.delta_prime(bits, loss, allowed, played.level(confidence))
     return {
         "trials": len(bits),
         "advantage": advantage.point,
@@ -237,7 +237,7 @@ def _alarms(
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
     if scored is not None and audit.config is not None:
-        played = precision.design(audit.config)
+        played = precision.design(audit.config, len(scored[0]))
         low = estimators.advantage(*scored, ALARM_CONFIDENCE, played).interval.low
         if low > report["bounds"]["rho_alpha"]:
             alarms.append(

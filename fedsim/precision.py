@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
 
-from adversaries import estimators
+from adversaries import estimators, stopping
 from adversaries.design import Design, pair_scores
 from adversaries.trials import Bools, Floats
 from fedsim.config import Config
@@ -25,9 +24,10 @@ COMMON = (
     "the difference of two independent samples, such as the Gaussian one."
 )
 STOPPED = (
-    "The trials stopped by what they showed. Intervals of proportions are confidence sequences, "
-    "which hold whenever one stops; lower bounds that need a number of trials fixed in advance are "
-    "left out, the mean advantage of Yeom's attack and the p-values of the fit do not allow for it."
+    "The trials were to stop by what they showed, at one of {count} looks planned in advance, each "
+    "with its share of the significance. At this look it is {share:.3g}: every interval and bound "
+    "is computed at that much of 1 - confidence and holds with the stated confidence whichever the "
+    "last look is."
 )
 EXTENDED = (
     "The campaign was extended from {first} to {count} trials. Intervals and bounds are those of "
@@ -36,18 +36,34 @@ EXTENDED = (
 )
 
 
-def design(config: Config) -> Design:
-    """Return how the trials of a configuration are played."""
-    return Design(config.trials.pairing == "common", config.trials.until_halfwidth)
+def looks(config: Config) -> dict[int, float]:
+    """Return after how many trials the interval is looked at, and each look's share.
+
+    Of the significance; empty where all trials are run whatever they show.
+    """
+    trials = config.trials
+    if not trials.until_halfwidth:
+        return {}
+    confidence, common = config.audit.confidence, trials.pairing == "common"
+    return stopping.looks(
+        trials.until_halfwidth, confidence, trials.count, trials.cohort, common
+    )
 
 
-def halfwidth(config: Config, worlds: Bools, ratios: Floats) -> float:
+def design(config: Config, trials: int) -> Design:
+    """Return the design of a campaign that ended, or is looked at, after so many trials."""
+    planned = looks(config)
+    share = planned.get(trials, min(planned.values())) if planned else 1.0
+    return Design(config.trials.pairing == "common", share)
+
+
+def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
     """Return half the length of the advantage's interval after these trials, at audit.confidence.
 
-    ratios: the final log-likelihood ratios of the configured vantage, [T].
+    log_odds: the final ones of the configured vantage, [T].
     """
-    odds = ratios + logit(config.audit.prior)
-    found = estimators.advantage(worlds, odds, config.audit.confidence, design(config)).interval
+    played = design(config, len(worlds))
+    found = estimators.advantage(worlds, log_odds, config.audit.confidence, played).interval
     return (found.high - found.low) / 2
 
 
@@ -61,13 +77,13 @@ def assemble(
     """Return the `precision` of report.json.
 
     planned: how many trials the report is of if none was spared; halfwidth: of the advantage's
-    interval; looks: after how many cohorts it was held against trials.until-halfwidth; reason: why
-    no more trials were run. variance: the advantage's estimate under common random numbers against
+    interval; looks: [trials, share of the significance] of each that was planned; reason: why no
+    more trials were run. variance: the advantage's estimate under common random numbers against
     independent ones of the same rates, as measured and as predicted where the log-odds are normal.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
-    planned, looks = facts.get("planned_trials", trials), facts.get("cohorts")
+    planned, schedule = facts.get("planned_trials", trials), looks(config)
     ends = empirical["advantage_interval"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
     return {
@@ -77,7 +93,7 @@ def assemble(
         "pairing": config.trials.pairing,
         "until_halfwidth": wanted or None,
         "halfwidth": reached,
-        "looks": looks if wanted else None,
+        "looks": [[look, share] for look, share in schedule.items()] or None,
         "reason": _reason(config, trials, planned, facts.get("stopped_at")),
         "variance": {
             "measured": _variance_ratio(worlds, final),
@@ -89,7 +105,12 @@ def assemble(
             note
             for note, applies in (
                 (COMMON, config.trials.pairing == "common"),
-                (STOPPED, wanted > 0),
+                (
+                    STOPPED.format(
+                        count=len(schedule), share=design(config, trials).share
+                    ),
+                    wanted > 0,
+                ),
             )
             if applies
         )
@@ -112,7 +133,7 @@ def cautions(config: Config) -> list[str]:
     """Return what a reader must know of a campaign that was extended."""
     first, count = config.trials.first, config.trials.count
     if not 0 < first < count or config.trials.until_halfwidth:
-        return []  # a confidence sequence allows for it
+        return []
     return [EXTENDED.format(first=first, count=count)]
 
 

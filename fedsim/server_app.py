@@ -134,7 +134,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
-    stopped_at = None
+    looks, stopped_at = precision.looks(config), None
     for trials in cohorts.ranges(config, directory):
         first = trials.start
         if directory.has(directory.cohort_file(first)):
@@ -156,9 +156,9 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
             directory.write_arrays(directory.cohort_file(first), findings)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
         finished.append(trials)
-        odds.append(findings["ratios"][:, -1])
+        odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
         # A function of the finished cohorts in their order: a resumed run decides the same.
-        if config.trials.until_halfwidth:
+        if trials.stop in looks:
             reached = precision.halfwidth(config, bits[: trials.stop], np.concatenate(odds))
             if reached <= config.trials.until_halfwidth:
                 stopped_at = reached

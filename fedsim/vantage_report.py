@@ -149,10 +149,10 @@ def _empirical(
     final = seen["log_odds"][:, -1]
     loss = final - logit(config.audit.prior)
     two_sided = len(np.unique(worlds)) == 2
-    played = precision.design(config)
+    played = precision.design(config, len(worlds))
     advantage = estimators.advantage(worlds, final, confidence, played)
     sure = estimators.advantage(worlds, final, SURE, played).interval
-    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, confidence, played)
+    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))
     largest = estimators.epsilon_from_belief(worlds, loss)
     near = None
     if two_sided and predicted["advantage"] is not None:

@@ -17,6 +17,7 @@ from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
 from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
+from fedsim.cli.trials import trials
 from fedsim.errors import InputError, InterruptedRunError
 
 app = typer.Typer(
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account, data, sensitivity):
+for command in (run, report, audit, calibrate, account, data, sensitivity, trials):
     app.command()(command)
 app.add_typer(deploy)
 

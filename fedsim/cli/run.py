@@ -13,6 +13,7 @@ from fedsim import config as configuration
 from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
+from fedsim.extension import extend
 from fedsim.run_directory import RunDirectory
 
 
@@ -38,7 +39,19 @@ def run(
         typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/."),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Independent repetitions [trials.count].")
+        int | None,
+        typer.Option(help="Repetitions [trials.count]; with --resume, how many in the end."),
+    ] = None,
+    until_halfwidth: Annotated[
+        float | None,
+        typer.Option(
+            metavar="H",
+            help="Stop once the advantage's interval is ± H at most [trials.until-halfwidth].",
+        ),
+    ] = None,
+    max_trials: Annotated[
+        int | None,
+        typer.Option(help="At most so many repetitions, with --until-halfwidth [trials.count]."),
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds k [training.rounds].")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random number.")] = None,
@@ -61,7 +74,7 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Continue a run that was interrupted.")
+        Path | None, typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
 ) -> None:
@@ -72,25 +85,37 @@ def run(
     report.json and the transcript.
 
     Example: fedsim run configs/digits.toml --trials 400 --set privacy.rho-beta=0.75
+
+    Until the advantage is known to ± 0.1, however many trials that takes (`fedsim trials` says):
+    fedsim run configs/digits.toml --until-halfwidth 0.1 --max-trials 4000
+
+    More trials for a run that was too small: fedsim run --resume RUN_DIR --trials 1000
     """
     start = time.time()
     console = Console(stderr=True, quiet=quiet)
     if resume is not None:
-        options = [config_file, trials, rounds, seed, out, device, max_memory, set_]
+        options = [config_file, rounds, seed, out, device, max_memory, set_]
+        options += [until_halfwidth, max_trials]
         if any(option is not None for option in options):
             raise InputError(
                 "--resume continues a run with its own configuration; give it alone "
-                "(only --runtime and --quiet may stand beside it)"
+                "(only --trials, --runtime and --quiet may stand beside it)"
             )
         directory = RunDirectory.open(resume)
+        if trials is not None:
+            with directory.lock():
+                extend(directory, trials)
         config = directory.config
     else:
         if config_file is None:
             raise InputError(
                 "which experiment? Give a configuration, for example configs/digits.toml"
             )
+        if trials is not None and max_trials is not None:
+            raise InputError("--trials and --max-trials both say how many trials; give one")
         given: dict[str, Scalar | None] = {
-            "trials.count": trials,
+            "trials.count": max_trials if trials is None else trials,
+            "trials.until-halfwidth": until_halfwidth,
             "training.rounds": rounds,
             "run.seed": seed,
             "run.out": None if out is None else str(out),
@@ -106,10 +131,10 @@ def run(
             config = config.model_copy(update={"run": config.run.model_copy(update=update)})
         with preparing(console) as searched:
             config, directory = prepare(config, searched)
-    if directory.has("report.json"):
+    if directory.finished:
         raise InputError(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
-            "or name a new directory with --out"
+            "name a new directory with --out, or add trials with --resume and --trials"
         )
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         if resume is not None:
