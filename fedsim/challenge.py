@@ -155,9 +155,7 @@ def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
     return frozenset(sorted(others)[: config.federation.colluding])
 
 
-def worlds(
-    seed: int, trials: int, mode: str, shuffled: int | None = None
-) -> npt.NDArray[np.bool_]:
+def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
     """Return the world bit of every trial, [T]: half of them D (True), shuffled; or all D.
 
     The bits are drawn for the whole campaign: a trial's world does not depend on its cohort.

@@ -664,7 +664,9 @@ def _cohorts(config: Config, directory: RunDirectory | None) -> list[int]:
 
 def _finished(config: Config, directory: RunDirectory) -> list[int]:
     """Return the cohorts whose findings are there."""
-    return [each for each in _cohorts(config, directory) if directory.has(directory.cohort_file(each))]
+    return [
+        each for each in _cohorts(config, directory) if directory.has(directory.cohort_file(each))
+    ]
 
 
 def _rounds_of(directory: RunDirectory, cohort: int) -> int:

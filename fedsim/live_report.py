@@ -46,9 +46,13 @@ def assemble(
     config = audit.config
     told = None if worlds is None else len(worlds)
     # Who stops early has fewer.
-    if config is not None and told is not None and (
-        told > config.trials.count
-        or (told < config.trials.count and not config.trials.until_halfwidth)
+    if (
+        config is not None
+        and told is not None
+        and (
+            told > config.trials.count
+            or (told < config.trials.count and not config.trials.until_halfwidth)
+        )
     ):
         raise InputError(
             f"the run that --worlds names has {told} trials, but the one that was recorded "

@@ -310,7 +310,9 @@ def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
     }
 
 
-def initial_parameters(build_model: Callable[[], nn.Module], seed: int, trials: Sequence[int]) -> Tensor:
+def initial_parameters(
+    build_model: Callable[[], nn.Module], seed: int, trials: Sequence[int]
+) -> Tensor:
     """Return theta_0 [T, P] float32: every trial draws its own, by PyTorch's initialisers."""
     rows = []
     for trial in trials:

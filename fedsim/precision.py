@@ -45,9 +45,7 @@ def looks(config: Config) -> dict[int, float]:
     if not trials.until_halfwidth:
         return {}
     confidence, common = config.audit.confidence, trials.pairing == "common"
-    return stopping.looks(
-        trials.until_halfwidth, confidence, trials.count, trials.cohort, common
-    )
+    return stopping.looks(trials.until_halfwidth, confidence, trials.count, trials.cohort, common)
 
 
 def design(config: Config, trials: int) -> Design:
@@ -106,9 +104,7 @@ def assemble(
             for note, applies in (
                 (COMMON, config.trials.pairing == "common"),
                 (
-                    STOPPED.format(
-                        count=len(schedule), share=design(config, trials).share
-                    ),
+                    STOPPED.format(count=len(schedule), share=design(config, trials).share),
                     wanted > 0,
                 ),
             )

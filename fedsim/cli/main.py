@@ -17,6 +17,7 @@ from fedsim.cli.entry import INTERRUPTED
 from fedsim.cli.report import report
 from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
+from fedsim.cli.sweep import sweep
 from fedsim.cli.trials import trials
 from fedsim.errors import InputError, InterruptedRunError
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account, data, sensitivity, trials):
+for command in (run, report, audit, calibrate, account, data, sensitivity, sweep, trials):
     app.command()(command)
 app.add_typer(deploy)
 

@@ -74,7 +74,8 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
 ) -> None:
@@ -150,6 +151,21 @@ def run(
             f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
         ) from None
     conclude(directory, start, console)
+
+
+def in_process(config: Config, console: Console) -> RunDirectory:
+    """Carry an experiment out in this process, or what is left of it; return its directory.
+
+    One that has finished with the same configuration is left as it is. Raises InputError.
+    """
+    with preparing(console) as searched:
+        config, directory = prepare(config, searched)
+    if not directory.finished:
+        with directory.lock():
+            _check_ledger(config, directory)
+        with progress(directory, config, console):
+            _run_in_process(config, directory)
+    return directory
 
 
 def with_absolute_paths(config: Config) -> Config:

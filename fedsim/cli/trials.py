@@ -155,7 +155,9 @@ def _print(document: dict[str, Any]) -> None:
     table.add_column("advantage 0", justify="right")
     table.add_column("at most", justify="right")
     for row in document["trials"]:
-        table.add_row(row["design"], *(number(row[key]) for key in ("trials", "trials_at_zero", "at_most")))
+        table.add_row(
+            row["design"], *(number(row[key]) for key in ("trials", "trials_at_zero", "at_most"))
+        )
     console.print(table)
     if document["lower_bounds"] is None:
         console.print(
