@@ -111,8 +111,8 @@ def challenge_advantage(
 ) -> Advantage:
     """Return the advantage of decisions [T] about the challenge record in worlds [T].
 
-    The same game and interval, for the same design, as the identification adversary's `advantage`; no decision is a tie.
-    Raises InputError as it does.
+    The same game, design and interval as of the identification adversary's `advantage`; no decision
+    is a tie. Raises InputError as it does.
     """
     return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)
 

@@ -61,12 +61,15 @@ def _advantage(axes: Axes, key: str, series: Rows, colour: str, label: str, name
     )
     axes.vlines(values, low, high, color=colour, linewidth=2)
     axes.plot(values, point, "o", color=colour, label=label or "measured")
-    for name, line, text in (("predicted", ":", "prediction"), ("rho_alpha", "-", "bound ρα")):
+    for name, line, alone, text in (
+        ("rho_alpha", "-", INK, "bound ρα"),
+        ("predicted", "--", VERMILION, "prediction"),
+    ):
         axes.plot(
             values,
             _numbers(series, name),
             line,
-            color=colour if label else INK,
+            color=colour if label else alone,
             linewidth=1.2,
             label=text if named else None,
         )

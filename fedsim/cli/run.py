@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from adversaries import stopping
 from fedsim import config as configuration
 from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.config import Config, Scalar
@@ -95,7 +96,7 @@ def run(
     start = time.time()
     console = Console(stderr=True, quiet=quiet)
     if resume is not None:
-        options = [config_file, rounds, seed, out, device, max_memory, set_]
+        options: list[object] = [config_file, rounds, seed, out, device, max_memory, set_]
         options += [until_halfwidth, max_trials]
         if any(option is not None for option in options):
             raise InputError(
@@ -132,6 +133,8 @@ def run(
             config = config.model_copy(update={"run": config.run.model_copy(update=update)})
         with preparing(console) as searched:
             config, directory = prepare(config, searched)
+        if short := shortfall(config):
+            console.print(short, highlight=False)
     if directory.finished:
         raise InputError(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
@@ -151,6 +154,22 @@ def run(
             f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
         ) from None
     conclude(directory, start, console)
+
+
+def shortfall(config: Config) -> str:
+    """Say that the trials may end before they are precise enough; "" where they cannot."""
+    trials = config.trials
+    if not trials.until_halfwidth:
+        return ""
+    common = trials.pairing == "common"
+    needed = stopping.enough(trials.until_halfwidth, config.audit.confidence, common)
+    if trials.count >= needed:
+        return ""
+    return (
+        f"At most {trials.count} trials: {needed} have a halfwidth of {trials.until_halfwidth:g} "
+        "whatever they show, fewer only if the advantage is large"
+        f"{' or the pairs agree' * common} (--max-trials)."
+    )
 
 
 def in_process(config: Config, console: Console) -> RunDirectory:
