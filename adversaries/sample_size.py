@@ -15,7 +15,7 @@ from adversaries.lower_bounds import LOWER_BOUNDS
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
 
-MOST_TRIALS = 2**31
+MOST_TRIALS = 10**7
 """Nobody plays more; a request for more is refused."""
 
 MOST_FOR_EPSILON = 2**15

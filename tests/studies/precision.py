@@ -5,7 +5,7 @@ common random numbers save, as predicted and on scikit-learn's digits.
 import logging
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,24 @@ from fedsim.precision import variance_ratio
 from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 
-CONFIDENCE, HALFWIDTH, COHORT = 0.95, 0.1, 50
-SEED = 7
+CONFIDENCE, SEED = 0.95, 7
 
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Game:
-    """A pair of trials: the probabilities that both are won, one of them, none."""
+    """A pair of trials, and how they are stopped.
+
+    probabilities: that both are won, one of them, none; halfwidth: that is wanted; cohort: how many
+    trials are run between two looks at least.
+    """
 
     name: str
     common: bool
     probabilities: tuple[float, float, float]
+    halfwidth: float = 0.1
+    cohort: int = 50
 
     @property
     def advantage(self) -> float:
@@ -58,9 +63,7 @@ def coupled(advantage: float) -> Game:
 def half_coupled(advantage: float) -> Game:
     """Return a pair that is as `coupled` half of the time, and independent otherwise."""
     alone, together = independent((1 + advantage) / 2, (1 + advantage) / 2), coupled(advantage)
-    mixed = [
-        (a + b) / 2 for a, b in zip(alone.probabilities, together.probabilities, strict=True)
-    ]
+    mixed = [(a + b) / 2 for a, b in zip(alone.probabilities, together.probabilities, strict=True)]
     return Game(f"half common, Adv = {advantage:g}", True, (mixed[0], mixed[1], mixed[2]))
 
 
@@ -73,6 +76,7 @@ GAMES = (
     coupled(0.2),
     half_coupled(0.2),
     coupled(0.9),
+    replace(independent(0.8, 0.8), halfwidth=0.2, cohort=2),
 )
 
 
@@ -90,17 +94,22 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
     random = np.random.default_rng(SEED)
     rows = []
     for game in games:
-        shares = stopping.looks(HALFWIDTH, CONFIDENCE, 10**6, COHORT, game.common)
-        cohorts = max(shares) // COHORT
-        drawn = random.multinomial(COHORT // 2, game.probabilities, (repeats, cohorts)).cumsum(1)
+        shares = stopping.looks(game.halfwidth, CONFIDENCE, 10**6, game.cohort, game.common)
+        cohorts = max(shares) // game.cohort
+        drawn = random.multinomial(game.cohort // 2, game.probabilities, (repeats, cohorts)).cumsum(
+            1
+        )
         planned = stopped(drawn, game, shares)
-        naive = stopped(drawn, game, dict.fromkeys(range(COHORT, max(shares) + 1, COHORT), 1.0))
+        naive = stopped(
+            drawn, game, dict.fromkeys(range(game.cohort, max(shares) + 1, game.cohort), 1.0)
+        )
         expected = sample_size.expected_stop(
-            game.advantage, HALFWIDTH, CONFIDENCE, COHORT, game.common
+            game.advantage, game.halfwidth, CONFIDENCE, game.cohort, game.common
         )
         rows.append(
             (
                 game.name,
+                f"± {game.halfwidth:g}, {game.cohort}",
                 f"{planned[0].mean():.4f}",
                 f"{naive[0].mean():.4f}",
                 float(planned[1].mean()),
@@ -110,9 +119,10 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
             )
         )
     return Table(
-        f"Coverage of the advantage under --until-halfwidth {HALFWIDTH:g} at {CONFIDENCE:.0%}",
+        f"Coverage of the advantage under --until-halfwidth, at {CONFIDENCE:.0%}",
         (
             "trials",
+            "until, cohort",
             "covered",
             "covered, naive",
             "trials at the stop",
@@ -121,7 +131,7 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
             "at most",
         ),
         rows,
-        f"{repeats} campaigns each, cohorts of {COHORT} trials. Naive: the interval of a number of "
+        f"{repeats} campaigns each. Naive: the interval of a number of "
         "trials fixed in advance, looked at after every cohort.",
     )
 
@@ -136,10 +146,10 @@ def stopped(
     covered = np.zeros(len(drawn), dtype=np.bool_)
     ended = np.zeros(len(drawn), dtype=np.int64)
     for look, share in shares.items():
-        counts = drawn[:, look // COHORT - 1]
+        counts = drawn[:, look // game.cohort - 1]
         found, inverse = np.unique(counts, axis=0, return_inverse=True)
         ends = np.array([interval(each, game.common, share) for each in found])[inverse.ravel()]
-        short = (ends[:, 1] - ends[:, 0]) / 2 <= HALFWIDTH
+        short = (ends[:, 1] - ends[:, 0]) / 2 <= game.halfwidth
         now = (ended == 0) & (short | (look == max(shares)))
         covered[now] = ((ends[:, 0] <= game.advantage) & (game.advantage <= ends[:, 1]))[now]
         ended[now] = look
