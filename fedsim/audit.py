@@ -167,7 +167,7 @@ def assemble(
         config, transcript, everywhere, predictions, delta, confidence
     )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
-    report["precision"] = precision.assemble(
+    report["campaign"] = precision.assemble(
         config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
     )
     report["alarms"] = _alarms(config, transcript, report)

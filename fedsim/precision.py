@@ -72,7 +72,7 @@ def assemble(
     empirical: Mapping[str, Any],
     predicted: float | None,
 ) -> dict[str, Any]:
-    """Return the `precision` of report.json.
+    """Return the `campaign` of report.json.
 
     planned: how many trials the report is of if none was spared; halfwidth: of the advantage's
     interval; looks: [trials, share of the significance] of each that was planned; reason: why no
@@ -135,7 +135,7 @@ def cautions(config: Config) -> list[str]:
 
 def entries(report: Report) -> list[tuple[str, str]]:
     """Return the section of the page; empty for older reports."""
-    found = at(report, "precision")
+    found = at(report, "campaign")
     if not found:
         return []
     rows = [

@@ -162,7 +162,7 @@ class RunDirectory:
         if not self.has("report.json"):
             return False
         report = self.read_json("report.json")
-        planned = report.get("precision", {}).get("planned", report.get("trials"))
+        planned = report.get("campaign", {}).get("planned", report.get("trials"))
         return bool(planned == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:

@@ -103,11 +103,7 @@ def run(
                 "--resume continues a run with its own configuration; give it alone "
                 "(only --trials, --runtime and --quiet may stand beside it)"
             )
-        directory = RunDirectory.open(resume)
-        if trials is not None:
-            with directory.lock():
-                extend(directory, trials)
-        config = directory.config
+        directory, config = _resumed(resume, trials)
     else:
         if config_file is None:
             raise InputError(
@@ -154,6 +150,15 @@ def run(
             f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
         ) from None
     conclude(directory, start, console)
+
+
+def _resumed(path: Path, trials: int | None) -> tuple[RunDirectory, Config]:
+    """Open a run to be continued, with more trials where they are given. Raises InputError."""
+    directory = RunDirectory.open(path)
+    if trials is not None:
+        with directory.lock():
+            extend(directory, trials)
+    return directory, directory.config
 
 
 def shortfall(config: Config) -> str:

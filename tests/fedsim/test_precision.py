@@ -72,8 +72,8 @@ def test_the_trials_of_a_pair_share_everything_but_the_world(
         swapped = other[name].reshape(4, 2, -1)[:, ::-1]
         # The rows of a product stand in another order, and round otherwise.
         np.testing.assert_allclose(first[name].reshape(4, 2, -1), swapped, rtol=1e-5, atol=1e-6)
-    assert found["precision"]["pairing"] == "common"
-    assert "independent unit" in found["precision"]["validity"]
+    assert found["campaign"]["pairing"] == "common"
+    assert "independent unit" in found["campaign"]["validity"]
     gaussian = found["empirical"]["lower_bounds"]["gaussian"]
     assert gaussian["epsilon"] == 0
     assert gaussian["reason"]
@@ -96,11 +96,11 @@ def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
     changes = {"trials.until-halfwidth": 0.45, "trials.count": 60, "privacy.rho-beta": 0.99}
     config = small(FEW_ROUNDS | changes)
     whole, found = _go(RunDirectory.create(tmp_path / "whole", config))
-    trials = found["precision"]["trials"]
+    trials = found["campaign"]["trials"]
     assert trials < 60
     assert trials in looks(0.45, 0.95, 60, 4, False)
-    assert found["precision"]["halfwidth"] <= 0.45
-    assert f"after {trials} trials" in found["precision"]["reason"]
+    assert found["campaign"]["halfwidth"] <= 0.45
+    assert f"after {trials} trials" in found["campaign"]["reason"]
     assert found["trials"] == len(whole["worlds"]) == trials
     directory = RunDirectory.create(tmp_path / "killed", config)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -108,7 +108,7 @@ def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
         _go(directory)
     resumed, again = _go(directory)
     np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
-    assert again["precision"] == found["precision"]
+    assert again["campaign"] == found["campaign"]
     assert directory.finished
     with pytest.raises(InputError, match="spent all of the significance"):
         extend(directory, 80)
@@ -119,8 +119,8 @@ def test_trials_that_never_get_precise_enough_end_at_the_maximum(
 ) -> None:
     config = small(FEW_ROUNDS | {"trials.until-halfwidth": 0.1})
     _, found = _go(RunDirectory.create(tmp_path / "run", config))
-    assert found["precision"]["trials"] == 8
-    assert "before half the interval's length" in found["precision"]["reason"]
+    assert found["campaign"]["trials"] == 8
+    assert "before half the interval's length" in found["campaign"]["reason"]
 
 
 def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
@@ -151,7 +151,7 @@ def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     assert new["budget"]["epsilon"] == old["budget"]["epsilon"]
     assert new["bounds"] == old["bounds"]
     assert {row.cohort for row in ledger.verified(directory)} == {0, 6, 8}
-    assert (new["trials"], new["precision"]["extended_from"]) == (14, 8)
+    assert (new["trials"], new["campaign"]["extended_from"]) == (14, 8)
     assert any("extended from 8 to 14" in warning for warning in new["warnings"])
     # Its configuration alone gives the same campaign again.
     scratch, _ = _go(RunDirectory.create(tmp_path / "scratch", directory.config.placed_at("")))

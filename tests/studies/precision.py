@@ -236,5 +236,5 @@ def run(rho_beta: float, trials: int, rounds: int) -> tuple[dict[str, Any], floa
         grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
         server_app.run(grid, config, directory)
         report = directory.read_json("report.json")
-    ratio = report["precision"]["variance"]["measured"]
+    ratio = report["campaign"]["variance"]["measured"]
     return report, float("nan") if ratio is None else ratio

@@ -144,7 +144,7 @@ def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
     assert status == 0
     assert "At most 8 trials: 116 have a halfwidth of 0.2" in " ".join(err.split())
     found = json.loads((out / "report.json").read_text())
-    assert found["precision"]["until_halfwidth"] == 0.2
+    assert found["campaign"]["until_halfwidth"] == 0.2
     status, _, err = fedsim("run", experiment, "--trials", 4, "--max-trials", 8)
     assert status == 2
     assert "give one" in err
