@@ -77,6 +77,10 @@ def test_the_trials_of_a_pair_share_everything_but_the_world(
     gaussian = found["empirical"]["lower_bounds"]["gaussian"]
     assert gaussian["epsilon"] == 0
     assert gaussian["reason"]
+    page = dict(precision.entries(found))
+    assert page["Trials"] == "8 of 8 planned"
+    assert page["Random numbers of the two worlds"] == "common"
+    assert page["Why no more"] == "all 8 trials were run"
 
 
 def test_common_random_numbers_reduce_the_variance_as_predicted() -> None:

@@ -118,6 +118,7 @@ def test_a_sweep_over_nothing_sensible_leaves_nothing(
     assert not (tmp_path / "sweep").exists()
 
 
+@pytest.mark.usefixtures("without_pages")
 def test_more_trials_are_added_to_a_finished_run(
     fedsim: Command, small: Callable[..., Config], tmp_path: Path
 ) -> None:
@@ -130,7 +131,6 @@ def test_more_trials_are_added_to_a_finished_run(
     status, _, _ = fedsim("run", "--resume", out, "--trials", 6, "--quiet")
     assert status == 0
     assert json.loads((out / "report.json").read_text())["trials"] == 6
-    assert "How precise is it?" in (out / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("without_pages")
