@@ -12,12 +12,13 @@ that do are in `adversaries.lower_bounds`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.forecast import trial_mu
 from adversaries.intervals import Frequency, Interval, clopper_pearson
 from adversaries.trials import Bools, Floats, check_trials
@@ -36,7 +37,9 @@ class Advantage:
     ties: int
 
 
-def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> Advantage:
+def advantage(
+    worlds: Bools, log_odds: Floats, confidence: float, design: Design = INDEPENDENT
+) -> Advantage:
     """Return the advantage Adv = TPR - FPR of deciding D where Lambda > 0, D' where Lambda < 0.
 
     A tie, Lambda = 0, is neither won nor lost: Adv is the mean over the worlds of the share of wins
@@ -48,17 +51,28 @@ def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> Advantage:
     the worlds differ in their shares of wins it only covers more often (Hoeffding, "On the
     distribution of the number of successes in independent trials", 1956). Worlds that differ by one
     trial widen it by 1/T; beyond that it is the mean of one interval for each world, each at
-    (1 + confidence)/2. Raises InputError on an impossible confidence, and on arrays that are empty,
-    unequal or not numbers.
+    (1 + confidence)/2.
+
+    With common random numbers interval and standard error are those of the pairs; of trials that
+    stopped at one look of several the interval is wider (`adversaries.design`). Raises InputError
+    on an impossible confidence, on arrays that are empty, unequal or not numbers, and where pairs
+    are needed and there are none.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
     by_world = [scores[world] for world in (worlds, ~worlds) if world.any()]
     variance = sum(world.var() / len(world) for world in by_world)
+    error, level = math.sqrt(variance) / len(by_world), design.level(confidence)
+    if design.common:
+        pairs = pair_scores(worlds, scores) / 2
+        error = float(pairs.std()) / math.sqrt(pairs.size)
+        found = paired_interval(worlds, scores, level)
+    else:
+        found = _advantage_interval(by_world, level)
     return Advantage(
         point=float(np.mean([world.mean() for world in by_world])),
-        standard_error=math.sqrt(variance) / len(by_world),
-        interval=_advantage_interval(by_world, confidence),
+        standard_error=error,
+        interval=replace(found, confidence=confidence),
         wins=int((scores > 0).sum()),
         losses=int((scores < 0).sum()),
         ties=int((scores == 0).sum()),

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import nct
 
+from adversaries.design import INDEPENDENT, Design
 from adversaries.intervals import clopper_pearson, significance
 from adversaries.trials import Bools, Floats, check_trials
 from fedsim.errors import InputError
@@ -51,7 +52,8 @@ def clopper_pearson_bound(
     TPR no lower and FPR no higher than their limits at alpha/2 each, both hold at once, and
     epsilon is the larger logarithm (Jagielski et al., "Auditing differentially private machine
     learning", 2020, Algorithm 2 and Theorem 2; there delta = 0). The threshold was fixed before
-    the trials; a tie decides D'. Needs trials of both worlds, else 0 with the reason. Raises
+    the trials; a tie decides D'. The trials of one world may depend on those of the other. Needs
+    trials of both worlds, else 0 with the reason. Raises
     InputError unless 0 <= delta < 1, and as `advantage` does.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
@@ -113,17 +115,36 @@ NORMAL_LOG_ODDS = frozenset({"gaussian"})
 """The lower bounds that hold only for normal log-odds."""
 
 
+DEPENDENT_WORLDS = frozenset({"clopper_pearson"})
+"""The lower bounds that hold however the trials of one world depend on those of the other."""
+
+COMMON = "the worlds share their random numbers, and the bound needs independent ones"
+"""Why the others say nothing with common random numbers."""
+
+
 def lower_bounds(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float, not_normal: str | None = None
+    worlds: Bools,
+    log_odds: Floats,
+    delta: float,
+    confidence: float,
+    not_normal: str | None = None,
+    design: Design = INDEPENDENT,
 ) -> dict[str, LowerBound]:
     """Return every lower bound by its name.
 
     not_normal: why the log-odds are not normal, if so: the bounds that need it are 0 and give this
-    as the reason. Raises InputError as the bounds do.
+    as the reason. So are those that need independent worlds where the design has others; where the
+    trials stopped at one look of several, each is computed at what that leaves. Raises InputError
+    as the bounds do.
     """
+    level = design.level(confidence)
     bounds = {
-        name: bound(worlds, log_odds, delta, confidence) for name, bound in LOWER_BOUNDS.items()
+        name: replace(bound(worlds, log_odds, delta, level), confidence=confidence)
+        for name, bound in LOWER_BOUNDS.items()
     }
+    if design.common:
+        for name in bounds.keys() - DEPENDENT_WORLDS:
+            bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=COMMON)
     if not_normal:
         for name in NORMAL_LOG_ODDS:
             bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=not_normal)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 from torch import Tensor
 
+from adversaries.design import INDEPENDENT, Design
 from adversaries.estimators import Advantage, advantage
 from adversaries.intervals import Interval, significance
 from adversaries.trials import Bools, Floats
@@ -105,13 +106,15 @@ def membership_advantage(
     return MeanAdvantage(point, error, interval, trials)
 
 
-def challenge_advantage(worlds: Bools, decisions: Bools, confidence: float) -> Advantage:
+def challenge_advantage(
+    worlds: Bools, decisions: Bools, confidence: float, design: Design = INDEPENDENT
+) -> Advantage:
     """Return the advantage of decisions [T] about the challenge record in worlds [T].
 
-    The same game and interval as the identification adversary's `advantage`; no decision is a tie.
-    Raises InputError as it does.
+    The same game, design and interval as of the identification adversary's `advantage`; no decision
+    is a tie. Raises InputError as it does.
     """
-    return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence)
+    return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)
 
 
 def _float64(values: Losses) -> Floats:

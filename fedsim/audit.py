@@ -11,7 +11,15 @@ from scipy.special import logit
 
 from adversaries import estimators, forecast, lower_bounds, membership
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from fedsim import identifiability, ledger, one_run_report, pac, trust_report, vantage_report
+from fedsim import (
+    identifiability,
+    ledger,
+    one_run_report,
+    pac,
+    precision,
+    trust_report,
+    vantage_report,
+)
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -109,7 +117,7 @@ def assemble(
         "unit": config.privacy.unit,
         "neighbouring": config.privacy.neighbouring.value,
         "prior": config.audit.prior,
-        "trials": config.trials.count,
+        "trials": len(transcript["worlds"]),
         "rounds": rounds,
         "owners": config.federation.owners,
         "colluding": config.federation.colluding,
@@ -168,10 +176,14 @@ def assemble(
         config, transcript, everywhere, predictions, delta, confidence
     )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
+    report["campaign"] = precision.assemble(
+        config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
+    )
     report["alarms"] = _alarms(config, transcript, report)
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
+        *precision.cautions(config),
         *trust_report.cautions(config, report),
         *one_run_report.cautions(report["one_run"]),
         *_budget_cautions(report["budget"]),
@@ -373,10 +385,11 @@ def _empirical(
 ) -> dict[str, Any]:
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     norms = transcript["sensitivities"]
-    advantage = estimators.advantage(worlds, final, confidence)
+    played = precision.design(config, len(worlds))
+    advantage = estimators.advantage(worlds, final, confidence, played)
     # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
     loss = final - logit(config.audit.prior)
-    exceeded = estimators.delta_prime(worlds, loss, epsilon, confidence)
+    exceeded = estimators.delta_prime(worlds, loss, epsilon, played.level(confidence))
     return {
         "advantage": advantage.point,
         # Trials on D alone measure 2 TPR - 1, which is no advantage and has no bound.
@@ -399,7 +412,7 @@ def _empirical(
         "lower_bounds": {
             name: asdict(bound)
             for name, bound in lower_bounds.lower_bounds(
-                worlds, final, delta, confidence, _not_normal(config)
+                worlds, final, delta, confidence, _not_normal(config), played
             ).items()
         },
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
@@ -468,9 +481,12 @@ def _not_normal(config: Config) -> str | None:
 
 def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any]:
     rates = transcript["true_positive_rate"], transcript["false_positive_rate"]
-    population = membership.membership_advantage(*rates, confidence)
+    played = precision.design(config, len(transcript["worlds"]))
+    if played.common:  # pairs are what is independent
+        rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
+    population = membership.membership_advantage(*rates, played.level(confidence))
     challenge = membership.challenge_advantage(
-        transcript["worlds"], transcript["challenge_is_member"], confidence
+        transcript["worlds"], transcript["challenge_is_member"], confidence, played
     )
     # Of random halves, half of the records that the attack takes for members are none.
     scored = config.privacy.pac_prior != "halves"
@@ -578,7 +594,9 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
     exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
     bounds, sure = report["bounds"], f"with confidence {ALARM_CONFIDENCE:g}"
     alarms = {}
-    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE).interval.low
+    played = precision.design(config, len(worlds))
+    level = played.level(ALARM_CONFIDENCE)
+    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval.low
     if _two_sided(transcript) and low > bounds["rho_alpha"]:
         alarms["advantage"] = (
             f"The advantage is above its bound: at least {low:.3f} {sure}, but rho_alpha is "
@@ -594,7 +612,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             "budgeted, or the secret was not drawn from the stated prior."
         )
     loss = final - logit(config.audit.prior)
-    low = estimators.delta_prime(worlds, loss, bounds["epsilon"], ALARM_CONFIDENCE).interval.low
+    low = estimators.delta_prime(worlds, loss, bounds["epsilon"], level).interval.low
     tail = bounds["tail_probability"]
     if exact_posterior and tail is not None and low > tail:
         alarms["delta_prime"] = (
@@ -602,7 +620,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
     proven = lower_bounds.lower_bounds(
-        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config)
+        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config), played
     )
     for name, bound in proven.items():
         if bound.epsilon > bounds["tight_epsilon"]:
@@ -617,7 +635,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
     exact = exact_posterior and prediction["deterministic"]
     theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
     for world, fit in prediction["fit"].items():
-        if exact and fit and fit["p_value"] < 1 - ALARM_CONFIDENCE:
+        if exact and fit and fit["p_value"] < 1 - level:
             alarms[world] = (
                 f"The log-odds in {world} do not follow {theory} "
                 f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."

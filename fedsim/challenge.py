@@ -155,11 +155,20 @@ def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
     return frozenset(sorted(others)[: config.federation.colluding])
 
 
-def worlds(seed: int, trials: int, mode: str) -> npt.NDArray[np.bool_]:
+def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
     """Return the world bit of every trial, [T]: half of them D (True), shuffled; or all D.
 
     The bits are drawn for the whole campaign: a trial's world does not depend on its cohort.
+    shuffled: an even number of trials, the first of them, that are balanced as a whole, None for
+    all. Of the others trials 2i and 2i + 1 are in opposite worlds, in an order that has a coin of
+    its own: more trials leave the worlds of those before them as they are.
     """
     if mode == "d-only":
         return np.ones(trials, dtype=np.bool_)
-    return generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)
+    first = trials if shuffled is None else min(shuffled, trials)
+    bits = np.empty(trials, dtype=np.bool_)
+    bits[:first] = generator(seed, Role.WORLD).permutation(np.arange(first) % 2 == 0)
+    for trial in range(first, trials, 2):
+        heads = generator(seed, Role.PAIRED_WORLDS, trial=trial).random() < 0.5
+        bits[trial : trial + 2] = [heads, not heads][: trials - trial]
+    return bits

@@ -7,7 +7,7 @@ a function of the model, its data and the public order of its batches: whoever k
 two hypotheses about a round, and the posterior is exact whatever the owner did in between.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +116,7 @@ def local_update(
 
 
 def batches(
-    training: TrainingConfig, seed: int, trials: range, round: int, owner: int, records: int
+    training: TrainingConfig, seed: int, trials: Sequence[int], round: int, owner: int, records: int
 ) -> Iterator[npt.NDArray[np.bool_] | None]:
     """Yield which of an owner's n records each step takes, bool [T, n]; None where all of them.
 
@@ -151,7 +151,8 @@ def _contribution(
 ) -> Tensor:
     training = config.training
     seed, count = config.run.seed, len(labels)
-    drawn = batches(training, seed, question.trials, question.round, owner, count)
+    leaves = config.trials.leaves(question.trials)
+    drawn = batches(training, seed, leaves, question.round, owner, count)
     update = local_update(
         federation,
         parameters,

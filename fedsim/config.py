@@ -9,7 +9,7 @@ is declared here with its default; `[tool.flwr.app.config]` in `pyproject.toml` 
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -301,11 +301,54 @@ class CanariesConfig(Table):
 
 
 class TrialsConfig(Table):
-    """Independent repetitions of the whole training; `cohort` of them share one message."""
+    """Repetitions of the whole training; `cohort` of them share one message.
+
+    pairing: "independent", or "common" where trials 2i and 2i + 1 are in opposite worlds and have
+    all random numbers but that bit in common; until_halfwidth: of the interval of the advantage, at
+    which no further cohort is begun, 0 to run all `count`; first: how many of them were planned at
+    first where a campaign was extended, 0 where it was not.
+    """
 
     count: PositiveInt = 200
     cohort: PositiveInt = 100
     worlds: Literal["both", "d-only"] = "both"
+    pairing: Literal["independent", "common"] = "independent"
+    until_halfwidth: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    first: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether trials 2i and 2i + 1 are in opposite worlds, all of them."""
+        return self.pairing == "common" or self.until_halfwidth > 0
+
+    @property
+    def shuffled(self) -> int:
+        """How many trials, the first of them, have worlds that are balanced over all of them."""
+        return 0 if self.in_pairs else self.first or self.count
+
+    def leaves(self, trials: range) -> Sequence[int]:
+        """Return the trials whose leaves of the seed tree these trials draw from."""
+        return trials if self.pairing == "independent" else [trial // 2 * 2 for trial in trials]
+
+    @model_validator(mode="after")
+    def _pairs_stay_together(self) -> Self:
+        key = "pairing" if self.pairing == "common" else "until-halfwidth"
+        if self.in_pairs and self.worlds == "d-only":
+            raise ValueError(
+                f"trials.{key} is given, but trials.worlds is 'd-only', where nothing has an "
+                'interval and no trial a partner; drop it, or set trials.worlds = "both"'
+            )
+        if self.in_pairs and self.cohort % 2:
+            raise ValueError(
+                f"trials.cohort is {self.cohort}, but trials.{key} needs pairs of trials to stay "
+                "together; give an even number"
+            )
+        if self.first > self.count or (self.worlds == "both" and self.first % 2):
+            raise ValueError(
+                f"trials.first is {self.first} of {self.count} trials; give an even number below "
+                "that, or 0 where the campaign was not extended"
+            )
+        return self
 
 
 class AuditConfig(Table):
@@ -394,6 +437,7 @@ class Config(Table):
         self._check_dropouts()
         self._check_budget()
         self._check_canaries()
+        self._check_pairing()
         if self.run.precision != "float32" and self.audit.mode == "participant":
             raise ValueError(
                 f"run.precision is '{self.run.precision}', but a participant's belief compares "
@@ -668,6 +712,21 @@ class Config(Table):
                 raise ValueError(
                     f"canaries.owners has '{name}', but the owners are numbered 0 to {owners - 1}; "
                     'give some of them with commas between, or "" for all'
+                )
+
+    def _check_pairing(self) -> None:
+        """Raise ValueError where two trials cannot have their random numbers in common."""
+        if self.trials.pairing == "independent":
+            return
+        for key, value, needed in (
+            ("privacy.noise-source", self.privacy.noise_source, "seed"),
+            ("privacy.noise", self.privacy.noise, "isotropic"),
+        ):
+            if value != needed:
+                raise ValueError(
+                    f"{key} is '{value}', but trials.pairing is 'common', where two trials draw "
+                    f'the same noise from the seed; set {key} = "{needed}", or trials.pairing = '
+                    '"independent"'
                 )
 
     @property

@@ -155,6 +155,14 @@ def fit_cohort(config: Config) -> Config:
     cohort = min(config.trials.cohort, config.trials.count, memory // 2 // each)
     if cohort == min(config.trials.cohort, config.trials.count):
         return config
+    if config.trials.in_pairs:
+        if cohort < 2:
+            raise InputError(
+                f"two trials of this model, which pairs need, take {each / 2**19:.0f} MiB, but "
+                f"there are {memory // 2 / 2**20:.0f} MiB for them (half of run.max-memory); allow "
+                'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
+            )
+        cohort -= cohort % 2
     return config.with_cohort(cohort)
 
 

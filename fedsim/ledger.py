@@ -44,7 +44,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import privacy
+from fedsim import cohorts, privacy
 from fedsim.accounting import accountant
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
@@ -390,7 +390,7 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
     if directory and not directory.has(FILE) and _rounds_seen(directory):
         raise InputError(_lacking(directory))
     wanted = config.training.rounds
-    cohorts = _cohorts(config)
+    starts = _cohorts(config, directory)
     finished = _finished(config, directory) if directory else []
     fixed = None
     if directory and finished:
@@ -418,7 +418,7 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
         )
     )
     rounds = wanted
-    for cohort in cohorts:
+    for cohort in starts:
         if cohort in finished:
             continue
         spent = [kept.get(cohort, Account()).spent(owner) for owner in everybody]
@@ -657,14 +657,16 @@ def _unaffordable(
     )
 
 
-def _cohorts(config: Config) -> range:
+def _cohorts(config: Config, directory: RunDirectory | None) -> list[int]:
     """Return the first trials of the cohorts."""
-    return range(0, config.trials.count, config.trials.cohort)
+    return [trials.start for trials in cohorts.ranges(config, directory)]
 
 
 def _finished(config: Config, directory: RunDirectory) -> list[int]:
     """Return the cohorts whose findings are there."""
-    return [each for each in _cohorts(config) if directory.has(directory.cohort_file(each))]
+    return [
+        each for each in _cohorts(config, directory) if directory.has(directory.cohort_file(each))
+    ]
 
 
 def _rounds_of(directory: RunDirectory, cohort: int) -> int:

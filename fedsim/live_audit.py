@@ -219,7 +219,7 @@ class LiveAudit:
         parameters = torch.tensor(before.model["parameters"]).to(known.device)
         coins_of_records = participation(
             config.noise_seed,
-            trials,
+            config.trials.leaves(trials),
             before.round,
             config.data.records,
             config.training.sampling_rate,

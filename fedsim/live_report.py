@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from adversaries import estimators
 from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import audit_page, figures, identifiability, report_directory
+from fedsim import audit_page, figures, identifiability, precision, report_directory
 from fedsim.accounting import PLD
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
@@ -44,9 +44,18 @@ def assemble(
     an impossible confidence, or worlds of another run.
     """
     config = audit.config
-    if config is not None and worlds is not None and len(worlds) != config.trials.count:
+    told = None if worlds is None else len(worlds)
+    # Who stops early has fewer.
+    if (
+        config is not None
+        and told is not None
+        and (
+            told > config.trials.count
+            or (told < config.trials.count and not config.trials.until_halfwidth)
+        )
+    ):
         raise InputError(
-            f"the run that --worlds names has {len(worlds)} trials, but the one that was recorded "
+            f"the run that --worlds names has {told} trials, but the one that was recorded "
             f"has {config.trials.count}: it is of another run; name the one that the auditor joined"
         )
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
@@ -179,12 +188,13 @@ def _empirical(
     if scored is None or audit.config is None:
         return None
     bits, final = scored
-    advantage = estimators.advantage(bits, final, confidence)
+    played = precision.design(audit.config, len(bits))
+    advantage = estimators.advantage(bits, final, confidence, played)
     loss = final - logit(audit.config.audit.prior)
     allowed = np.repeat(
         [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
     )
-    exceeded = estimators.delta_prime(bits, loss, allowed, confidence)
+    exceeded = estimators.delta_prime(bits, loss, allowed, played.level(confidence))
     return {
         "trials": len(bits),
         "advantage": advantage.point,
@@ -230,8 +240,9 @@ def _alarms(
     """Return what contradicts the claimed noise beyond chance."""
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
-    if scored is not None:
-        low = estimators.advantage(*scored, ALARM_CONFIDENCE).interval.low
+    if scored is not None and audit.config is not None:
+        played = precision.design(audit.config, len(scored[0]))
+        low = estimators.advantage(*scored, ALARM_CONFIDENCE, played).interval.low
         if low > report["bounds"]["rho_alpha"]:
             alarms.append(
                 f"The advantage is at least {low:.3f} {sure}, above its bound "

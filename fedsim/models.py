@@ -6,7 +6,7 @@ noise and belief see one vector for each trial; frozen ones stay in the module, 
 """
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -310,7 +310,9 @@ def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
     }
 
 
-def initial_parameters(build_model: Callable[[], nn.Module], seed: int, trials: range) -> Tensor:
+def initial_parameters(
+    build_model: Callable[[], nn.Module], seed: int, trials: Sequence[int]
+) -> Tensor:
     """Return theta_0 [T, P] float32: every trial draws its own, by PyTorch's initialisers."""
     rows = []
     for trial in trials:

@@ -1,6 +1,6 @@
 """What a data owner computes: its clipped sums, its noise, the challenge's part in them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
@@ -210,7 +210,7 @@ def gradient_distances(
 
 
 def noise(
-    seed: int | None, trials: range, round: int, partition: int, std: Tensor, size: int
+    seed: int | None, trials: Sequence[int], round: int, partition: int, std: Tensor, size: int
 ) -> Tensor:
     """Return N(0, std^2 I) as float64 [T, size]; std [T] on any device, the noise on the same."""
     standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))

@@ -92,7 +92,7 @@ def train(message: Message, context: Context) -> Message:
     def own_noise(step: int) -> torch.Tensor:
         drawn = noise(
             config.noise_seed,
-            request.trial_numbers,
+            config.trials.leaves(request.trial_numbers),
             noise_round(config, request.round, step),
             partition,
             _noise_std(message, config, known, request, grid),
@@ -296,7 +296,7 @@ def _participation(config: Config, known: Federation, request: Request) -> torch
     """Return which records of D take part in this round, bool [T, n]; None if all do."""
     coins = participation(
         config.noise_seed,
-        request.trial_numbers,
+        config.trials.leaves(request.trial_numbers),
         request.round,
         config.data.records,
         config.training.sampling_rate,

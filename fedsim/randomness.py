@@ -7,6 +7,7 @@ depend neither on which other trials run beside it nor on the process, order or 
 import hashlib
 import secrets
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -28,6 +29,7 @@ class Role(IntEnum):
     CANARY = 9
     COMPARED = 10
     ONE_RUN = 11
+    PAIRED_WORLDS = 14
 
 
 SERVER = -1
@@ -49,9 +51,9 @@ def generator(
 
 
 def gaussian_noise(
-    seed: int | None, trials: range, round: int, partition: int, size: int
+    seed: int | None, trials: Sequence[int], round: int, partition: int, size: int
 ) -> npt.NDArray[np.float64]:
-    """Return independent standard normals [T, size], a row for each trial.
+    """Return independent standard normals [T, size], a row for each trial; equal ones for equal.
 
     `seed` None draws the keys from the operating system's entropy instead of the seed tree: what a
     deployment that protects people needs, and not reproducible.

@@ -102,7 +102,9 @@ def attack(
     """
     rounds = question.round
     theta = models.initial_parameters(
-        lambda: build_model(config, federation.split.dataset), config.run.seed, question.trials
+        lambda: build_model(config, federation.split.dataset),
+        config.run.seed,
+        config.trials.leaves(question.trials),
     ).to(released.device)
     answers = responses(config, rounds)
     weights, bridge = answers[-1], shares(answers)
@@ -143,7 +145,8 @@ def _sums(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sum that both worlds have in a round, and what D and D' are expected to add."""
     rate, count = config.training.sampling_rate, config.data.records
-    coins = participation(config.noise_seed, question.trials, question.round, count, rate)
+    leaves = config.trials.leaves(question.trials)
+    coins = participation(config.noise_seed, leaves, question.round, count, rate)
     taking_part = None if coins is None else torch.from_numpy(coins).to(parameters.device)
     everybody = range(config.federation.owners)
     known = undisputed(config, federation, everybody, parameters, question, taking_part)

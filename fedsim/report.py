@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import figures, one_run_report, report_figures
+from fedsim import figures, one_run_report, precision, report_figures
 from fedsim import report_sections as sections
 from fedsim.config import flatten
 from fedsim.report_figures import Transcript
@@ -95,6 +95,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         lower_bounds=sections.lower_bounds(report),
         confidence=confidence_of(report),
         prediction=sections.prediction(report),
+        precision=precision.entries(report),
         inference=sections.inference(report),
         configuration=sections.configuration(report),
         warnings=at(report, "warnings") or [],

@@ -269,6 +269,15 @@ confidence{% endif %}</th>
 {% endfor %}
 </dl>
 
+{% if precision %}
+<h2>How precise is it?</h2>
+<dl>
+{% for name, value in precision %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% endif %}
+
 {% if inference %}
 <h2>Membership inference</h2>
 <p>A weaker attack, for comparison: it sees the final model alone, and compares a record's loss with

@@ -129,20 +129,20 @@ class RunDirectory:
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
         self._write(name, buffer.getvalue())
 
-    def read_arrays(self, name: str) -> Arrays:
-        """Read named arrays. Raises InputError if the file is missing or damaged."""
+    def read_arrays(self, name: str, only: str | None = None) -> Arrays:
+        """Read named arrays, all or `only` one. Raises InputError if the file is missing or bad."""
         try:
             with (
                 (self.path / name).open("rb") as file,
                 np.load(file, allow_pickle=False) as archive,
             ):
-                return {key: archive[key] for key in archive.files}
+                return {key: archive[key] for key in ([only] if only else archive.files)}
         except FileNotFoundError:
             raise InputError(
                 f"'{self.path}' has no {name}: the run is not finished; "
                 f"continue it with fedsim run --resume {self.path}"
             ) from None
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
             raise InputError(
                 f"{name} in '{self.path}' is damaged; delete it (and report.json, if there is one) "
                 f"and continue with fedsim run --resume {self.path}"
@@ -155,6 +155,15 @@ class RunDirectory:
     def has(self, name: str) -> bool:
         """Whether a file of this run is there."""
         return (self.path / name).is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a report of the whole campaign, and not of what it was extended from."""
+        if not self.has("report.json"):
+            return False
+        report = self.read_json("report.json")
+        planned = report.get("campaign", {}).get("planned", report.get("trials"))
+        return bool(planned == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
         """Append one event, with the time."""

@@ -6,6 +6,7 @@ Where D' has a record in another's place, it uses that record's coin.
 """
 
 import secrets
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from fedsim.randomness import Role, key
 
 
 def participation(
-    seed: int | None, trials: range, round: int, records: int, rate: float
+    seed: int | None, trials: Sequence[int], round: int, records: int, rate: float
 ) -> npt.NDArray[np.bool_] | None:
     """Return which of the records of D take part in a round, bool [T, n]; None if all of them do.
 

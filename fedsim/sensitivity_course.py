@@ -97,8 +97,9 @@ def follow(
     for first in range(0, trials, cohort):
         part = range(first, min(first + cohort, trials))
         rows = slice(part.start, part.stop)
+        leaves = config.trials.leaves(part)
         theta = models.initial_parameters(
-            lambda: federation.build_model(config, known.split.dataset), config.run.seed, part
+            lambda: federation.build_model(config, known.split.dataset), config.run.seed, leaves
         ).to(known.device)
         optimizer = ServerOptimizer(config.training, config.divisor)
         for round in range(1, rounds + 1):
@@ -160,8 +161,9 @@ def _noise(
     sources = range(config.federation.owners) if local else [SERVER]
     each = torch.from_numpy(std).to(theta.device)
     total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+    leaves = config.trials.leaves(trials)
     for source in sources:
-        total += noise(config.noise_seed, trials, round, source, each, theta.shape[1])
+        total += noise(config.noise_seed, leaves, round, source, each, theta.shape[1])
     return total, std * np.sqrt(len(sources))
 
 

@@ -20,6 +20,7 @@ from adversaries.posterior import log_odds
 from fedsim import (
     audit,
     challenge,
+    cohorts,
     device,
     federation,
     fixed_point,
@@ -28,6 +29,7 @@ from fedsim import (
     messages,
     models,
     one_run,
+    precision,
     privacy,
     released_model,
     sampling,
@@ -127,12 +129,17 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
         grid, config.federation.owners, CONNECT_TIMEOUT, registered_nodes(directory)
     )
     auditors = Auditors(nodes.values(), present, directory.log_event, asked)
-    bits = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
+    bits = challenge.worlds(
+        config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
+    )
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
-    for first in range(0, config.trials.count, config.trials.cohort):
-        trials = range(first, min(first + config.trials.cohort, config.trials.count))
+    finished: list[range] = []
+    odds: list[npt.NDArray[np.float64]] = []
+    looks, stopped_at = precision.looks(config), None
+    for trials in cohorts.ranges(config, directory):
+        first = trials.start
         if directory.has(directory.cohort_file(first)):
-            directory.read_arrays(directory.cohort_file(first))  # a damaged one shows now
+            findings = directory.read_arrays(directory.cohort_file(first))  # damage shows now
         else:
             strategy = DPSGD(
                 config,
@@ -149,12 +156,26 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
             findings = _run_cohort(grid, strategy, known, directory)
             directory.write_arrays(directory.cohort_file(first), findings)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
+        finished.append(trials)
+        odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
+        # A function of the finished cohorts in their order: a resumed run decides the same.
+        if trials.stop in looks:
+            reached = precision.halfwidth(config, bits[: trials.stop], np.concatenate(odds))
+            if reached <= config.trials.until_halfwidth:
+                stopped_at = reached
+                directory.log_event(stopped=trials.stop, halfwidth=reached)
+                break
     auditors.dismiss(grid, DISMISS_TIMEOUT)
-    transcript = _transcript(config, directory)
+    transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
     transcript["epsilon_spent"] = ledger.curve(config, noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(config, known, chosen, noise_multiplier, grid, transcript)
+    facts |= {
+        "planned_trials": config.trials.count,
+        "cohorts": len(finished),
+        "stopped_at": stopped_at,
+    }
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)
     directory.log_event(phase="reporting")
@@ -186,7 +207,9 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
     """Train one cohort; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.config, strategy.trials
     theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), config.run.seed, trials
+        lambda: federation.build_model(config, known.split.dataset),
+        config.run.seed,
+        config.trials.leaves(trials),
     )
     held_out = known.held_out()
     evaluated = config.audit.evaluated(trials)
@@ -236,11 +259,11 @@ def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     return np.stack([np.frombuffer(row, dtype=np.uint8) for row in rows])
 
 
-def _transcript(config: Config, directory: RunDirectory) -> Arrays:
-    """Join the cohorts' findings into arrays over all trials."""
+def _transcript(config: Config, directory: RunDirectory, finished: list[range]) -> Arrays:
+    """Join the finished cohorts' findings into arrays over all their trials."""
     parts: dict[str, list[npt.NDArray[Any]]] = {}
-    for first in range(0, config.trials.count, config.trials.cohort):
-        for name, array in directory.read_arrays(directory.cohort_file(first)).items():
+    for trials in finished:
+        for name, array in directory.read_arrays(directory.cohort_file(trials.start)).items():
             parts.setdefault(name, []).append(array)
     # The evaluated trials are the second axis of the utility curves [k + 1, E].
     joined = {

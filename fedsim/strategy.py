@@ -165,7 +165,11 @@ class DPSGD(Strategy):
         elif self.config.federation.trust is Trust.CENTRAL:
             std = self.noise_multiplier * self._noise_scale()
             noise = gaussian_noise(
-                self.config.noise_seed, self.trials, server_round, SERVER, total.shape[1]
+                self.config.noise_seed,
+                self.config.trials.leaves(self.trials),
+                server_round,
+                SERVER,
+                total.shape[1],
             )
             noise *= std[:, None]
             total += noise
@@ -398,7 +402,7 @@ class DPSGD(Strategy):
             seen = total - sum(messages.arrays_of(self._confided).values())
         coins = participation(
             config.noise_seed,
-            self.trials,
+            config.trials.leaves(self.trials),
             round,
             config.data.records,
             config.training.sampling_rate,

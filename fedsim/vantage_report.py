@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import expit, logit
 
 from adversaries import estimators, forecast, lower_bounds
-from fedsim import released_model
+from fedsim import precision, released_model
 from fedsim.config import Config
 from fedsim.identifiability import VantageBounds
 from fedsim.mechanism import Neighbouring, Vantage
@@ -149,9 +149,10 @@ def _empirical(
     final = seen["log_odds"][:, -1]
     loss = final - logit(config.audit.prior)
     two_sided = len(np.unique(worlds)) == 2
-    advantage = estimators.advantage(worlds, final, confidence)
-    sure = estimators.advantage(worlds, final, SURE).interval
-    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, confidence)
+    played = precision.design(config, len(worlds))
+    advantage = estimators.advantage(worlds, final, confidence, played)
+    sure = estimators.advantage(worlds, final, SURE, played).interval
+    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))
     largest = estimators.epsilon_from_belief(worlds, loss)
     near = None
     if two_sided and predicted["advantage"] is not None:

@@ -8,6 +8,7 @@ import pytest
 CORE = [
     "adversaries.canaries",
     "adversaries.dataset_sensitivity",
+    "adversaries.design",
     "adversaries.dissimilarity",
     "adversaries.estimators",
     "adversaries.forecast",
@@ -18,6 +19,8 @@ CORE = [
     "adversaries.one_run",
     "adversaries.posterior",
     "adversaries.rank_correlation",
+    "adversaries.sample_size",
+    "adversaries.stopping",
     "adversaries.trials",
     "fedsim.bayesian",
     "fedsim.blocks",
@@ -60,6 +63,8 @@ WITHOUT_FLOWER += ["fedsim.embedding"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_study", "fedsim.sensitivity_report"]
 WITHOUT_FLOWER += ["fedsim.record_display"]
 WITHOUT_FLOWER += ["fedsim.one_run", "fedsim.one_run_report"]
+WITHOUT_FLOWER += ["fedsim.cohorts", "fedsim.extension", "fedsim.precision"]
+WITHOUT_FLOWER += ["fedsim.sweep", "fedsim.sweep_figures"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

@@ -18,6 +18,8 @@ from fedsim.cli.one_run import app as one_run
 from fedsim.cli.report import report
 from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
+from fedsim.cli.sweep import sweep
+from fedsim.cli.trials import trials
 from fedsim.errors import InputError, InterruptedRunError
 
 app = typer.Typer(
@@ -29,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account, data, sensitivity):
+for command in (run, report, audit, calibrate, account, data, sensitivity, sweep, trials):
     app.command()(command)
 app.add_typer(deploy)
 app.add_typer(one_run)

@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from adversaries import stopping
 from fedsim import config as configuration
 from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
+from fedsim.extension import extend
 from fedsim.run_directory import RunDirectory
 
 
@@ -38,7 +40,19 @@ def run(
         typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/."),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Independent repetitions [trials.count].")
+        int | None,
+        typer.Option(help="Repetitions [trials.count]; with --resume, how many in the end."),
+    ] = None,
+    until_halfwidth: Annotated[
+        float | None,
+        typer.Option(
+            metavar="H",
+            help="Stop once the advantage's interval is ± H at most [trials.until-halfwidth].",
+        ),
+    ] = None,
+    max_trials: Annotated[
+        int | None,
+        typer.Option(help="At most so many repetitions, with --until-halfwidth [trials.count]."),
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds k [training.rounds].")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random number.")] = None,
@@ -61,7 +75,8 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Continue a run that was interrupted.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
 ) -> None:
@@ -72,25 +87,33 @@ def run(
     report.json and the transcript.
 
     Example: fedsim run configs/digits.toml --trials 400 --set privacy.rho-beta=0.75
+
+    Until the advantage is known to ± 0.1, however many trials that takes (`fedsim trials` says):
+    fedsim run configs/digits.toml --until-halfwidth 0.1 --max-trials 4000
+
+    More trials for a run that was too small: fedsim run --resume RUN_DIR --trials 1000
     """
     start = time.time()
     console = Console(stderr=True, quiet=quiet)
     if resume is not None:
-        options = [config_file, trials, rounds, seed, out, device, max_memory, set_]
+        options: list[object] = [config_file, rounds, seed, out, device, max_memory, set_]
+        options += [until_halfwidth, max_trials]
         if any(option is not None for option in options):
             raise InputError(
                 "--resume continues a run with its own configuration; give it alone "
-                "(only --runtime and --quiet may stand beside it)"
+                "(only --trials, --runtime and --quiet may stand beside it)"
             )
-        directory = RunDirectory.open(resume)
-        config = directory.config
+        directory, config = _resumed(resume, trials)
     else:
         if config_file is None:
             raise InputError(
                 "which experiment? Give a configuration, for example configs/digits.toml"
             )
+        if trials is not None and max_trials is not None:
+            raise InputError("--trials and --max-trials both say how many trials; give one")
         given: dict[str, Scalar | None] = {
-            "trials.count": trials,
+            "trials.count": max_trials if trials is None else trials,
+            "trials.until-halfwidth": until_halfwidth,
             "training.rounds": rounds,
             "run.seed": seed,
             "run.out": None if out is None else str(out),
@@ -106,10 +129,12 @@ def run(
             config = config.model_copy(update={"run": config.run.model_copy(update=update)})
         with preparing(console) as searched:
             config, directory = prepare(config, searched)
-    if directory.has("report.json"):
+        if short := shortfall(config):
+            console.print(short, highlight=False)
+    if directory.finished:
         raise InputError(
             f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
-            "or name a new directory with --out"
+            "name a new directory with --out, or add trials with --resume and --trials"
         )
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         if resume is not None:
@@ -125,6 +150,46 @@ def run(
             f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
         ) from None
     conclude(directory, start, console)
+
+
+def _resumed(path: Path, trials: int | None) -> tuple[RunDirectory, Config]:
+    """Open a run to be continued, with more trials where they are given. Raises InputError."""
+    directory = RunDirectory.open(path)
+    if trials is not None:
+        with directory.lock():
+            extend(directory, trials)
+    return directory, directory.config
+
+
+def shortfall(config: Config) -> str:
+    """Say that the trials may end before they are precise enough; "" where they cannot."""
+    trials = config.trials
+    if not trials.until_halfwidth:
+        return ""
+    common = trials.pairing == "common"
+    needed = stopping.enough(trials.until_halfwidth, config.audit.confidence, common)
+    if trials.count >= needed:
+        return ""
+    return (
+        f"At most {trials.count} trials: {needed} have a halfwidth of {trials.until_halfwidth:g} "
+        "whatever they show, fewer only if the advantage is large"
+        f"{' or the pairs agree' * common} (--max-trials)."
+    )
+
+
+def in_process(config: Config, console: Console) -> RunDirectory:
+    """Carry an experiment out in this process, or what is left of it; return its directory.
+
+    One that has finished with the same configuration is left as it is. Raises InputError.
+    """
+    with preparing(console) as searched:
+        config, directory = prepare(config, searched)
+    if not directory.finished:
+        with directory.lock():
+            _check_ledger(config, directory)
+        with progress(directory, config, console):
+            _run_in_process(config, directory)
+    return directory
 
 
 def with_absolute_paths(config: Config) -> Config:

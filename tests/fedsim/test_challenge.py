@@ -189,3 +189,17 @@ def test_a_pool_too_small_to_replace_an_owner_is_refused(small: Callable[..., Co
     assert choose(small(replaced | {"data.pool": 8})).replacement is None
     with pytest.raises(InputError, match="has 8 records, but the pool has 7"):
         choose(small(replaced | {"data.pool": 7}))
+
+
+def test_more_trials_leave_the_worlds_of_the_first_as_they_are() -> None:
+    first = worlds(3, 20, "both")
+    grown = worlds(3, 36, "both", shuffled=20)
+    np.testing.assert_array_equal(grown[:20], first)
+    np.testing.assert_array_equal(grown, worlds(3, 50, "both", shuffled=20)[:36])
+    assert (grown[20::2] != grown[21::2]).all()
+
+
+def test_the_order_within_pairs_is_a_coin() -> None:
+    bits = worlds(0, 2000, "both", shuffled=0)
+    assert (bits[::2] != bits[1::2]).all()
+    assert 400 < bits[::2].sum() < 600

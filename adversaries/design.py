@@ -1,0 +1,78 @@
+"""How the trials were played, as far as an interval must know: in what pairs, after which looks.
+
+Where trials come in pairs, trials 2i and 2i + 1 are in opposite worlds. Pairs are independent of
+each other. The two trials of one are independent too, or share all random numbers but the world.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.intervals import Interval, clopper_pearson
+from adversaries.trials import Bools
+from fedsim.errors import InputError
+
+Scores = npt.NDArray[np.int64]
+
+WON_SHARE = 0.8
+"""Of the significance, what the pairs won twice get; the pairs lost twice, of which there are few
+where the trials of a pair share their random numbers, get the rest."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """common: whether the two trials of a pair share their random numbers; share: of the
+    significance, what is spent at this number of trials, below 1 where it was one look of several
+    at which the trials might have stopped.
+    """
+
+    common: bool = False
+    share: float = 1.0
+
+    def level(self, confidence: float) -> float:
+        """Return the confidence at which to compute what is to hold with this one.
+
+        At every look a statement errs with its share of the significance, and all looks together
+        with no more than all of it, whichever of them the trials stop at (Bonferroni).
+        """
+        return 1 - self.share * (1 - confidence)
+
+
+INDEPENDENT = Design()
+"""Independent trials, as many as were planned."""
+
+
+def pair_scores(worlds: Bools, scores: Scores) -> Scores:
+    """Return the sum of the scores of both trials of every pair, [T/2].
+
+    Raises InputError unless trials 2i and 2i + 1 are in opposite worlds.
+    """
+    if worlds.size % 2 or not np.all(worlds[::2] != worlds[1::2]):
+        raise InputError(
+            'the trials are not in pairs of opposite worlds, as those of trials.pairing = "common" '
+            "are; the transcript is of another run than its configuration"
+        )
+    sums: Scores = scores[::2] + scores[1::2]
+    return sums
+
+
+def paired_interval(worlds: Bools, scores: Scores, confidence: float) -> Interval:
+    """Return the interval of the advantage with common random numbers; scores [T]: 1, 0 or -1.
+
+    The pair is the unit: both trials won (+1), both lost (-1), or one each (0), and the advantage
+    is P(+1) - P(-1), however the two depend on each other. Each of the two probabilities has a
+    Clopper-Pearson interval, at `WON_SHARE` of the significance and at the rest of it. A tie (0)
+    counts as lost at the lower end and as won at the upper. Raises InputError as `pair_scores`.
+    """
+    low, _ = _ends(pair_scores(worlds, np.where(scores == 0, -1, scores)), confidence)
+    _, high = _ends(pair_scores(worlds, np.where(scores == 0, 1, scores)), confidence)
+    return Interval(low, high, confidence)
+
+
+def _ends(totals: Scores, confidence: float) -> tuple[float, float]:
+    alpha = 1 - confidence
+    both, neither = int((totals == 2).sum()), int((totals == -2).sum())
+    better = clopper_pearson(both, totals.size, 1 - WON_SHARE * alpha)
+    worse = clopper_pearson(neither, totals.size, 1 - (1 - WON_SHARE) * alpha)
+    return better.low - worse.high, better.high - worse.low

@@ -1,0 +1,147 @@
+"""How many trials a statement needs: before they are run, from the advantage that is expected."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betainccinv, betaincinv, ndtri
+from scipy.stats import binom
+
+from adversaries import stopping
+from adversaries.design import INDEPENDENT, WON_SHARE, Design
+from adversaries.intervals import significance
+from adversaries.lower_bounds import LOWER_BOUNDS
+from adversaries.trials import Bools, Floats
+from fedsim.errors import InputError
+
+MOST_TRIALS = 10**7
+"""Nobody plays more; a request for more is refused."""
+
+MOST_FOR_EPSILON = 2**15
+"""Lower bounds on epsilon are looked for with no more trials than these."""
+
+NEGLIGIBLE = 1e-9
+"""Counts outside of a window of this probability at either end are left out of an expectation."""
+
+
+def expected_halfwidth(
+    advantage: float, trials: int, confidence: float, design: Design = INDEPENDENT
+) -> float:
+    """Return what half the length of the advantage's interval will be, on average.
+
+    Of `adversaries.estimators.advantage` after an even number of trials, in both worlds of which
+    one trial is won with probability (1 + advantage)/2: the mean over how many may be won. With
+    common random numbers the two trials of a pair are both won with probability `advantage` and
+    else one each, as for normal log-odds (`fedsim.precision.variance_ratio`). Raises InputError on
+    an impossible advantage, confidence or number of trials.
+    """
+    _check(advantage, confidence)
+    if trials < 2 or trials % 2:
+        raise InputError(f"trials are {trials}; give an even number of at least 2")
+    size, chance, level = trials, (1 + abs(advantage)) / 2, design.level(confidence)
+    alpha = 1 - level
+    if design.common:
+        size, chance, level = trials // 2, abs(advantage), 1 - WON_SHARE * alpha
+    counts = np.arange(binom.ppf(NEGLIGIBLE, size, chance), binom.isf(NEGLIGIBLE, size, chance) + 1)
+    weights = binom.pmf(counts, size, chance)
+    low, high = _limits(counts, size, level)
+    if not design.common:
+        # Of the share of wins; the advantage is twice as wide, and this is half of that.
+        return float(np.average(high - low, weights=weights))
+    _, worse = _limits(np.zeros(1), size, 1 - (1 - WON_SHARE) * alpha)
+    return float(np.average(high - low, weights=weights) + worse[0]) / 2
+
+
+def trials_needed(
+    advantage: float, halfwidth: float, confidence: float, design: Design = INDEPENDENT
+) -> int:
+    """Return the even number of trials from which on `expected_halfwidth` is at most `halfwidth`.
+
+    Raises InputError unless 0 < halfwidth < 1, and as `expected_halfwidth` does.
+    """
+    _check(advantage, confidence)
+    if not 0 < halfwidth < 1:
+        raise InputError(f"the halfwidth is {halfwidth}; give a number between 0 and 1, like 0.05")
+    return _smallest(
+        lambda trials: expected_halfwidth(advantage, trials, confidence, design) <= halfwidth,
+        MOST_TRIALS,
+        f"a halfwidth of {halfwidth:g}",
+    )
+
+
+def expected_stop(
+    advantage: float, halfwidth: float, confidence: float, cohort: int, common: bool
+) -> int:
+    """Return the first look at which `expected_halfwidth` is at most `halfwidth`.
+
+    That is where trials that stop by what they show (`adversaries.stopping`) usually do. Raises
+    InputError as `trials_needed` does.
+    """
+    _check(advantage, confidence)
+    planned = stopping.looks(halfwidth, confidence, MOST_TRIALS, cohort, common)
+    for look, share in planned.items():
+        found = expected_halfwidth(advantage, look, confidence, Design(common, share))
+        if found <= halfwidth:
+            break
+    return look
+
+
+def typical(mu: float, trials: int) -> tuple[Bools, Floats]:
+    """Return worlds and log-odds [T] of a campaign without luck: each at its quantile.
+
+    In either world N(+-mu^2/2, mu^2) at the probabilities (i - 1/2)/n; trials is even.
+    """
+    quantiles = mu * ndtri((np.arange(trials // 2) + 0.5) / (trials // 2))
+    worlds = np.arange(trials) % 2 == 0
+    log_odds = np.empty(trials)
+    log_odds[worlds], log_odds[~worlds] = mu**2 / 2 + quantiles, -(mu**2) / 2 + quantiles
+    return worlds, log_odds
+
+
+def trials_for_epsilon(
+    bound: str, mu: float, epsilon: float, delta: float, confidence: float
+) -> int | None:
+    """Return how many trials a lower bound on epsilon needs to reach `epsilon`, without luck.
+
+    bound: its name in LOWER_BOUNDS; mu: of the log-odds, N(+-mu^2/2, mu^2). None where the bound
+    does not get there in `MOST_FOR_EPSILON` trials: one that counts decisions at the threshold 0
+    never sees the tail. Raises InputError as the bound does.
+    """
+    function = LOWER_BOUNDS[bound]
+
+    def reached(trials: int) -> bool:
+        return function(*typical(mu, trials), delta, confidence).epsilon >= epsilon
+
+    if not reached(MOST_FOR_EPSILON):
+        return None
+    return _smallest(reached, MOST_FOR_EPSILON, f"epsilon {epsilon:g}")
+
+
+def _limits(counts: Floats, size: int, confidence: float) -> tuple[Floats, Floats]:
+    """Return the ends of `adversaries.intervals.clopper_pearson` for each count."""
+    tail = significance(confidence) / 2
+    rest = size - counts
+    low: npt.NDArray[np.float64] = betaincinv(np.maximum(counts, 1), rest + 1, tail)
+    high: npt.NDArray[np.float64] = betainccinv(counts + 1, np.maximum(rest, 1), tail)
+    return np.where(counts > 0, low, 0.0), np.where(rest > 0, high, 1.0)
+
+
+def _smallest(enough: Callable[[int], bool], most: int, what: str) -> int:
+    """Return the smallest even number that is enough, by bisection. Raises InputError."""
+    high = 2
+    while not enough(high):
+        high *= 2
+        if high > most:
+            raise InputError(f"{what} takes more than {most} trials; ask for less precision")
+    low = high // 2
+    while high - low > 2:
+        middle = (low + high) // 4 * 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _check(advantage: float, confidence: float) -> None:
+    if not -1 < advantage < 1 or math.isnan(advantage):
+        raise InputError(f"the advantage is {advantage}; give a number between -1 and 1, like 0.3")
+    significance(confidence)

@@ -1,0 +1,79 @@
+"""Trials that stop once the advantage is known precisely enough: when to look, and at what price.
+
+Whoever looks several times and stops at will misses the truth more often than an interval says. So
+the looks are planned, and each has its share of the significance (Bonferroni's spending). A look at
+which the interval is short enough whatever was found is the last one. Independent trials have
+intervals whose length hardly depends on what is found, so that most of the significance is kept for
+the last look; with common random numbers it does, and nobody knows how much before.
+"""
+
+import math
+
+from adversaries.design import WON_SHARE, Design
+from adversaries.intervals import clopper_pearson, significance
+from fedsim.errors import InputError
+
+GROWTH = 1.5
+"""Every look has so many times the trials of the one before, rounded up to whole cohorts."""
+
+LAST_SHARE = {False: 0.75, True: 0.25}
+"""Of the significance, what the last look gets, without and with common random numbers."""
+
+FIRST_LOOK = {False: 6.0, True: 12.0}
+"""The first look has so many trials over the halfwidth: before, not even all trials won suffice."""
+
+
+def enough(halfwidth: float, confidence: float, common: bool) -> int:
+    """Return after how many trials the last look's interval is short enough, whatever is found.
+
+    Raises InputError unless 0 < halfwidth < 1, and on an impossible confidence.
+    """
+    significance(confidence)
+    if not 0 < halfwidth < 1:
+        raise InputError(f"the halfwidth is {halfwidth}; give a number between 0 and 1, like 0.05")
+    design = Design(common, LAST_SHARE[common])
+    high = 4
+    while _longest(high, confidence, design) > 2 * halfwidth:
+        high *= 2
+    low = high // 2
+    while high - low > 2:
+        middle = (low + high) // 4 * 2
+        short = _longest(middle, confidence, design) <= 2 * halfwidth
+        low, high = (low, middle) if short else (middle, high)
+    return high
+
+
+def looks(
+    halfwidth: float, confidence: float, most: int, cohort: int, common: bool
+) -> dict[int, float]:
+    """Return the numbers of trials at which to look, ascending, with their shares, which sum to 1.
+
+    most: trials at most, after which is the last look if not before; cohort: trials that are run
+    together, all of even number. Raises InputError as `enough` does.
+    """
+    needed = enough(halfwidth, confidence, common)
+    last = min(most, math.ceil(needed / cohort) * cohort)
+    early = set()
+    trials = needed / GROWTH
+    while trials >= FIRST_LOOK[common] / halfwidth:
+        early.add(math.ceil(trials / cohort) * cohort)
+        trials /= GROWTH
+    before = sorted(look for look in early if look < last)
+    if not before:
+        return {last: 1.0}
+    rest = (1 - LAST_SHARE[common]) / len(before)
+    return dict.fromkeys(before, rest) | {last: LAST_SHARE[common]}
+
+
+def _longest(trials: int, confidence: float, design: Design) -> float:
+    """Return the length of the advantage's interval after so many trials at its longest."""
+    level = design.level(confidence)
+    if not design.common:
+        half = clopper_pearson(trials // 2, trials, level)
+        return 2 * (half.high - half.low)
+    pairs, alpha = trials // 2, 1 - level
+    ends = [
+        clopper_pearson(pairs // 2, pairs, 1 - share * alpha)
+        for share in (WON_SHARE, 1 - WON_SHARE)
+    ]
+    return sum(end.high - end.low for end in ends)

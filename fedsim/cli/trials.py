@@ -1,0 +1,179 @@
+"""`fedsim trials`: how many trials a statement of a wanted precision needs."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from adversaries import sample_size, stopping
+from adversaries.design import Design
+from adversaries.lower_bounds import LOWER_BOUNDS
+from fedsim import config as configuration
+from fedsim import gaussian, identifiability, privacy
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.report_values import number
+from fedsim.run_directory import RunDirectory
+
+DESIGNS = {
+    "as many as planned": ("independent", False),
+    "as many as planned, common random numbers": ("common", False),
+    "--until-halfwidth": ("independent", True),
+    "--until-halfwidth, common random numbers": ("common", True),
+}
+"""How trials can be played: trials.pairing, and whether they stop by what they show."""
+
+
+def trials(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SOURCE]", help="A configuration or a run directory; instead of --advantage."
+        ),
+    ] = None,
+    halfwidth: Annotated[
+        float, typer.Option(help="Wanted: the advantage to within ± this, for example 0.05.")
+    ] = 0.05,
+    confidence: Annotated[
+        float | None, typer.Option(help="Of the interval.", show_default="0.95")
+    ] = None,
+    advantage: Annotated[
+        float | None, typer.Option(help="The advantage that is expected, instead of SOURCE.")
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="At which the lower bounds on epsilon hold.", show_default="1e-05"),
+    ] = None,
+    share: Annotated[
+        float, typer.Option(help="Of the true epsilon, that lower bounds are to reach.")
+    ] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say how many trials the advantage's interval needs to be no wider than wanted.
+
+    From the exact expected length of the interval that the report prints. From a configuration the
+    advantage is the largest that its noise allows; a finished run has a prediction of its own. A
+    smaller advantage needs more trials where they are independent, as the column for 0 says.
+
+    Example: fedsim trials configs/digits.toml --halfwidth 0.05
+    """
+    if (source is None) == (advantage is None):
+        raise InputError("which advantage is expected? Give a configuration, or --advantage")
+    if not 0 < share < 1:
+        raise InputError(f"--share is {share}; give a number between 0 and 1, such as 0.5")
+    document = _document(source, halfwidth, confidence, advantage, delta, share)
+    if as_json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        _print(document)
+
+
+def _document(
+    source: Path | None,
+    halfwidth: float,
+    confidence: float | None,
+    advantage: float | None,
+    delta: float | None,
+    share: float,
+) -> dict[str, Any]:
+    level, at_delta, normal = confidence or 0.95, delta or 1e-5, True
+    origin, cohort = "--advantage", Config().trials.cohort
+    if source is not None:
+        run = RunDirectory.open(source) if source.is_dir() else None
+        config = run.config if run else configuration.load(source)
+        level, at_delta = confidence or config.audit.confidence, delta or config.privacy.delta
+        cohort = config.trials.cohort
+        normal = config.training.sampling_rate == 1 and config.privacy.noise != "pac"
+        if run:
+            advantage = run.read_json("report.json")["prediction"]["advantage"]
+            origin = "the run's own prediction"
+        else:
+            mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+            advantage = identifiability.bounds(
+                mechanism, config.privacy.delta, config.privacy.accountant
+            ).rho_alpha
+            origin = "rho_alpha, the largest that the noise allows"
+    if advantage is None:
+        raise InputError(f"'{source}' predicts no advantage; give --advantage")
+    if not -1 < advantage < 1:
+        raise InputError(
+            f"the advantage is {advantage:g} ({origin}): a single trial decides; give --advantage"
+        )
+    rows = []
+    for name, (pairing, stops) in DESIGNS.items():
+        common = pairing == "common"
+
+        def needed(expected: float, common: bool = common, stops: bool = stops) -> int:
+            if stops:
+                return sample_size.expected_stop(expected, halfwidth, level, cohort, common)
+            return sample_size.trials_needed(expected, halfwidth, level, Design(common))
+
+        rows.append(
+            {
+                "design": name,
+                "pairing": pairing,
+                "until_halfwidth": stops,
+                "trials": needed(advantage),
+                "trials_at_zero": needed(0.0),
+                "at_most": stopping.enough(halfwidth, level, common) if stops else None,
+            }
+        )
+    mu = gaussian.mu_of_advantage(max(0.0, advantage))
+    epsilon = gaussian.epsilon(mu, at_delta) if normal and mu > 0 else None
+    return {
+        "advantage": advantage,
+        "advantage_from": origin,
+        "halfwidth": halfwidth,
+        "confidence": level,
+        "trials": rows,
+        "delta": at_delta,
+        "epsilon": epsilon,
+        "share": share,
+        "lower_bounds": None
+        if epsilon is None
+        else {
+            name: sample_size.trials_for_epsilon(name, mu, share * epsilon, at_delta, level)
+            for name in LOWER_BOUNDS
+        },
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    console = Console()
+    table = Table(
+        title=f"Trials for the advantage ± {document['halfwidth']:g} "
+        f"at {100 * document['confidence']:g}%",
+        title_justify="left",
+        caption=f"advantage {document['advantage']:.3f}: {document['advantage_from']}",
+        caption_justify="left",
+    )
+    table.add_column("trials are played")
+    table.add_column(f"advantage {document['advantage']:.3f}", justify="right")
+    table.add_column("advantage 0", justify="right")
+    table.add_column("at most", justify="right")
+    for row in document["trials"]:
+        table.add_row(
+            row["design"], *(number(row[key]) for key in ("trials", "trials_at_zero", "at_most"))
+        )
+    console.print(table)
+    if document["lower_bounds"] is None:
+        console.print(
+            "Lower bounds on epsilon: not computed, the log-odds are not normal or tell nothing."
+        )
+        return
+    table = Table(
+        title=f"Independent trials for a lower bound of {document['share']:g} × ε = "
+        f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
+        title_justify="left",
+        caption="of a campaign without luck: every log-odds at its quantile; "
+        f"–: not with {sample_size.MOST_FOR_EPSILON} trials",
+        caption_justify="left",
+    )
+    table.add_column("bound")
+    table.add_column("trials", justify="right")
+    for name, needed in document["lower_bounds"].items():
+        table.add_row(name, "–" if needed is None else str(needed))
+    console.print(table)

@@ -1,0 +1,285 @@
+"""A grid of runs and what they found, side by side: as tables, as a page and as figures."""
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedsim import audit_page, comparison
+from fedsim import config as configuration
+from fedsim.config import KNOWN_KEYS, Scalar
+from fedsim.errors import InputError
+from fedsim.report_directory import write_report
+from fedsim.report_values import DASH, Report, at, interval_at, number, percent, plain, span
+from fedsim.run_directory import RunDirectory
+from fedsim.strict_json import strict_json
+
+BOUND_COLUMN = "at_least_"
+"""What the columns of the lower bounds on epsilon begin with."""
+
+SHOWN = {"clopper_pearson": "Clopper–Pearson", "gaussian": "Gaussian"}
+"""The lower bounds in tables and figures, and how they are called; summary.csv has all of them."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of the grid: its folder, and the keys that it is about with their values."""
+
+    name: str
+    values: dict[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: its report, or else why there is none."""
+
+    point: Point
+    report: Report | None
+    failure: str = ""
+
+
+def grid(over: Sequence[str]) -> list[Point]:
+    """Return every combination of the values in `KEY=V1,V2,...`, the last key varying fastest.
+
+    A folder is named for the last parts of the keys and the values. Raises InputError for what is
+    not of that form, for a key that is unknown, given twice or the run's folder, for a value given
+    twice, and for values that no folder can be named for apart.
+    """
+    axes: dict[str, list[Scalar]] = {}
+    for text in over:
+        key, equals, values = text.partition("=")
+        key, listed = key.strip(), [value.strip() for value in values.split(",")]
+        if not equals or not all(listed):
+            raise InputError(
+                f"--over {text!r} is not KEY=V1,V2,...; give for example "
+                "--over privacy.rho-beta=0.75,0.9"
+            )
+        if key in axes or key in ("run.out", "run.name"):
+            raise InputError(f"--over {key} " + ("is given twice" if key in axes else "is no axis"))
+        if key not in KNOWN_KEYS:
+            configuration.from_run_config({key: ""})  # which says so, and the nearest one
+        axes[key] = [configuration.parse_override(f"{key}={value}")[1] for value in listed]
+        if len(set(axes[key])) < len(listed):
+            raise InputError(f"--over {text!r} has a value twice; give each once")
+    points = [
+        Point(_folder(dict(zip(axes, values, strict=True))), dict(zip(axes, values, strict=True)))
+        for values in itertools.product(*axes.values())
+    ]
+    if len({point.name for point in points}) < len(points):
+        raise InputError("two of the runs would have one folder; rename what --over varies")
+    return points
+
+
+def check(directory: Path) -> None:
+    """Raise InputError where the folder of a sweep is that of a run."""
+    if (directory / "config.toml").exists():
+        raise InputError(f"'{directory}' holds a run; name another directory with --out")
+
+
+def report_of(directory: Path) -> Report:
+    """Return the report of a finished run. Raises InputError."""
+    return RunDirectory.open(directory).read_json("report.json")
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a row for each run, with the same columns in all: the swept keys, then the figures.
+
+    run, status ("done" or the failure), trials, advantage with its interval and confidence,
+    predicted, rho_alpha, epsilon (tight) and delta, and a column for every lower bound on epsilon;
+    None where unknown, infinite or refused.
+    """
+    reports = [outcome.report for outcome in outcomes if outcome.report]
+    names = list(
+        dict.fromkeys(
+            name for report in reports for name in at(report, "empirical.lower_bounds") or {}
+        )
+    )
+    return [_row(outcome, names) for outcome in outcomes]
+
+
+def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
+    report: Report = outcome.report or {}
+    low, high = interval_at(report, "empirical.advantage_interval") or (None, None)
+
+    def proven(name: str) -> Any:
+        bound = f"empirical.lower_bounds.{name}"
+        return None if at(report, f"{bound}.reason") else at(report, f"{bound}.epsilon")
+
+    return {
+        "run": outcome.point.name,
+        **outcome.point.values,
+        "status": outcome.failure or "done",
+        "trials": at(report, "trials"),
+        "advantage": at(report, "empirical.advantage"),
+        "advantage_low": low,
+        "advantage_high": high,
+        "confidence": at(report, "empirical.confidence"),
+        "predicted": at(report, "prediction.advantage"),
+        "rho_alpha": at(report, "bounds.rho_alpha"),
+        "epsilon": at(report, "bounds.tight_epsilon"),
+        "delta": at(report, "bounds.delta"),
+        **{f"{BOUND_COLUMN}{name}": proven(name) for name in bounds},
+    }
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the runs as the terminal shows them."""
+    swept = len(outcomes[0].point.values)
+    levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
+    drawn = Table(
+        title="Runs of the sweep",
+        title_justify="left",
+        caption=f"intervals and bounds at {' or '.join(map(percent, levels))}" if levels else None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+    )
+    for place, heading in enumerate(headings(outcomes)):
+        drawn.add_column(heading, justify="left" if place < swept else "right")
+    for row in cells(outcomes):
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
+def headings(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the names of the columns of `cells`."""
+    swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
+    bounds = [f"ε at least, {name}" for name in SHOWN.values()]
+    return [*swept, "trials", "advantage", "pred.", "ρα", "ε", *bounds]
+
+
+def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """Return the rows of the table, worded; of a run that failed only the values."""
+    worded = []
+    for outcome, row in zip(outcomes, rows(outcomes), strict=True):
+        ends = interval_at(outcome.report or {}, "empirical.advantage_interval")
+        between = f"\n{span(ends, '{:.2f}'.format)}" if ends else ""
+        measured = number(row["advantage"]) + between
+        bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
+        known = [number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")]
+        worded.append(
+            [
+                *(plain(value) for value in outcome.point.values.values()),
+                "failed" if outcome.failure else plain(row["trials"]),
+                measured,
+                *known,
+                *bounds,
+            ]
+        )
+    return worded
+
+
+def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
+    """Write summary.csv, report.json, report.html and figures; return the page. Raises OSError."""
+    from fedsim import figures, sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report_figures import inline  # noqa: PLC0415
+
+    found = rows(outcomes)
+    places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
+    drawn: list[tuple[str, Markup]] = []
+    (directory / "figures").mkdir(parents=True, exist_ok=True)
+    for key in outcomes[0].point.values:
+        figure = sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
+        if figure is not None:
+            file = key.replace(".", "-")
+            (directory / "figures" / f"{file}.svg").write_text(figures.to_svg(figure))
+            caption = (
+                f"Advantage and epsilon along {key}: the intervals and lower bounds of each run, "
+                "beside what its noise allows."
+            )
+            drawn.append((caption, inline(figure, file, caption)))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(found[0]))
+    writer.writeheader()
+    writer.writerows(found)
+    (directory / "summary.csv").write_text(text.getvalue(), encoding="utf-8")
+    page = audit_page.render(
+        PAGE,
+        name=name,
+        headings=headings(outcomes),
+        rows=[(outcome, row) for outcome, row in zip(outcomes, cells(outcomes), strict=True)],
+        figures=drawn,
+        places=[_place(row) for row in places],
+    )
+    document: Mapping[str, Any] = strict_json(
+        {"kind": "sweep", "name": name, "runs": found, "vantages": places}
+    )
+    return write_report(directory, document, page)
+
+
+def _place(row: Mapping[str, Any]) -> list[str]:
+    between = span(row["interval"], number)
+    return [
+        row["run"],
+        f"{row['trust']}, {row['vantage']}",
+        number(row["noise_multiplier"]),
+        number(row["epsilon"]),
+        number(row["rho_alpha"]),
+        number(row["predicted"]) if row["predicted"] is not None else DASH,
+        number(row["measured"]) + (f" ({between})" if between else ""),
+        row["verdict"],
+    ]
+
+
+def _others(key: str, outcomes: Sequence[Outcome]) -> list[str]:
+    """Return for every run which of the other keys' values it has: "" where there are none."""
+    return [
+        ", ".join(
+            f"{name.rpartition('.')[2]}={plain(value)}"
+            for name, value in outcome.point.values.items()
+            if name != key
+        )
+        for outcome in outcomes
+    ]
+
+
+def _folder(values: Mapping[str, Scalar]) -> str:
+    parts = (f"{key.rpartition('.')[2]}={plain(value)}" for key, value in values.items())
+    return re.sub(r"[^\w.=,+-]", "_", ",".join(parts))
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import drawn %}
+{% block title %}Sweep of {{ name }}{% endblock %}
+{% block kind %}Sweep{% endblock %}
+{% block heading %}{{ name }}{% endblock %}
+{% block body %}
+<h2>The runs</h2>
+<div class="table"><table>
+<thead><tr>{% for heading in headings %}<th scope="col">{{ heading }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for outcome, row in rows %}
+<tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+<ul>
+{% for outcome, row in rows %}
+<li>{% if outcome.failure %}{{ outcome.point.name }}: {{ outcome.failure }}\
+{% else %}<a href="{{ outcome.point.name | urlencode }}/report.html">{{ outcome.point.name }}</a>\
+{% endif %}</li>
+{% endfor %}
+</ul>
+{{ drawn(figures) }}
+
+<h2>To whom the person is identifiable</h2>
+<div class="table"><table>
+<thead><tr><th scope="col">Run</th><th scope="col">Trust, vantage</th><th scope="col">z</th>
+<th scope="col">ε</th><th scope="col">ρα</th><th scope="col">Predicted</th>
+<th scope="col">Measured</th><th scope="col">Verdict</th></tr></thead>
+<tbody>
+{% for row in places %}
+<tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+{% endblock %}
+"""

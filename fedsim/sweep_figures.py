@@ -1,0 +1,99 @@
+"""The figure of a sweep: advantage and epsilon along one key, beside what theory allows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedsim import figures
+from fedsim.figures import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
+
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
+MARKERS = ("o", "s", "^", "D")
+FEWEST, LARGEST_RATIO = 2, 20.0
+"""How many values make a figure; beyond which ratio of positive values the axis is logarithmic."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]) -> Figure | None:
+    """Draw the runs along a key, one colour for each combination of the others' values.
+
+    rows: as of `fedsim.sweep.rows`; others [n]: the combination that each belongs to; bounds: the
+    lower bounds on epsilon that are drawn, and their names in the legend. Left the
+    advantage with its interval, its prediction and its bound, right epsilon and the lower bounds.
+    None where the key is no number or fewer than two runs have finished.
+    """
+    finished = [
+        (row, other)
+        for row, other in zip(rows, others, strict=True)
+        if row["status"] == "done" and not isinstance(row[key], str | bool)
+    ]
+    values = sorted({float(row[key]) for row, _ in finished})
+    if len(values) < FEWEST:
+        return None
+    with figures._style():
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for index, other in enumerate(dict.fromkeys(other for _, other in finished)):
+            series = sorted(
+                (row for row, each in finished if each == other), key=lambda row: float(row[key])
+            )
+            _advantage(left, key, series, COLOURS[index % len(COLOURS)], other, index == 0)
+            _epsilon(right, key, series, COLOURS[index % len(COLOURS)], bounds, index == 0)
+        left.set_ylabel("advantage over a coin")
+        right.set_ylabel("ε")
+        right.set_ylim(bottom=0)
+        for axes in (left, right):
+            axes.set_xlabel(key)
+            if values[0] > 0 and values[-1] / values[0] > LARGEST_RATIO:
+                axes.set_xscale("log")
+            axes.legend(loc="best", fontsize=8)
+    return figure
+
+
+def _advantage(axes: Axes, key: str, series: Rows, colour: str, label: str, named: bool) -> None:
+    values = _numbers(series, key)
+    point, low, high = (
+        _numbers(series, name) for name in ("advantage", "advantage_low", "advantage_high")
+    )
+    axes.vlines(values, low, high, color=colour, linewidth=2)
+    axes.plot(values, point, "o", color=colour, label=label or "measured")
+    for name, line, alone, text in (
+        ("rho_alpha", "-", INK, "bound ρα"),
+        ("predicted", "--", VERMILION, "prediction"),
+    ):
+        axes.plot(
+            values,
+            _numbers(series, name),
+            line,
+            color=colour if label else alone,
+            linewidth=1.2,
+            label=text if named else None,
+        )
+
+
+def _epsilon(
+    axes: Axes, key: str, series: Rows, colour: str, bounds: Mapping[str, str], named: bool
+) -> None:
+    values = _numbers(series, key)
+    axes.plot(
+        values, _numbers(series, "epsilon"), "-", color=INK, label="ε, tight" if named else None
+    )
+    for (name, label), marker in zip(bounds.items(), MARKERS, strict=False):
+        axes.plot(
+            values,
+            _numbers(series, f"at_least_{name}"),
+            marker,
+            color=colour,
+            markersize=5,
+            label=f"at least, {label}" if named else None,
+        )
+
+
+def _numbers(series: Rows, name: str) -> figures.Floats:
+    """Return a column, NaN where it is unknown: matplotlib leaves a gap there."""
+    found = (row.get(name) for row in series)
+    return np.array([np.nan if value is None else float(value) for value in found])

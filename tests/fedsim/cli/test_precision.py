@@ -1,0 +1,150 @@
+"""`fedsim trials`, `fedsim sweep` and more trials of a run, as a user types them."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adversaries.design import Design
+from adversaries.sample_size import trials_needed
+from fedsim import report
+from fedsim.config import Config, dump
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what takes longer than the federation: every run would draw its figures."""
+    monkeypatch.setattr(report, "write_figures", lambda *_: [])
+    monkeypatch.setattr(report, "render_html", lambda *_: "")
+
+
+def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
+    fedsim: Command, experiment: Path
+) -> None:
+    status, out, _ = fedsim("trials", experiment, "--halfwidth", 0.1, "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["advantage"] == pytest.approx(0.3406, abs=1e-4)
+    by_design = {(row["pairing"], row["until_halfwidth"]): row for row in found["trials"]}
+    for common in (False, True):
+        row = by_design["common" if common else "independent", False]
+        assert row["trials"] == trials_needed(found["advantage"], 0.1, 0.95, Design(common))
+        assert row["trials_at_zero"] == trials_needed(0.0, 0.1, 0.95, Design(common))
+    assert set(found["lower_bounds"]) >= {"clopper_pearson", "gaussian"}
+    status, out, _ = fedsim("trials", "--advantage", 0.3, "--halfwidth", 0.1)
+    assert status == 0
+    assert "common random" in out
+    assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "Give a configuration, or --advantage"),
+        (["--advantage", 2], "advantage is 2"),
+        (["--advantage", 0.2, "--halfwidth", 0], "halfwidth is 0"),
+        (["--advantage", 0.2, "--share", 1], "--share is 1"),
+        (["--advantage", 0.2, "--confidence", 2], "confidence is 2"),
+    ],
+)
+def test_trials_for_nothing_sensible_are_refused(
+    arguments: list[object], complaint: str, fedsim: Command
+) -> None:
+    status, out, err = fedsim("trials", *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
+    fedsim: Command, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    experiment = tmp_path / "tiny.toml"
+    experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
+    out = tmp_path / "sweep"
+    arguments = ("sweep", experiment, "--over", "privacy.rho-beta=0.6,0.9,1.5", "--out", out)
+    status, _, err = fedsim(*arguments)
+    assert status == 1
+    assert err.strip().splitlines()[-1].startswith("fedsim: 1 of 3 runs failed")
+    assert "rho-beta=1.5 failed: privacy.rho-beta is 1.5" in err
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    assert [row["privacy.rho-beta"] for row in rows] == ["0.6", "0.9", "1.5"]
+    assert [row["status"] == "done" for row in rows] == [True, True, False]
+    for row, name in zip(rows, ("rho-beta=0.6", "rho-beta=0.9"), strict=False):
+        found = json.loads((out / name / "report.json").read_text())
+        assert float(row["advantage"]) == found["empirical"]["advantage"]
+        assert float(row["epsilon"]) == found["bounds"]["tight_epsilon"]
+        bound = found["empirical"]["lower_bounds"]["clopper_pearson"]["epsilon"]
+        assert float(row["at_least_clopper_pearson"]) == bound
+    assert (out / "figures" / "privacy-rho-beta.svg").exists()
+    page = (out / "report.html").read_text()
+    assert "rho-beta%3D0.6/report.html" in page
+    summary = json.loads((out / "report.json").read_text())
+    assert len(summary["runs"]) == 3
+    assert {row["run"] for row in summary["vantages"]} == {
+        f"digits {name}" for name in ("rho-beta=0.6", "rho-beta=0.9")
+    }
+    written = (out / "rho-beta=0.6" / "events.jsonl").read_bytes()
+    status, _, _ = fedsim("sweep", experiment, "--rho-beta", "0.6,0.9", "--out", out, "--quiet")
+    assert status == 0
+    assert (out / "rho-beta=0.6" / "events.jsonl").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "what varies?"),
+        (["--over", "run.seed"], "is not KEY=V1,V2"),
+        (["--over", "run.seed=1,,2"], "is not KEY=V1,V2"),
+        (["--over", "run.sed=1,2"], "did you mean 'run.seed'?"),
+        (["--over", "run.seed=1,1"], "has a value twice"),
+        (["--over", "run.seed=1", "--over", "run.seed=2"], "given twice"),
+        (["--over", "run.out=a,b"], "is no axis"),
+        (["--over", "run.seed=1", "--set", "run.seed=2"], "--set and --over both give run.seed"),
+    ],
+)
+def test_a_sweep_over_nothing_sensible_leaves_nothing(
+    arguments: list[str], complaint: str, fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    status, out, err = fedsim("sweep", experiment, "--out", tmp_path / "sweep", *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_more_trials_are_added_to_a_finished_run(
+    fedsim: Command, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    experiment, out = tmp_path / "tiny.toml", tmp_path / "run"
+    experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
+    fedsim("run", experiment, "--out", out, "--quiet")
+    status, _, err = fedsim("run", "--resume", out)
+    assert status == 2
+    assert "--resume and --trials" in err
+    status, _, _ = fedsim("run", "--resume", out, "--trials", 6, "--quiet")
+    assert status == 0
+    assert json.loads((out / "report.json").read_text())["trials"] == 6
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    status, _, err = fedsim(
+        *("run", experiment, "--out", out, "--until-halfwidth", 0.2, "--max-trials", 8)
+    )
+    assert status == 0
+    assert "At most 8 trials: 116 have a halfwidth of 0.2" in " ".join(err.split())
+    found = json.loads((out / "report.json").read_text())
+    assert found["campaign"]["until_halfwidth"] == 0.2
+    status, _, err = fedsim("run", experiment, "--trials", 4, "--max-trials", 8)
+    assert status == 2
+    assert "give one" in err

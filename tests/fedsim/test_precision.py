@@ -1,0 +1,205 @@
+"""Pairs, stopping and more trials in a federation: what is shared, what is kept, what is said."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries.stopping import looks
+from fedsim import challenge, client_app, cohorts, ledger, precision, report, server_app
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.errors import InputError
+from fedsim.extension import extend
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Make = Callable[[dict[str, Scalar]], Config]
+
+FEW_ROUNDS: dict[str, Scalar] = {"training.rounds": 2, "trials.cohort": 4, "trials.count": 8}
+
+
+@pytest.fixture(autouse=True)
+def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what takes longer than the federation: every run here would draw its figures."""
+    monkeypatch.setattr(report, "write_figures", lambda *_: [])
+    monkeypatch.setattr(report, "render_html", lambda *_: "")
+
+
+def _go(directory: RunDirectory) -> tuple[Arrays, dict[str, Any]]:
+    config = directory.config
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    return directory.read_arrays("transcript.npz"), directory.read_json("report.json")
+
+
+def _stop_before(monkeypatch: pytest.MonkeyPatch, cohorts: int) -> None:
+    """Kill the process, as it were, where it would begin this cohort of those that it runs."""
+    begun = []
+
+    def run_some(*arguments: object) -> Arrays:
+        if len(begun) == cohorts:
+            raise KeyboardInterrupt
+        begun.append(arguments)
+        return run_cohort(*arguments)  # type: ignore[arg-type]
+
+    run_cohort = server_app._run_cohort
+    monkeypatch.setattr(server_app, "_run_cohort", run_some)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"training.sampling-rate": 0.5},
+        {"federation.trust": "local", "federation.vantage": "released-model"},
+    ],
+    ids=["full batch", "sampled", "released model of local trust"],
+)
+def test_the_trials_of_a_pair_share_everything_but_the_world(
+    changes: dict[str, Scalar], small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(FEW_ROUNDS | {"trials.pairing": "common"} | changes)
+    first, found = _go(RunDirectory.create(tmp_path / "first", config))
+    worlds = first["worlds"]
+    assert (worlds[::2] != worlds[1::2]).all()
+    # In the other order of worlds the other trial of each pair is the one on D.
+    monkeypatch.setattr(challenge, "worlds", lambda *_: ~worlds)
+    other, _ = _go(RunDirectory.create(tmp_path / "other", config))
+    for name in ("log_odds", "sensitivities"):
+        swapped = other[name].reshape(4, 2, -1)[:, ::-1]
+        # The rows of a product stand in another order, and round otherwise.
+        np.testing.assert_allclose(first[name].reshape(4, 2, -1), swapped, rtol=1e-5, atol=1e-6)
+    assert found["campaign"]["pairing"] == "common"
+    assert "independent unit" in found["campaign"]["validity"]
+    gaussian = found["empirical"]["lower_bounds"]["gaussian"]
+    assert gaussian["epsilon"] == 0
+    assert gaussian["reason"]
+    page = dict(precision.entries(found))
+    assert page["Trials"] == "8 of 8 planned"
+    assert page["Random numbers of the two worlds"] == "common"
+    assert page["Why no more"] == "all 8 trials were run"
+
+
+def test_common_random_numbers_reduce_the_variance_as_predicted() -> None:
+    random = np.random.default_rng(5)
+    for mu in (0.2, 1.0, 2.0):
+        shared = random.standard_normal(200_000)
+        scores = np.sign(mu / 2 + shared) + np.sign(mu / 2 - shared)
+        alone = np.sign(mu / 2 + random.standard_normal((2, 200_000))).sum(0)
+        assert scores.mean() == pytest.approx(alone.mean(), abs=0.02)
+        predicted = precision.variance_ratio(scores.mean() / 2)
+        assert scores.var() / alone.var() == pytest.approx(predicted, rel=0.03)
+
+
+def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"trials.until-halfwidth": 0.45, "trials.count": 60, "privacy.rho-beta": 0.99}
+    config = small(FEW_ROUNDS | changes)
+    whole, found = _go(RunDirectory.create(tmp_path / "whole", config))
+    trials = found["campaign"]["trials"]
+    assert trials < 60
+    assert trials in looks(0.45, 0.95, 60, 4, False)
+    assert found["campaign"]["halfwidth"] <= 0.45
+    assert f"after {trials} trials" in found["campaign"]["reason"]
+    assert found["trials"] == len(whole["worlds"]) == trials
+    directory = RunDirectory.create(tmp_path / "killed", config)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 2)
+        _go(directory)
+    resumed, again = _go(directory)
+    np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
+    assert again["campaign"] == found["campaign"]
+    assert directory.finished
+    with pytest.raises(InputError, match="spent all of the significance"):
+        extend(directory, 80)
+
+
+def test_trials_that_never_get_precise_enough_end_at_the_maximum(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small(FEW_ROUNDS | {"trials.until-halfwidth": 0.1})
+    _, found = _go(RunDirectory.create(tmp_path / "run", config))
+    assert found["campaign"]["trials"] == 8
+    assert "before half the interval's length" in found["campaign"]["reason"]
+
+
+def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.cohort": 6}))
+    before, old = _go(directory)
+    files = {path.name: path.read_bytes() for path in (directory.path / "cohorts").iterdir()}
+    extend(directory, 14)
+    assert not directory.finished
+    assert [list(part) for part in cohorts.ranges(directory.config, directory)] == [
+        list(range(6)),
+        list(range(6, 8)),
+        list(range(8, 14)),
+    ]
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 0)
+        _go(directory)
+    assert directory.read_json("report.json") == old
+    assert extend(directory, 14) == directory.config  # the same command after the interruption
+    after, new = _go(directory)
+    assert directory.finished
+    for name in ("worlds", "log_odds", "final_models"):
+        np.testing.assert_array_equal(after[name][:8], before[name])
+    assert after["worlds"][8:].reshape(3, 2).sum(1).tolist() == [1, 1, 1]
+    for name, content in files.items():
+        assert (directory.path / "cohorts" / name).read_bytes() == content
+    assert new["budget"]["epsilon"] == old["budget"]["epsilon"]
+    assert new["bounds"] == old["bounds"]
+    assert {row.cohort for row in ledger.verified(directory)} == {0, 6, 8}
+    assert (new["trials"], new["campaign"]["extended_from"]) == (14, 8)
+    assert any("extended from 8 to 14" in warning for warning in new["warnings"])
+    # Its configuration alone gives the same campaign again.
+    scratch, _ = _go(RunDirectory.create(tmp_path / "scratch", directory.config.placed_at("")))
+    np.testing.assert_allclose(scratch["log_odds"], after["log_odds"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(scratch["worlds"], after["worlds"])
+
+
+def test_a_report_from_before_campaigns_grew_counts_as_finished(
+    small: Make, tmp_path: Path
+) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
+    directory.write_json("report.json", {"trials": 8})
+    assert directory.finished
+    extend(directory, 10)
+    assert not directory.finished
+    assert json.loads((directory.path / "report.json").read_text()) == {"trials": 8}
+
+
+@pytest.mark.parametrize(("trials", "complaint"), [(8, "8 trials already"), (11, "even number")])
+def test_an_impossible_extension_is_refused(
+    trials: int, complaint: str, small: Make, tmp_path: Path
+) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
+    directory.write_json("report.json", {"trials": 8})
+    before = (directory.path / "config.toml").read_bytes()
+    with pytest.raises(InputError, match=complaint):
+        extend(directory, trials)
+    assert (directory.path / "config.toml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"trials.pairing": "common", "trials.worlds": "d-only"}, "d-only"),
+        ({"trials.until-halfwidth": 0.1, "trials.worlds": "d-only"}, "d-only"),
+        ({"trials.pairing": "common", "trials.cohort": 5}, "trials.cohort is 5"),
+        ({"trials.pairing": "common", "privacy.noise-source": "system"}, "noise-source"),
+        ({"trials.first": 10}, "trials.first is 10 of 8"),
+        ({"trials.first": 3}, "trials.first is 3 of 8"),
+        ({"trials.until-halfwidth": 1.0}, "until-halfwidth"),
+    ],
+)
+def test_designs_that_make_no_sense_are_refused(
+    changes: dict[str, Scalar], complaint: str, small: Make
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        small(FEW_ROUNDS | changes)
