@@ -11,7 +11,7 @@ from scipy.special import logit
 
 from adversaries import estimators, forecast, lower_bounds, membership
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from fedsim import identifiability, ledger, pac, trust_report, vantage_report
+from fedsim import identifiability, ledger, pac, residual_report, trust_report, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -167,6 +167,7 @@ def assemble(
         config, transcript, everywhere, predictions, delta, confidence
     )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
+    report["residuals"] = residual_report.report(config, transcript, confidence)
     report["alarms"] = _alarms(config, transcript, report)
     report["warnings"] = [
         *report["alarms"].values(),
@@ -610,6 +611,7 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
                 f"{bounds['delta']:g} by theory."
             )
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
+    alarms |= residual_report.alarms(report["residuals"])
     prediction = report["prediction"]
     exact = exact_posterior and prediction["deterministic"]
     theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"

@@ -150,7 +150,8 @@ def evaluate(message: Message, context: Context) -> Message:
     if request.role == Role.ADVERSARY:
         if _follows_rounds(config):
             memory = _recall(message, context, config, known, request)
-            _remember(context, memory, request.round)
+            # No round follows that its residual could be compared with.
+            _remember(context, replace(memory, past=None), request.round)
         if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
             config
         ):

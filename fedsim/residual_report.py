@@ -1,0 +1,147 @@
+"""What a report says of the residuals: whether the aggregates are what the mechanism claims.
+
+Beside the one direction in which the worlds differ, the adversary expects noise and nothing else.
+Tests of what it found there, with the cause that each points at, and of the batches' sizes.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from adversaries import residuals
+from adversaries.intervals import ALARM_CONFIDENCE
+from fedsim.config import Config
+from fedsim.mechanism import Vantage
+from fedsim.run_directory import Arrays
+from fedsim.vantages import suffix
+
+SURE = 1 - ALARM_CONFIDENCE
+
+NOT_MEASURED = (
+    "A residual is what a participant, who knows every record but the one in question, cannot "
+    'explain; it needs audit.mode = "participant", the vantage participant, noise, and one step '
+    "in a round."
+)
+
+MEANING = (
+    "What is left of every aggregate when all that the adversary knows is subtracted, in the "
+    "directions in which D and D' agree: noise of the claimed size, if the mechanism is as claimed."
+)
+
+NEGLIGIBLE = 0.01
+"""A share of the claimed noise, or of what was expected, below which a cause is that it is none."""
+
+
+def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any] | None:
+    """Return the tests of a run's residuals; None where the adversary formed none.
+
+    noise: length; repeats: whether the noise of a round looks like that of rounds before; scale:
+    whether the sum is larger or smaller than expected, with the factor that it is of the expected
+    sum; sampling: None where every record takes part in every round.
+    """
+    ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
+    names = "squares", "freedoms", "repeats", "scales", "signals"
+    arrays = {name: transcript.get(f"residual_{name}{ending}") for name in names}
+    # A transcript without them is from before they were kept.
+    if any(array is None for array in arrays.values()):
+        return None
+    seen: dict[str, Any] = arrays
+    noise = residuals.noise_test(seen["squares"], seen["freedoms"], confidence)
+    if noise is None:
+        return None
+    repeats = residuals.direction_test(seen["repeats"])
+    scale = residuals.direction_test(seen["scales"])
+    power = float(np.square(seen["signals"]).sum())
+    factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
+    sampled = None
+    if config.training.sampling_rate < 1:
+        sampled = asdict(
+            residuals.sampling_test(
+                transcript[f"batch_sizes{ending}"],
+                config.data.records - 1,
+                config.training.sampling_rate,
+            )
+        )
+    return {
+        "noise": asdict(noise)
+        | {
+            "interval": [noise.interval.low, noise.interval.high],
+            "by_step": [None if math.isnan(step) else step for step in noise.by_step],
+        },
+        "repeats": None if repeats is None else asdict(repeats),
+        "scale": None if scale is None else asdict(scale) | {"factor": factor},
+        "sampling": sampled,
+        "confidence": confidence,
+        "note": MEANING,
+    }
+
+
+def alarms(found: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return which tests contradict the claimed mechanism, and the likely cause, by a name."""
+    if found is None:
+        return {}
+    told, sure = {}, f"p below {SURE:.2g}"
+    noise, repeats, scale, sampling = (
+        found[name] for name in ("noise", "repeats", "scale", "sampling")
+    )
+    if noise["p_value"] < SURE:
+        told["residual_noise"] = (
+            f"The noise is {noise['ratio']:.3g} times what is claimed ({sure}): "
+            f"{_cause_of_noise(found)}."
+        )
+    if repeats is not None and repeats["p_value"] < SURE:
+        told["residual_repeats"] = (
+            f"What the noise should hide leans the same way in several rounds ({sure}): "
+            f"{_cause_of_repeats(found)}."
+        )
+    if scale is not None and scale["p_value"] < SURE:
+        told["residual_scale"] = (
+            f"The sum is {scale['factor']:.3g} times the sum of clipped gradients that it should "
+            f"be ({sure}): {_cause_of_scale(found)}."
+        )
+    if sampling is not None and sampling["p_value"] < SURE:
+        told["sampling"] = (
+            f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
+            f"{sampling['dispersion']:.3g} of the binomial's, and a share {sampling['rate']:.4g} "
+            f"of the records took part. {_cause_of_sampling(sampling)}."
+        )
+    return told
+
+
+def _cause_of_noise(found: Mapping[str, Any]) -> str:
+    noise, by_step = found["noise"], np.asarray(found["noise"]["by_step"], float)
+    without = np.flatnonzero(by_step < NEGLIGIBLE)
+    if len(without) == len(by_step):
+        return "no noise was added at all"
+    if len(without):
+        named = ", ".join(str(step + 1) for step in without[:5])
+        more = " and others" if len(without) > 5 else ""
+        return f"no noise was added in round {named}{more}"
+    if noise["ratio"] < 1:
+        return "less noise was added than is accounted for"
+    return (
+        "there is more noise than claimed, or the sum holds something else than the clipped "
+        "gradients that it should"
+    )
+
+
+def _cause_of_repeats(found: Mapping[str, Any]) -> str:
+    if found["noise"]["p_value"] < SURE:
+        return "the sum is off by something that is alike in all rounds"
+    return "rounds share their noise, as with a seed that is used again"
+
+
+def _cause_of_scale(found: Mapping[str, Any]) -> str:
+    factor = found["scale"]["factor"]
+    if factor is not None and factor < 0.5:
+        return "a mean was sent in place of a sum, or gradients were clipped to less"
+    return "gradients were weighted, or not clipped one by one over all parameters"
+
+
+def _cause_of_sampling(sampling: Mapping[str, Any]) -> str:
+    if sampling["dispersion"] < 0.5:
+        return "Shuffled batches of a fixed size do that, for which no accountant here holds"
+    return "The sampling rate is not the one that is accounted for"
