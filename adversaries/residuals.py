@@ -121,10 +121,14 @@ class NoiseTest:
 
 @dataclass(frozen=True)
 class DirectionTest:
-    """Whether the residuals lean along a direction; statistic N(0, 1) if not, p_value two-sided."""
+    """Whether the residuals lean along a direction; statistic N(0, 1) if not, p_value two-sided.
+
+    cosine: between a residual and the direction, on average weighted by their lengths.
+    """
 
     statistic: float
     p_value: float
+    cosine: float
     steps: int
 
 
@@ -151,16 +155,18 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
     )
 
 
-def direction_test(parts: Floats) -> DirectionTest | None:
+def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
     """Return the test of one part of every residual, [T, k]; None where there are none.
 
-    A part that is exactly 0 is of a step that has no such direction.
+    squares [T, k]: of the whole residuals. A part that is exactly 0 is of a step that has no such
+    direction.
     """
     steps = int(np.count_nonzero(parts))
     if not steps:
         return None
     statistic = float(parts.sum() / math.sqrt(steps))
-    return DirectionTest(statistic, float(2 * norm.sf(abs(statistic))), steps)
+    cosine = float(parts.sum() / np.sqrt(squares)[parts != 0].sum())
+    return DirectionTest(statistic, float(2 * norm.sf(abs(statistic))), cosine, steps)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,13 @@ MEANING = (
 )
 
 NEGLIGIBLE = 0.01
-"""A share of the claimed noise, or of what was expected, below which a cause is that it is none."""
+"""A share of the claimed noise, below which the likely cause is that there is none."""
+
+SAME = 0.5
+"""A cosine between a residual and those before it, from which it is likely that noise is shared."""
+
+
+SHARED = "rounds share their noise, as with a seed that is used again"
 
 
 def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any] | None:
@@ -52,8 +58,8 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
     noise = residuals.noise_test(seen["squares"], seen["freedoms"], confidence)
     if noise is None:
         return None
-    repeats = residuals.direction_test(seen["repeats"])
-    scale = residuals.direction_test(seen["scales"])
+    repeats = residuals.direction_test(seen["repeats"], seen["squares"])
+    scale = residuals.direction_test(seen["scales"], seen["squares"])
     power = float(np.square(seen["signals"]).sum())
     factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
     sampled = None
@@ -129,13 +135,16 @@ def _cause_of_noise(found: Mapping[str, Any]) -> str:
 
 
 def _cause_of_repeats(found: Mapping[str, Any]) -> str:
-    if found["noise"]["p_value"] < SURE:
-        return "the sum is off by something that is alike in all rounds"
-    return "rounds share their noise, as with a seed that is used again"
+    if found["repeats"]["cosine"] > SAME:
+        return SHARED
+    return "the sum is off by something that is alike in all rounds"
 
 
 def _cause_of_scale(found: Mapping[str, Any]) -> str:
     factor = found["scale"]["factor"]
+    if found["repeats"] is not None and found["repeats"]["cosine"] > SAME:
+        # The noise of earlier rounds moved the models that the gradients are of.
+        return SHARED
     if factor is not None and factor < 0.5:
         return "a mean was sent in place of a sum, or gradients were clipped to less"
     return "gradients were weighted, or not clipped one by one over all parameters"
