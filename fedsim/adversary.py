@@ -98,9 +98,11 @@ class Memory:
             }
             values["sampling_rate"] = float(values["sampling_rate"])
             pending = Hypotheses(**values)
-        between = (tensors.get(BETWEEN_ROUNDS + name) for name in BETWEEN)
-        kept = (None if tensor is None else tensor.to(device) for tensor in between)
-        return cls(pending, *kept, *(tensors[name] for name in HISTORY))
+        known, past, batch = (
+            tensors[BETWEEN_ROUNDS + name].to(device) if BETWEEN_ROUNDS + name in tensors else None
+            for name in BETWEEN
+        )
+        return cls(pending, known, past, batch, *(tensors[name] for name in HISTORY))
 
 
 BETWEEN = ("known", "past", "batch")

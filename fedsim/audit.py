@@ -30,6 +30,9 @@ UNCLIPPED = "gradients are not clipped: nothing bounds what one record can chang
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """How many games a prediction under sampling plays: as many as this, in at most so many steps."""
 
+EXCESS = 1 + 1e-4
+"""By what factor the realised mu may be above that of the accounting: gradients are rounded."""
+
 SIMULATION_SEED = 0x5EED
 """Of the prediction alone: whoever reads the same transcript gets the same report."""
 
@@ -143,6 +146,7 @@ def assemble(
             "sensitivity": config.privacy.sensitivity,
             "noise": config.privacy.noise,
             "steps": mechanism.steps,
+            "mu": mechanism.mu,
             "local_steps": config.training.local_steps,
             "sampling_rate": config.training.sampling_rate,
             "learning_rate": config.training.learning_rate,
@@ -611,6 +615,15 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
                 f"{bounds['delta']:g} by theory."
             )
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
+    # No statistics: the steps that were taken are known, and so is what they come to.
+    realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
+    if exact_posterior and realised > EXCESS * report["mechanism"]["mu"]:
+        alarms["composition"] = (
+            f"More was released than is accounted for: the {report['rounds']} rounds of the "
+            f"transcript come to mu = {realised:.3f}, but the accounting of "
+            f"{report['mechanism']['steps']} steps allows {report['mechanism']['mu']:.3f}. Rounds "
+            "were not all composed, or a difference exceeds the sensitivity."
+        )
     alarms |= residual_report.alarms(report["residuals"])
     prediction = report["prediction"]
     exact = exact_posterior and prediction["deterministic"]
