@@ -69,10 +69,18 @@ class Outcome:
 
 
 def play(
-    variant: Variant, directory: Path, trials: int, rounds: int, fewer: Sequence[int] = ()
+    variant: Variant,
+    directory: Path,
+    trials: int,
+    rounds: int,
+    fewer: Sequence[int] = (),
+    seed: int = 0,
 ) -> Outcome:
-    """Run a variant in process and audit it, also by its first trials alone, `fewer` of them."""
-    sizes: dict[str, Scalar] = {"trials.count": trials, "training.rounds": rounds}
+    """Run a variant in process and audit it, also by its first trials alone.
+
+    fewer: how many of them, even numbers.
+    """
+    sizes: dict[str, Scalar] = {"trials.count": trials, "training.rounds": rounds, "run.seed": seed}
     config = from_run_config(BASE | sizes | variant.changes)
     run = RunDirectory.create(directory, config)
     # The verdict is in report.json; drawing the page takes ten times as long as a small game.
@@ -93,11 +101,14 @@ def play(
 
 
 def _alarms(config: Config, run: RunDirectory, trials: int) -> dict[str, str]:
-    """Return the alarms of a report on the first trials of a run."""
+    """Return the alarms of a report on the first trials of a run, half of them of each world."""
     few = config.model_copy(update={"trials": config.trials.model_copy(update={"count": trials})})
+    arrays = run.read_arrays("transcript.npz")
+    worlds = arrays["worlds"]
+    first = np.concatenate([np.flatnonzero(worlds == world)[: trials // 2] for world in (0, 1)])
     transcript = {
-        name: array[:trials] if len(array) == config.trials.count else array
-        for name, array in run.read_arrays("transcript.npz").items()
+        name: array[first] if len(array) == config.trials.count else array
+        for name, array in arrays.items()
     }
     found = audit.assemble(
         few, run.read_json("facts.json"), transcript, 0.95, config.privacy.delta, ledger.read(run)
