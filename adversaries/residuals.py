@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.stats import binom, chi2, gamma, norm
+from scipy.special import bdtr, bdtrc, gammainc, gammaincc, gammainccinv, gammaincinv, ndtr
 from torch import Tensor
 
 from adversaries.intervals import Interval, significance
@@ -53,7 +53,8 @@ def residual(
 ) -> tuple[Residual, Tensor]:
     """Return a step's statistics, and the sum of all e/sigma so far, float32 [T, P].
 
-    known [T, P]: what the aggregate contains in both worlds, as `hypotheses` took it; past [T, P]:
+    known [T, P]: what the aggregate contains in both worlds, up to multiples of the directions of
+    the hypotheses (so that of a pair that surely takes part one of the two is in it); past [T, P]:
     the sum before this step, zeros at first; aggregate [T, P]: what was released.
     """
     std = hypotheses.noise_std
@@ -141,16 +142,18 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
     degrees, total = float(freedoms.sum()), float(squares.sum())
     if not degrees:
         return None
-    law = chi2(degrees)
+    half = degrees / 2
     each = freedoms.sum(axis=0)
     by_step = np.sqrt(squares.sum(axis=0) / np.where(each, each, np.nan))
     return NoiseTest(
         ratio=math.sqrt(total / degrees),
         interval=Interval(
-            math.sqrt(total / law.isf(tail)), math.sqrt(total / law.ppf(tail)), confidence
+            math.sqrt(total / (2 * gammainccinv(half, tail))),
+            math.sqrt(total / (2 * gammaincinv(half, tail))),
+            confidence,
         ),
         by_step=tuple(by_step.tolist()),
-        p_value=_two_sided(float(law.cdf(total)), float(law.sf(total))),
+        p_value=_two_sided(gammainc(half, total / 2), gammaincc(half, total / 2)),
         degrees_of_freedom=int(degrees),
     )
 
@@ -166,7 +169,7 @@ def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
         return None
     statistic = float(parts.sum() / math.sqrt(steps))
     cosine = float(parts.sum() / np.sqrt(squares)[parts != 0].sum())
-    return DirectionTest(statistic, float(2 * norm.sf(abs(statistic))), cosine, steps)
+    return DirectionTest(statistic, float(2 * ndtr(-abs(statistic))), cosine, steps)
 
 
 @dataclass(frozen=True)
@@ -190,16 +193,16 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
     for a gamma variable of the right mean and variance.
     """
     mean, variance = records * rate, records * rate * (1 - rate)
-    joined, all_coins = float(sizes.sum()), records * sizes.size
-    total = binom(all_coins, rate)
-    of_rate = _two_sided(float(total.cdf(joined)), float(total.sf(joined - 1)))
+    joined, coins = int(sizes.sum()), records * sizes.size
+    at_least = bdtrc(joined - 1, coins, rate) if joined else 1.0
+    of_rate = _two_sided(bdtr(joined, coins, rate), at_least)
     squares = float(np.square(sizes - mean).sum() / variance)
     # Var((m - mean)^2/variance) of a binomial m: its kurtosis less 1.
     spread = sizes.size * (2 + (1 - 6 * rate * (1 - rate)) / variance)
-    law = gamma(sizes.size**2 / spread, scale=spread / sizes.size)
-    of_dispersion = _two_sided(float(law.cdf(squares)), float(law.sf(squares)))
+    shape, scale = sizes.size**2 / spread, spread / sizes.size
+    of_dispersion = _two_sided(gammainc(shape, squares / scale), gammaincc(shape, squares / scale))
     return SamplingTest(
-        rate=joined / all_coins,
+        rate=joined / coins,
         dispersion=squares / sizes.size,
         p_value=min(1.0, 2 * min(of_rate, of_dispersion)),
         batches=sizes.size,
@@ -207,4 +210,4 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
 
 
 def _two_sided(below: float, above: float) -> float:
-    return min(1.0, 2 * min(below, above))
+    return min(1.0, 2 * float(min(below, above)))

@@ -44,9 +44,9 @@ class Memory:
     """What the adversary remembers between rounds, in arrays that fit its Flower state.
 
     pending: the hypotheses about the aggregate of the current round; known: what it contains in
-    both worlds, past: the sum of the residuals before it, float32 [T, P] both, None where there are
-    none and after local steps, whose aggregate has no known law; batch: how many of the other
-    records take part in it [T], None if all do.
+    both worlds but for their directions, past: the sum of the residuals before it, float32 [T, P]
+    both, None where there are none and after local steps, whose aggregate has no known law; batch:
+    how many of the other records take part in it [T], None if all do.
     All others [T, i], a column for each aggregate seen so far: ratios, sensitivities, noise_stds,
     present_norms, absent_norms (after local steps, present_norms are |Delta| and absent_norms 0);
     batch_sizes (0 without sampling); and the statistics of `adversaries.residuals.Residual`.
@@ -182,10 +182,12 @@ def expect(
         multiplier * scale,
         config.training.sampling_rate,
     )
+    # With x^' where it surely takes part: what is left then differs by g - g' alone.
+    common = known if config.training.sampling_rate < 1 else known + absent
     return replace(
         memory,
         pending=pending,
-        known=known.float(),
+        known=common.float(),
         batch=_batch(question, participation),
     )
 
