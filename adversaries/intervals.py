@@ -61,6 +61,12 @@ def significance(confidence: float) -> float:
     return 1 - confidence
 
 
+def check_delta(delta: float) -> None:
+    """Raise InputError unless 0 <= delta < 1."""
+    if not 0 <= delta < 1:
+        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
+
+
 def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     """Return the exact interval of a binomial proportion; each end misses with at most alpha/2.
 

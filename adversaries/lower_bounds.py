@@ -5,35 +5,27 @@ final Lambda for D from even odds.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.stats import nct
 
+from adversaries.gaussian_bounds import gaussian_bound, gaussian_unequal_bound
 from adversaries.intervals import (
     LowerBound,
     binomial_high,
     binomial_low,
+    check_delta,
     clopper_pearson,
     significance,
 )
-from adversaries.trials import Bools, Floats, check_trials
-from fedsim.errors import InputError
-from fedsim.gaussian import epsilon as gaussian_epsilon
+from adversaries.privacy_profile import privacy_profile_bound
+from adversaries.rate_bounds import jeffreys_bound, mu_gdp_bound
+from adversaries.trials import ONE_WORLD, Bools, Floats, check_trials
 
 CANDIDATES = 512
 """Thresholds among which half of the trials choose, at most; more are thinned evenly."""
-
-ONE_WORLD = "trials of one world only"
-
-LARGEST_EFFECT = 50.0
-"""Standardised mean differences above this count as this: scipy's noncentral t soon diverges."""
-
-RESOLUTION = 1e-12
-"""A standard deviation below this share of the largest log-odds is rounding, not noise."""
 
 
 def clopper_pearson_bound(
@@ -49,7 +41,7 @@ def clopper_pearson_bound(
     InputError unless 0 <= delta < 1, and as `advantage` does.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
-    _check_delta(delta)
+    check_delta(delta)
     decided = log_odds > threshold
     true, false = decided[worlds], decided[~worlds]
     tpr = clopper_pearson(int(true.sum()), true.size, confidence).low
@@ -78,7 +70,7 @@ def clopper_pearson_split(
     each world, else 0 with the reason. Raises InputError as `clopper_pearson_bound` does.
     """
     worlds, scores = check_trials(worlds, scores)
-    _check_delta(delta)
+    check_delta(delta)
     tail = significance(confidence) / 2
     with_d, without = scores[worlds], scores[~worlds]
     thresholds = np.unique(np.concatenate([with_d[::2], without[::2]]))
@@ -116,7 +108,7 @@ def clopper_pearson_bonferroni(
     else 0 with the reason. Raises InputError as `clopper_pearson_bound` does.
     """
     worlds, scores = check_trials(worlds, scores)
-    _check_delta(delta)
+    check_delta(delta)
     alpha = significance(confidence)
     with_d, without = scores[worlds], scores[~worlds]
     reason = _too_few(with_d, without, 1)
@@ -144,68 +136,57 @@ def clopper_pearson_bonferroni(
     )
 
 
-def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
-    """Return the bound that the standardised difference of the two samples of log-odds proves.
-
-    Under Gaussian noise Lambda | b ~ N(+-mu^2/2, mu^2), so the difference of the means over the
-    common standard deviation is mu, whatever scale the adversary's claimed noise gave Lambda. The
-    two-sample t statistic is noncentral t with noncentrality mu/sqrt(1/n1 + 1/n0); the mu at which
-    it would be this large with probability alpha is the exact lower limit (Hedges, "Distribution
-    theory for Glass's estimator of effect size", 1981), and epsilon(mu, delta) its conversion.
-
-    Where the model cannot hold (fewer than two trials of a world, log-odds that are infinite or do
-    not vary) the bound is 0 and `reason` says why. Raises InputError unless 0 < delta < 1, and as
-    `advantage` does.
-    """
-    worlds, log_odds = check_trials(worlds, log_odds)
-    alpha = significance(confidence)
-    with_d, without = log_odds[worlds], log_odds[~worlds]
-    reason = _not_gaussian(with_d, without)
-    details = {} if reason else _standardised_difference(with_d, without, alpha)
-    return LowerBound(
-        epsilon=gaussian_epsilon(details.get("mu_low", 0.0), delta),
-        delta=delta,
-        confidence=confidence,
-        method="noncentral t limit of the standardised difference between the worlds",
-        assumes="independent trials, normal log-odds of one variance in both worlds",
-        trusts_noise=False,
-        details=details,
-        reason=reason,
-    )
-
-
 LOWER_BOUNDS: dict[str, Callable[[Bools, Floats, float, float], LowerBound]] = {
     "clopper_pearson": clopper_pearson_bound,
     "clopper_pearson_split": clopper_pearson_split,
     "clopper_pearson_bonferroni": clopper_pearson_bonferroni,
+    "jeffreys": jeffreys_bound,
+    "mu_gdp": mu_gdp_bound,
     "gaussian": gaussian_bound,
+    "gaussian_unequal": gaussian_unequal_bound,
+    "privacy_profile": privacy_profile_bound,
 }
-"""Name -> function of (worlds, log_odds, delta, confidence)."""
+"""Name -> function of (worlds, log_odds, delta, confidence).
 
-NORMAL_LOG_ODDS = frozenset({"gaussian"})
+`rate_bounds.trade_off_bound` is no entry, because it needs to know the mechanism's family.
+"""
+
+NORMAL_LOG_ODDS = frozenset({"gaussian", "gaussian_unequal"})
 """The lower bounds that hold only for normal log-odds."""
+
+CREDIBLE = frozenset({"jeffreys"})
+"""The lower bounds that make no statement of confidence."""
 
 
 def lower_bounds(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float, not_normal: str | None = None
+    worlds: Bools,
+    log_odds: Floats,
+    delta: float,
+    confidence: float,
+    not_normal: str | None = None,
+    *,
+    refused: Mapping[str, str] | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, LowerBound]:
-    """Return every lower bound by its name.
+    """Return lower bounds by name: every one of `LOWER_BOUNDS`, or those of `names`.
 
-    not_normal: why the log-odds are not normal, if so: the bounds that need it are 0 and give this
-    as the reason. Raises InputError as the bounds do.
+    not_normal: why the log-odds are not normal, if so; refused: name -> why else a bound does not
+    hold. Bounds that do not hold are 0 and give this as the reason. Raises InputError as the bounds
+    do.
     """
-    bounds = {
-        name: bound(worlds, log_odds, delta, confidence) for name, bound in LOWER_BOUNDS.items()
-    }
-    if not_normal:
-        for name in NORMAL_LOG_ODDS:
-            bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=not_normal)
+    reasons = dict.fromkeys(NORMAL_LOG_ODDS, not_normal) if not_normal else {}
+    reasons |= refused or {}
+    bounds = {}
+    for name in LOWER_BOUNDS if names is None else names:
+        bounds[name] = LOWER_BOUNDS[name](worlds, log_odds, delta, confidence)
+        if reason := reasons.get(name):
+            bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=reason)
     return bounds
 
 
 @dataclass(frozen=True)
 class _Rates:
-    """Limits [n] of the rates of the accused being accused, truly and falsely, and their epsilon."""
+    """Limits [n] of the true and the false positive rate, and the epsilon that they prove."""
 
     true_low: Floats
     false_high: Floats
@@ -261,42 +242,5 @@ def _too_few(with_d: Floats, without: Floats, least: int) -> str | None:
     return "fewer than two trials of a world" if min(with_d.size, without.size) < least else None
 
 
-def _check_delta(delta: float) -> None:
-    if not 0 <= delta < 1:
-        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
-
-
 def _log_ratio(numerator: float, denominator: float) -> float:
     return math.log(numerator / denominator) if numerator > denominator else 0.0
-
-
-def _not_gaussian(with_d: Floats, without: Floats) -> str | None:
-    if min(with_d.size, without.size) < 2:
-        return "fewer than two trials of a world"
-    both = np.concatenate([with_d, without])
-    if not np.isfinite(both).all():
-        return "infinite log-odds: a step without noise"
-    if max(with_d.std(), without.std()) <= RESOLUTION * np.abs(both).max():
-        return "log-odds that do not vary"
-    return None
-
-
-def _standardised_difference(with_d: Floats, without: Floats, alpha: float) -> dict[str, float]:
-    """Return mu estimated by the standardised mean difference, its lower limit and freedom."""
-    freedom = with_d.size + without.size - 2
-    squares = with_d.size * with_d.var() + without.size * without.var()
-    effect = float((with_d.mean() - without.mean()) / math.sqrt(squares / freedom))
-    scale = math.sqrt(1 / with_d.size + 1 / without.size)
-    # The limit grows with the statistic, so a smaller statistic keeps the bound valid.
-    statistic = min(effect, LARGEST_EFFECT) / scale
-
-    def excess(noncentrality: float) -> float:
-        return float(nct.sf(statistic, freedom, noncentrality)) - alpha
-
-    limit = 0.0
-    if excess(0) < 0:
-        high = max(1.0, statistic)
-        while excess(high) < 0:
-            high *= 2
-        limit = brentq(excess, 0, high) * scale
-    return {"mu": effect, "mu_low": limit, "degrees_of_freedom": freedom}

@@ -24,6 +24,9 @@ from fedsim.strict_json import strict_json
 LEAST_TRIALS = 20
 DEFAULT_DELTA = 1e-5
 
+BOUNDS = ("clopper_pearson", "gaussian")
+"""The lower bounds that judge a claim; neither knows the mechanism nor trusts its noise."""
+
 
 class Verdict(StrEnum):
     """What the audit concludes about the claim.
@@ -178,7 +181,9 @@ def audit(
     reason = _not_normal(configuration, guarantee)
 
     def proven(level: float) -> dict[str, LowerBound]:
-        return lower_bounds.lower_bounds(worlds, scores, delta, (1 + level) / 2, reason)
+        return lower_bounds.lower_bounds(
+            worlds, scores, delta, (1 + level) / 2, reason, names=BOUNDS
+        )
 
     return AppAudit(
         app=audited.name,
