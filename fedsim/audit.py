@@ -9,9 +9,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
-from adversaries import estimators, forecast, lower_bounds, membership
+from adversaries import estimators, forecast, membership
+from adversaries.agreement import Look
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from fedsim import identifiability, ledger, pac, residual_report, trust_report, vantage_report
+from fedsim import (
+    bounds_audit,
+    identifiability,
+    ledger,
+    pac,
+    residual_report,
+    trust_report,
+    vantage_report,
+)
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -99,6 +108,10 @@ def assemble(
         for row in identifiability.vantage_bounds(description, delta)
     ]
     predictions = _predictions(config, transcript)
+    final = transcript["log_odds"][:, -1] - logit(config.audit.prior)
+    looks = bounds_audit.looks_of(
+        config, predictions[config.federation.vantage], transcript["worlds"], final
+    )
     report: dict[str, Any] = {
         "name": config.run.name,
         "created": facts["created"],
@@ -161,7 +174,9 @@ def assemble(
         "dropouts": trust_report.dropouts(config, nominal, rows),
         "budget": _budget(config, nominal, transcript, rows, delta),
         "prediction": predictions[config.federation.vantage],
-        "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
+        "empirical": _empirical(
+            config, mechanism, transcript, bounds.epsilon, confidence, delta, looks
+        ),
         "membership_inference": _membership(config, transcript, confidence),
         "bayesian": bayesian_report(config, transcript, delta, description),
         "utility": _utility(transcript, facts["held_out"]),
@@ -172,7 +187,7 @@ def assemble(
     )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
     report["residuals"] = residual_report.report(config, transcript, confidence)
-    report["alarms"] = _alarms(config, transcript, report)
+    report["alarms"] = _alarms(config, mechanism, transcript, report, looks)
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
@@ -372,7 +387,13 @@ def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[fl
 
 
 def _empirical(
-    config: Config, transcript: Arrays, epsilon: float, confidence: float, delta: float
+    config: Config,
+    mechanism: Mechanism,
+    transcript: Arrays,
+    epsilon: float,
+    confidence: float,
+    delta: float,
+    looks: list[Look],
 ) -> dict[str, Any]:
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     norms = transcript["sensitivities"]
@@ -399,12 +420,11 @@ def _empirical(
             "belief": estimators.epsilon_from_belief(worlds, loss),
             "advantage": estimators.epsilon_from_advantage(advantage.point, delta),
         },
-        "lower_bounds": {
-            name: asdict(bound)
-            for name, bound in lower_bounds.lower_bounds(
-                worlds, final, delta, confidence, _not_normal(config)
-            ).items()
-        },
+        **bounds_audit.report(
+            bounds_audit.bounds_of(config, mechanism, worlds, loss, delta, confidence),
+            looks,
+            bounds_audit.profile_of(config, mechanism, worlds, loss, confidence),
+        ),
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
         "sensitivity_max": float(norms.max()),
         # Of every step and trial: `sensitivities` of transcript.npz.
@@ -452,21 +472,6 @@ def _epsilon_from_sensitivities(
     return estimators.epsilon_from_sensitivities(
         transcript["sensitivities"], transcript["noise_stds"], delta, epsilon
     )
-
-
-def _not_normal(config: Config) -> str | None:
-    """Return why the log-odds are not normal, None where theory says that they are."""
-    if config.training.sampling_rate < 1:
-        return "log-odds are not normal under sampling"
-    if config.privacy.pac_prior == "halves":
-        return "the log-odds are a mixture over the candidates, which is not normal"
-    if config.federation.vantage is Vantage.RELEASED_MODEL:
-        return "the log-odds of the released model are an attack's score, which need not be normal"
-    if config.training.local_steps > 1:
-        return (
-            "the log-odds of local steps are a linearised attack's score, which need not be normal"
-        )
-    return None
 
 
 def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any]:
@@ -570,7 +575,13 @@ def _dp_failings(config: Config) -> list[str]:
     return failings
 
 
-def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> dict[str, str]:
+def _alarms(
+    config: Config,
+    mechanism: Mechanism,
+    transcript: Arrays,
+    report: Mapping[str, Any],
+    looks: list[Look],
+) -> dict[str, str]:
     """Return what contradicts theory beyond chance, by the name of the measure.
 
     At a confidence of its own: at the report's 95 % an honest mechanism would raise an alarm in one
@@ -604,24 +615,15 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
-    proven = lower_bounds.lower_bounds(
-        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config)
-    )
-    for name, bound in proven.items():
-        if bound.epsilon > bounds["tight_epsilon"]:
-            alarms[name] = (
-                f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
-                f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
-                f"{bounds['delta']:g} by theory."
-            )
+    alarms |= bounds_audit.alarms(config, mechanism, worlds, loss, looks, bounds)
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     # No statistics: the steps that were taken are known, and so is what they come to.
     realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
-    if exact_posterior and realised > EXCESS * report["mechanism"]["mu"]:
+    if exact_posterior and realised > EXCESS * mechanism.mu:
         alarms["composition"] = (
             f"More was released than is accounted for: the {report['rounds']} rounds of the "
             f"transcript come to mu = {realised:.3f}, but the accounting of "
-            f"{report['mechanism']['steps']} steps allows {report['mechanism']['mu']:.3f}. Rounds "
+            f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Rounds "
             "were not all composed, or a difference exceeds the sensitivity."
         )
     alarms |= residual_report.alarms(report["residuals"])

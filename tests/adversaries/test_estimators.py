@@ -24,6 +24,7 @@ from adversaries.estimators import (
 )
 from adversaries.forecast import log_odds_fit, predict, simulate, simulated_fit, trial_mu
 from adversaries.intervals import clopper_pearson
+from adversaries.gaussian_bounds import gaussian_bound
 from adversaries.lower_bounds import (
     LOWER_BOUNDS,
     LowerBound,
