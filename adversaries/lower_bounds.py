@@ -6,16 +6,28 @@ final Lambda for D from even odds.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.stats import nct
 
-from adversaries.intervals import clopper_pearson, significance
+from adversaries.intervals import (
+    LowerBound,
+    binomial_high,
+    binomial_low,
+    clopper_pearson,
+    significance,
+)
 from adversaries.trials import Bools, Floats, check_trials
 from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon
+
+CANDIDATES = 512
+"""Thresholds among which half of the trials choose, at most; more are thinned evenly."""
+
+ONE_WORLD = "trials of one world only"
 
 LARGEST_EFFECT = 50.0
 """Standardised mean differences above this count as this: scipy's noncentral t soon diverges."""
@@ -24,28 +36,10 @@ RESOLUTION = 1e-12
 """A standard deviation below this share of the largest log-odds is rounding, not noise."""
 
 
-@dataclass(frozen=True)
-class LowerBound:
-    """With probability at least `confidence`, no epsilon below this one is true at `delta`.
-
-    `assumes` says when that holds; `trusts_noise`, whether the claimed noise entered. `details`
-    holds the statistics behind the number. `reason` says why a bound of 0 says nothing, if it does.
-    """
-
-    epsilon: float
-    delta: float
-    confidence: float
-    method: str
-    assumes: str
-    trusts_noise: bool
-    details: dict[str, float] = field(default_factory=dict)
-    reason: str | None = None
-
-
 def clopper_pearson_bound(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float
+    worlds: Bools, log_odds: Floats, delta: float, confidence: float, threshold: float = 0.0
 ) -> LowerBound:
-    """Return the bound that the rates of the decision Lambda > 0 prove.
+    """Return the bound that the rates of the decision Lambda > threshold prove.
 
     (epsilon, delta)-privacy forces TPR <= e^epsilon FPR + delta, and the same of TNR and FNR. With
     TPR no lower and FPR no higher than their limits at alpha/2 each, both hold at once, and
@@ -55,9 +49,8 @@ def clopper_pearson_bound(
     InputError unless 0 <= delta < 1, and as `advantage` does.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
-    if not 0 <= delta < 1:
-        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
-    decided = log_odds > 0
+    _check_delta(delta)
+    decided = log_odds > threshold
     true, false = decided[worlds], decided[~worlds]
     tpr = clopper_pearson(int(true.sum()), true.size, confidence).low
     fpr = clopper_pearson(int(false.sum()), false.size, confidence).high
@@ -65,11 +58,89 @@ def clopper_pearson_bound(
         epsilon=max(_log_ratio(tpr - delta, fpr), _log_ratio(1 - fpr - delta, 1 - tpr)),
         delta=delta,
         confidence=confidence,
-        method="Clopper-Pearson limits of the true and false positive rates at the threshold 0",
+        method="Clopper-Pearson limits of the true and false positive rates at the threshold "
+        f"{threshold:g}",
         assumes="independent trials",
         trusts_noise=False,
         details={"true_positive_rate_low": tpr, "false_positive_rate_high": fpr},
-        reason=None if true.size and false.size else "trials of one world only",
+        reason=None if true.size and false.size else ONE_WORLD,
+    )
+
+
+def clopper_pearson_split(
+    worlds: Bools, scores: Floats, delta: float, confidence: float
+) -> LowerBound:
+    """Return the bound at the threshold that looks best on half of the trials, from the other half.
+
+    Of each world every second trial, in their order, chooses; the others, which had no part in the
+    choice, give the bound as `clopper_pearson_bound` does. Any score will do, of any scale and with
+    any number of ties: larger speaks for D. The threshold itself decides D'. Needs two trials of
+    each world, else 0 with the reason. Raises InputError as `clopper_pearson_bound` does.
+    """
+    worlds, scores = check_trials(worlds, scores)
+    _check_delta(delta)
+    tail = significance(confidence) / 2
+    with_d, without = scores[worlds], scores[~worlds]
+    thresholds = np.unique(np.concatenate([with_d[::2], without[::2]]))
+    if thresholds.size > CANDIDATES:
+        thresholds = thresholds[np.linspace(0, thresholds.size - 1, CANDIDATES).astype(int)]
+    on_choice = _at_thresholds(with_d[::2], without[::2], thresholds, delta, tail)
+    threshold = thresholds[np.argmax(on_choice.epsilon)]
+    found = _at_thresholds(with_d[1::2], without[1::2], threshold[None], delta, tail)
+    return LowerBound(
+        epsilon=float(found.epsilon[0]),
+        delta=delta,
+        confidence=confidence,
+        method="Clopper-Pearson limits of the true and false positive rates on half of the trials "
+        "at a threshold chosen on the other half",
+        assumes="independent trials",
+        trusts_noise=False,
+        details=found.details(0) | {"threshold": float(threshold)},
+        reason=_too_few(with_d, without, 2),
+    )
+
+
+def clopper_pearson_bonferroni(
+    worlds: Bools, scores: Floats, delta: float, confidence: float
+) -> LowerBound:
+    """Return the best bound over thresholds that are ranks fixed in advance, all paid for.
+
+    The threshold that exactly r trials on D' exceed is itself a statistic of those trials, and the
+    share of D' above it has the beta distribution of an order statistic, whose upper limit is
+    Clopper and Pearson's of r successes; with ties the share is only smaller. Given the threshold,
+    the trials on D above it are binomial. So the two limits at alpha/2 hold at a rank chosen
+    beforehand just as at a threshold chosen beforehand, without knowing the scale of the scores.
+
+    Ranks r = 0, 1, 4, 16, ... up to half of the trials on D', and as many among the trials on D for
+    accusing D'; alpha is divided among all. Larger scores speak for D. Needs trials of both worlds,
+    else 0 with the reason. Raises InputError as `clopper_pearson_bound` does.
+    """
+    worlds, scores = check_trials(worlds, scores)
+    _check_delta(delta)
+    alpha = significance(confidence)
+    with_d, without = scores[worlds], scores[~worlds]
+    reason = _too_few(with_d, without, 1)
+    looks = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
+    paid = max(1, sum(look.size for look in looks))
+    tail = alpha / (2 * paid)
+    found = [
+        _at_ranks(accused, others, ranks, delta, tail)
+        for ranks, (accused, others) in zip(
+            looks, ((with_d, without), (-without, -with_d)), strict=False
+        )
+    ]
+    best = max(found, key=lambda rates: rates.epsilon.max(), default=None)
+    place = 0 if best is None else int(np.argmax(best.epsilon))
+    return LowerBound(
+        epsilon=0.0 if best is None else float(best.epsilon[place]),
+        delta=delta,
+        confidence=confidence,
+        method="Clopper-Pearson limits of the true and false positive rates at ranks fixed in "
+        "advance, by Bonferroni's inequality",
+        assumes="independent trials",
+        trusts_noise=False,
+        details={} if best is None else best.details(place) | {"thresholds": float(paid)},
+        reason=reason,
     )
 
 
@@ -105,6 +176,8 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
 
 LOWER_BOUNDS: dict[str, Callable[[Bools, Floats, float, float], LowerBound]] = {
     "clopper_pearson": clopper_pearson_bound,
+    "clopper_pearson_split": clopper_pearson_split,
+    "clopper_pearson_bonferroni": clopper_pearson_bonferroni,
     "gaussian": gaussian_bound,
 }
 """Name -> function of (worlds, log_odds, delta, confidence)."""
@@ -128,6 +201,69 @@ def lower_bounds(
         for name in NORMAL_LOG_ODDS:
             bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=not_normal)
     return bounds
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Limits [n] of the rates of the accused being accused, truly and falsely, and their epsilon."""
+
+    true_low: Floats
+    false_high: Floats
+    epsilon: Floats
+
+    def details(self, place: int) -> dict[str, float]:
+        return {
+            "true_positive_rate_low": float(self.true_low[place]),
+            "false_positive_rate_high": float(self.false_high[place]),
+        }
+
+
+def _rates(true_low: Floats, false_high: Floats, delta: float) -> _Rates:
+    """Return what limits of TPR and FPR prove, in whichever direction proves more.
+
+    Both directions rest on the same two limits, so that the second costs nothing.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        accusing = np.log((true_low - delta) / false_high)
+        clearing = np.log((1 - false_high - delta) / (1 - true_low))
+    return _Rates(true_low, false_high, np.fmax(0.0, np.fmax(accusing, clearing)))
+
+
+def _at_thresholds(
+    with_d: Floats, without: Floats, thresholds: Floats, delta: float, tail: float
+) -> _Rates:
+    true, false = _above(with_d, thresholds), _above(without, thresholds)
+    low = binomial_low(true, with_d.size, tail)
+    return _rates(low, binomial_high(false, without.size, tail), delta)
+
+
+def _at_ranks(
+    accused: Floats, others: Floats, ranks: npt.NDArray[np.int64], delta: float, tail: float
+) -> _Rates:
+    thresholds = np.sort(others)[::-1][ranks]
+    low = binomial_low(_above(accused, thresholds), accused.size, tail)
+    return _rates(low, binomial_high(ranks, others.size, tail), delta)
+
+
+def _ranks(trials: int) -> npt.NDArray[np.int64]:
+    powers = 4 ** np.arange(30)
+    return np.concatenate([[0], powers[powers <= trials // 2]])
+
+
+def _above(sample: Floats, thresholds: Floats) -> npt.NDArray[np.int64]:
+    """Return how many of the sample lie strictly above each threshold."""
+    return sample.size - np.searchsorted(np.sort(sample), thresholds, side="right")
+
+
+def _too_few(with_d: Floats, without: Floats, least: int) -> str | None:
+    if not with_d.size or not without.size:
+        return ONE_WORLD
+    return "fewer than two trials of a world" if min(with_d.size, without.size) < least else None
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 <= delta < 1:
+        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
 
 
 def _log_ratio(numerator: float, denominator: float) -> float:

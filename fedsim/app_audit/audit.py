@@ -10,8 +10,7 @@ from typing import Any
 import fedsim
 from adversaries import estimators, lower_bounds
 from adversaries.estimators import Advantage
-from adversaries.intervals import ALARM_CONFIDENCE, significance
-from adversaries.lower_bounds import LowerBound
+from adversaries.intervals import ALARM_CONFIDENCE, LowerBound, significance
 from fedsim.app_audit import attack
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
