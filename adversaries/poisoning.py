@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from adversaries.lower_bounds import LowerBound
+from adversaries.intervals import LowerBound
 from fedsim.errors import InputError
 
 Floats = npt.NDArray[np.float64]

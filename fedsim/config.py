@@ -436,12 +436,8 @@ class Config(Table):
                 "challenge.replacement is given, but privacy.neighbouring is add-remove, which "
                 'replaces nothing; drop it or set privacy.neighbouring = "replace"'
             )
-        crafted = self.challenge.kind != "record"
-        if (
-            replace
-            and not crafted
-            and (self.challenge.record >= 0) != (self.challenge.replacement >= 0)
-        ):
+        given = self.challenge.record >= 0, self.challenge.replacement >= 0
+        if replace and self.challenge.kind == "record" and given[0] != given[1]:
             raise ValueError(
                 "challenge.record and challenge.replacement go together under replace; "
                 "give both, or neither to choose them by dissimilarity"

@@ -93,6 +93,12 @@ def clean_sum(
         if weights is None:
             weights = torch.ones(len(parameters), len(positions), device=parameters.device)
         (column,) = np.flatnonzero(positions == record)
+        if federation.direction is not None:
+            there = weights[:, column, None].double()
+            weights[:, column] = 0
+            total = federation.clipper.clipped_sum(parameters, features, labels, weights)
+            present, absent = challenge_gradients(federation, parameters, record, replacement)
+            return total + there * torch.where(worlds[:, None], present, absent)
         taking_part = federation.copies * weights[:, column]
         weights[:, column] = taking_part * worlds
         if replacement is not None:
@@ -100,12 +106,6 @@ def clean_sum(
             features = torch.cat([features, other_features])
             labels = torch.cat([labels, other_labels])
             weights = torch.cat([weights, (taking_part * ~worlds)[:, None]], dim=1)
-        if federation.direction is not None:
-            weights[:, column] = 0
-            total = federation.clipper.clipped_sum(parameters, features, labels, weights)
-            present, absent = challenge_gradients(federation, parameters, record, replacement)
-            there = worlds[:, None]
-            return total + taking_part[:, None] * torch.where(there, present, absent)
     return federation.clipper.clipped_sum(parameters, features, labels, weights)
 
 
