@@ -14,6 +14,7 @@ from adversaries.agreement import Look
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
 from fedsim import (
     bounds_audit,
+    crafted_report,
     identifiability,
     ledger,
     pac,
@@ -25,6 +26,7 @@ from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
 from fedsim.errors import InputError
+from fedsim.group_privacy import of_group
 from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
@@ -100,7 +102,8 @@ def assemble(
     far as the transcript goes.
     """
     nominal, rounds = facts["noise_multiplier"], transcript["log_odds"].shape[1]
-    description = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
+    of_one = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
+    description = of_group(of_one, config.challenge.copies)
     mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
     everywhere = [
@@ -153,7 +156,9 @@ def assemble(
         "challenge": facts["challenge"] | {"records": _in_question(config, facts)},
         "mechanism": {
             "noise_multiplier": nominal,
-            "effective_noise_multiplier": _common_noise_multiplier(mechanism),
+            "effective_noise_multiplier": _common_noise_multiplier(
+                of_one.towards(config.federation.vantage)
+            ),
             "clipping_norm": config.training.clipping_norm,
             "clipping": config.training.clipping,
             "sensitivity": config.privacy.sensitivity,
@@ -186,6 +191,15 @@ def assemble(
         config, transcript, everywhere, predictions, delta, confidence
     )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
+    report["crafted"] = crafted_report.report(
+        config,
+        facts["challenge"],
+        transcript,
+        of_one,
+        delta,
+        confidence,
+        bounds_audit.not_normal(config),
+    )
     report["residuals"] = residual_report.report(config, transcript, confidence)
     report["alarms"] = _alarms(config, mechanism, transcript, report, looks)
     report["warnings"] = [
@@ -201,7 +215,7 @@ def assemble(
 def _in_question(config: Config, facts: Mapping[str, Any]) -> int:
     """Return how many records the neighbouring datasets differ in."""
     if config.privacy.unit == "record":
-        return 1
+        return config.challenge.copies
     return int(facts["owner_sizes"][facts["challenge"]["owner"]])
 
 
@@ -440,7 +454,8 @@ def _empirical(
         },
         "sensitivity_note": SENSITIVITY_NOTE,
         # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
-        "sensitivity_bound": sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+        "sensitivity_bound": config.challenge.copies
+        * sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
         if config.training.local_steps == 1
         and config.training.clipping
         and config.federation.vantage is not Vantage.RELEASED_MODEL
@@ -539,6 +554,12 @@ def _dp_failings(config: Config) -> list[str]:
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
             "data: a measurement of tightness, not a DP guarantee."
         )
+    if config.model.initialisation == "worst-case":
+        failings.append(
+            "The first model was fitted to the records of D, without noise: a worst case for the "
+            "challenge, not a DP guarantee. Protecting people needs model.initialisation = "
+            '"random".'
+        )
     if config.privacy.noise_source == "seed":
         failings.append(
             "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
@@ -616,6 +637,10 @@ def _alarms(
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
     alarms |= bounds_audit.alarms(config, mechanism, worlds, loss, looks, bounds)
+    if report["crafted"]:
+        copies = config.challenge.copies
+        surely = crafted_report.bounds(transcript, copies, bounds["delta"], ALARM_CONFIDENCE)
+        alarms |= crafted_report.alarms(report["crafted"], surely)
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     # No statistics: the steps that were taken are known, and so is what they come to.
     realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
@@ -659,6 +684,12 @@ def _cautions(config: Config) -> list[str]:
             "along a replay of the training, not an exact posterior. Belief, delta' and the "
             "prediction describe that score and raise no alarm; the advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.challenge.copies > 1:
+        cautions.append(
+            f"The challenge is {config.challenge.copies} records together: bounds and predictions "
+            "are those of the group, and the ledger, the budget and 'crafted' state what one "
+            "record's are."
         )
     if config.trials.worlds == "d-only":
         cautions.append(

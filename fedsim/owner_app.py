@@ -44,6 +44,7 @@ from fedsim.owner import (
     noise_round,
 )
 from fedsim.pac_release import Bools
+from fedsim.poison_scores import poison_scores
 from fedsim.randomness import Role as SeedRole
 from fedsim.randomness import generator
 from fedsim.sampling import participation
@@ -167,6 +168,9 @@ def evaluate(message: Message, context: Context) -> Message:
         else:
             in_question = np.asarray([request.record])
         attack = adversary.infer_membership(known, in_question, _model(message, known))
+        trials, model = request.trial_numbers, _model(message, known)
+        if (scores := poison_scores(config, known, trials, model)) is not None:
+            attack["poison-scores"] = scores
         node_memory.remember(context, MEMBERSHIP, attack)
     return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
 

@@ -27,6 +27,7 @@ class Role(IntEnum):
     DROPOUT = 8
     CANARY = 9
     COMPARED = 10
+    CRAFTED = 13
 
 
 SERVER = -1

@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import figures, report_figures
+from fedsim import crafted_report, figures, report_figures
 from fedsim import report_sections as sections
 from fedsim.config import flatten
 from fedsim.report_figures import Transcript
@@ -86,6 +86,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         bounds=sections.bounds(report),
         pac=sections.pac(report),
         pac_meaning=sections.PAC_MEANING,
+        crafted=crafted_report.entries(report),
+        crafted_reading=crafted_report.reading(report),
         bayesian=sections.bayesian(report),
         bayesian_reading=sections.bayesian_reading(report),
         estimates=sections.estimates(report),
