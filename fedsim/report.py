@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import crafted_report, figures, report_figures
+from fedsim import crafted_report, figures, report_figures, residual_report
 from fedsim import report_sections as sections
 from fedsim.config import flatten
 from fedsim.report_figures import Transcript
@@ -94,6 +94,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         lower_bounds=sections.lower_bounds(report),
         confidence=confidence_of(report),
         prediction=sections.prediction(report),
+        residuals=residual_report.entries(report),
+        residuals_meaning=residual_report.MEANING,
         inference=sections.inference(report),
         configuration=sections.configuration(report),
         warnings=at(report, "warnings") or [],

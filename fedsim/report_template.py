@@ -266,6 +266,16 @@ confidence{% endif %}</th>
 {% endfor %}
 </dl>
 
+{% if residuals %}
+<h2>Is what is left noise?</h2>
+<p>{{ residuals_meaning }}</p>
+<dl>
+{% for name, value in residuals %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% endif %}
+
 {% if inference %}
 <h2>Membership inference</h2>
 <p>A weaker attack, for comparison: it sees the final model alone, and compares a record's loss with

@@ -15,16 +15,11 @@ from adversaries import residuals
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim.config import Config
 from fedsim.mechanism import Vantage
+from fedsim.report_values import DASH, Report, at, interval_at, number, plain, span
 from fedsim.run_directory import Arrays
 from fedsim.vantages import suffix
 
 SURE = 1 - ALARM_CONFIDENCE
-
-NOT_MEASURED = (
-    "A residual is what a participant, who knows every record but the one in question, cannot "
-    'explain; it needs audit.mode = "participant", the vantage participant, noise, and one step '
-    "in a round."
-)
 
 MEANING = (
     "What is left of every aggregate when all that the adversary knows is subtracted, in the "
@@ -115,6 +110,55 @@ def alarms(found: Mapping[str, Any] | None) -> dict[str, str]:
             f"of the records took part. {_cause_of_sampling(sampling)}."
         )
     return told
+
+
+def entries(report: Report) -> list[tuple[str, str]]:
+    """Return what the page says of the residuals; nothing where the report says nothing."""
+    found = at(report, "residuals")
+    if not found:
+        return []
+    ends, sampling = interval_at(found, "noise.interval"), at(found, "sampling")
+    lines = [
+        (
+            "Noise, over what is claimed",
+            f"{_precise(at(found, 'noise.ratio'))}, between {span(ends, _precise) or DASH}; "
+            f"{_p_value(found, 'noise')} of {plain(at(found, 'noise.degrees_of_freedom'))} numbers",
+        )
+    ]
+    if at(found, "repeats"):
+        lines.append(
+            (
+                "Noise of a round against that before it",
+                f"cosine {number(at(found, 'repeats.cosine'))} on average; "
+                f"{_p_value(found, 'repeats')}",
+            )
+        )
+    if at(found, "scale"):
+        lines.append(
+            (
+                "Sum, over the sum of clipped gradients",
+                f"{number(at(found, 'scale.factor'))}; {_p_value(found, 'scale')}",
+            )
+        )
+    if sampling:
+        lines.append(
+            (
+                "Sizes of batches, variance over the binomial's",
+                f"{number(at(sampling, 'dispersion'))}, of {plain(at(sampling, 'batches'))} "
+                f"batches with a share {number(at(sampling, 'rate'))} of the records; "
+                f"{_p_value(found, 'sampling')}",
+            )
+        )
+    return lines
+
+
+def _precise(ratio: float) -> str:
+    """Word a ratio that is known to four digits and more."""
+    return f"{ratio:.5g}"
+
+
+def _p_value(found: Report, test: str) -> str:
+    return f"p = {number(at(found, f'{test}.p_value'))}"
 
 
 def _cause_of_noise(found: Mapping[str, Any]) -> str:

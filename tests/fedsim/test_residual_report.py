@@ -12,6 +12,7 @@ from fedsim import client_app, residual_report, server_app
 from fedsim import report as page
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.randomness import SERVER, gaussian_noise
+from fedsim.report_values import number
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 
@@ -81,6 +82,17 @@ def test_the_batches_that_the_adversary_saw_are_poisson(small: Make, tmp_path: P
     assert sampling["batches"] == 24
     assert sampling["rate"] == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
     assert sampling["p_value"] > 1e-3
+
+
+def test_the_page_says_what_was_tested(small: Make, tmp_path: Path) -> None:
+    report, _ = _run(small({"training.sampling-rate": 0.3}), tmp_path / "run")
+    told = dict(residual_report.entries(report))
+    assert (
+        f"p = {number(report['residuals']['noise']['p_value'])}"
+        in told["Noise, over what is claimed"]
+    )
+    assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
+    assert residual_report.entries(report | {"residuals": None}) == []
 
 
 def _found(**changes: Any) -> dict[str, Any]:
