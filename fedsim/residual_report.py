@@ -125,6 +125,9 @@ def entries(report: Report) -> list[tuple[str, str]]:
             f"{_p_value(found, 'noise')} of {plain(at(found, 'noise.degrees_of_freedom'))} numbers",
         )
     ]
+    rounds = [step for step in at(found, "noise.by_step") or [] if step is not None]
+    if len(rounds) > 1:
+        lines.append(("The same, of single rounds", span((min(rounds), max(rounds)), _precise)))
     if at(found, "repeats"):
         lines.append(
             (

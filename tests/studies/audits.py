@@ -30,7 +30,7 @@ AUDITED: dict[str, Scalar] = {
     "challenge.kind": "gradient",
     "challenge.record": 0,
     "audit.mode": "instrumented",
-    "trials.count": 1000,
+    "trials.count": 2000,
     "trials.cohort": 250,
     "run.device": "cpu",
 }
@@ -51,8 +51,11 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     for batches, taken in BATCHES.items():
         epsilons = EPSILONS[-1:] if smoke else EPSILONS
         configs = [
-            from_run_config(AUDITED | taken | {"privacy.epsilon": epsilon} | changes)
-            for epsilon in epsilons
+            # Seeds of their own, so that one unlucky draw is not in all of them.
+            from_run_config(
+                AUDITED | taken | {"privacy.epsilon": epsilon, "run.seed": seed} | changes
+            )
+            for seed, epsilon in enumerate(epsilons)
         ]
         yield _table(batches, configs, [_report(config) for config in configs])
 

@@ -61,8 +61,8 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         f"{sum(int(str(row[1])) for row in rows)} of {runs} reports accuse",
         ("variant", "reports with an alarm", "alarms"),
         rows,
-        f"At {1 - ALARM_CONFIDENCE:.1g} for each of at most {LOOKS} looks, {runs} reports accuse at "
-        f"most {runs * LOOKS * (1 - ALARM_CONFIDENCE):.2g} times on average.",
+        f"At {1 - ALARM_CONFIDENCE:.1g} for each of at most {LOOKS} looks, {runs} reports accuse "
+        f"at most {runs * LOOKS * (1 - ALARM_CONFIDENCE):.2g} times on average.",
     )
 
 
