@@ -56,7 +56,7 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         details["normality_p_value"] = normality(with_d, without)
         reason = _refused(details)
     return LowerBound(
-        epsilon=0.0 if reason else gaussian_epsilon(details["mu_low"], delta),
+        epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
         delta=delta,
         confidence=confidence,
         method="noncentral t limit of the standardised difference between the worlds",
@@ -108,7 +108,7 @@ def gaussian_unequal_bound(
         }
         reason = _refused(details)
     return LowerBound(
-        epsilon=0.0 if reason else gaussian_epsilon(details["mu_low"], delta),
+        epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
         delta=delta,
         confidence=confidence,
         method="noncentral t limit of the difference between the worlds over the larger standard "

@@ -36,7 +36,7 @@ class NoiseFamily:
 
     scales: those considered, ascending and fixed in advance; 1 is the noise that was claimed
     miss_rate(scale, false_positive_rate): the least false negative rate that the mechanism leaves
-        possible, or less; never falls as the scale grows
+        possible, or less; does not fall as the scale grows, but for rounding
     epsilon(scale, delta): what the mechanism guarantees
     """
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import ndtr
 
 from adversaries.rate_bounds import NoiseFamily
 from fedsim import loss_distribution
@@ -22,8 +23,8 @@ LINES = 2000
 
 LARGEST_LOSS = 600.0
 
-NEGLIGIBLE = 1e-9
-"""Mass of the loss beyond which no supporting line is taken."""
+REACH = 6.0
+"""Standard deviations of the loss beyond which no supporting line is taken."""
 
 
 def noise_family(mechanism: Mechanism) -> NoiseFamily:
@@ -76,10 +77,10 @@ def _lines(mechanism: Mechanism) -> tuple[Array, Array]:
     true = found.infinite + np.cumsum(masses[::-1])[::-1]
     # Cut off where e^loss has no float; that only lowers the lines.
     false = np.cumsum((masses * np.exp(-np.maximum(losses, -LARGEST_LOSS)))[::-1])[::-1]
-    seen = (true > NEGLIGIBLE) & (true < 1 - NEGLIGIBLE)
-    (shown,) = np.nonzero(seen & (np.abs(losses) < LARGEST_LOSS))
-    if not shown.size:
-        return np.empty(0), np.empty(0)
-    chosen = np.unique(np.linspace(shown[0], shown[-1], LINES).astype(int))
+    # Even in standard deviations, were the loss a normal one.
+    levels = ndtr(np.linspace(REACH, -REACH, LINES))
+    chosen = np.unique(np.searchsorted(-true, -levels))
+    chosen = chosen[chosen < losses.size]
+    chosen = chosen[np.abs(losses[chosen]) < LARGEST_LOSS]
     slopes = np.exp(losses[chosen])
     return slopes, 1 - (true[chosen] - slopes * false[chosen])

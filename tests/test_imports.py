@@ -6,17 +6,21 @@ import sys
 import pytest
 
 CORE = [
+    "adversaries.agreement",
     "adversaries.canaries",
     "adversaries.dataset_sensitivity",
     "adversaries.dissimilarity",
     "adversaries.estimators",
     "adversaries.forecast",
+    "adversaries.gaussian_bounds",
     "adversaries.intervals",
     "adversaries.lower_bounds",
     "adversaries.membership",
     "adversaries.noisy_means",
     "adversaries.posterior",
+    "adversaries.privacy_profile",
     "adversaries.rank_correlation",
+    "adversaries.rate_bounds",
     "adversaries.trials",
     "fedsim.bayesian",
     "fedsim.blocks",
@@ -38,6 +42,7 @@ CORE = [
 ]
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
 WITHOUT_FLOWER += ["fedsim.bayesian_audit"]
+WITHOUT_FLOWER += ["fedsim.bounds_audit", "fedsim.noise_family"]
 WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.federation", "fedsim.owner"]
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]

@@ -10,7 +10,6 @@ from tables import Table
 
 from adversaries.intervals import binomial_high, binomial_low
 from adversaries.lower_bounds import clopper_pearson_bound
-from fedsim import gaussian
 from fedsim.accounting import PLD
 from fedsim.mechanism import Mechanism
 
