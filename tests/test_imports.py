@@ -17,6 +17,7 @@ CORE = [
     "adversaries.lower_bounds",
     "adversaries.membership",
     "adversaries.noisy_means",
+    "adversaries.poisoning",
     "adversaries.posterior",
     "adversaries.privacy_profile",
     "adversaries.rank_correlation",
@@ -27,6 +28,7 @@ CORE = [
     "fedsim.clipping",
     "fedsim.data",
     "fedsim.evaluation",
+    "fedsim.fitting",
     "fedsim.gaussian",
     "fedsim.instrumented",
     "fedsim.layers",
@@ -63,6 +65,8 @@ WITHOUT_FLOWER += ["fedsim.catalogue", "fedsim.holdings", "fedsim.holdings_repor
 WITHOUT_FLOWER += ["fedsim.embedding"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_study", "fedsim.sensitivity_report"]
 WITHOUT_FLOWER += ["fedsim.record_display"]
+WITHOUT_FLOWER += ["fedsim.crafting", "fedsim.poison_scores", "fedsim.crafted_report"]
+WITHOUT_FLOWER += ["fedsim.group_privacy"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",
