@@ -75,17 +75,15 @@ def test_without_residuals_nothing_is_said_of_them(
     assert residual_report.alarms(report["residuals"]) == {}
 
 
-def test_the_batches_that_the_adversary_saw_are_poisson(small: Make, tmp_path: Path) -> None:
+def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
+    small: Make, tmp_path: Path
+) -> None:
     config = small({"training.sampling-rate": 0.3})
     report, seen = _run(config, tmp_path / "run")
     sampling = report["residuals"]["sampling"]
     assert sampling["batches"] == 24
     assert sampling["rate"] == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
     assert sampling["p_value"] > 1e-3
-
-
-def test_the_page_says_what_was_tested(small: Make, tmp_path: Path) -> None:
-    report, _ = _run(small({"training.sampling-rate": 0.3}), tmp_path / "run")
     told = dict(residual_report.entries(report))
     assert (
         f"p = {number(report['residuals']['noise']['p_value'])}"
