@@ -226,8 +226,8 @@ def _trial_bytes(config: Config, model: nn.Module) -> int:
     """Return what a trial takes between the computations of gradients, in one process of them all.
 
     For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
-    residuals in float64, and the replies of the owners; under PAC noise also those of all candidates; for the
-    attack on the released model a whole training, replayed.
+    residuals in float64, and the replies of the owners; under PAC noise also those of all
+    candidates; for the attack on the released model a whole training, replayed.
     """
     several = config.candidates if config.candidates > 1 else 0
     replayed = config.training.rounds if Vantage.RELEASED_MODEL in measured(config) else 0

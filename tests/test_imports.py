@@ -22,6 +22,7 @@ CORE = [
     "adversaries.privacy_profile",
     "adversaries.rank_correlation",
     "adversaries.rate_bounds",
+    "adversaries.residuals",
     "adversaries.trials",
     "fedsim.bayesian",
     "fedsim.blocks",
@@ -65,7 +66,6 @@ WITHOUT_FLOWER += ["fedsim.catalogue", "fedsim.holdings", "fedsim.holdings_repor
 WITHOUT_FLOWER += ["fedsim.embedding"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_study", "fedsim.sensitivity_report"]
 WITHOUT_FLOWER += ["fedsim.record_display"]
-CORE += ["adversaries.residuals"]
 WITHOUT_FLOWER += ["fedsim.residual_report"]
 WITHOUT_FLOWER += ["fedsim.crafting", "fedsim.poison_scores", "fedsim.crafted_report"]
 WITHOUT_FLOWER += ["fedsim.group_privacy"]
