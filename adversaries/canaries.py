@@ -18,8 +18,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import chi2, mannwhitneyu
 
+from adversaries.gaussian_bounds import LARGEST_EFFECT
 from adversaries.intervals import Interval, clopper_pearson, significance
-from adversaries.lower_bounds import LARGEST_EFFECT
 from fedsim.errors import InputError
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -1,9 +1,13 @@
 """Intervals that cover the truth with a stated confidence, and counts that carry one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 from scipy.special import betainccinv, betaincinv
 
+from adversaries.trials import Floats
 from fedsim.errors import InputError
 
 ALARM_CONFIDENCE = 0.999
@@ -29,11 +33,38 @@ class Frequency:
     trials: int
 
 
+@dataclass(frozen=True)
+class LowerBound:
+    """With probability at least `confidence`, no epsilon below this one is true at `delta`.
+
+    `assumes` says when that holds; `trusts_noise`, whether the claimed noise entered. A bound of
+    the kind "credible" holds with that probability given the trials and a prior, which is not how
+    often it is right. `details` holds the statistics behind the number. `reason` says why a bound
+    of 0 says nothing, if it does.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    method: str
+    assumes: str
+    trusts_noise: bool
+    details: dict[str, float] = field(default_factory=dict)
+    reason: str | None = None
+    kind: Literal["confidence", "credible"] = "confidence"
+
+
 def significance(confidence: float) -> float:
     """Return alpha = 1 - confidence. Raises InputError unless 0 < confidence < 1."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; give a number between 0 and 1, such as 0.95")
     return 1 - confidence
+
+
+def check_delta(delta: float) -> None:
+    """Raise InputError unless 0 <= delta < 1."""
+    if not 0 <= delta < 1:
+        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
@@ -47,3 +78,23 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     low = float(betaincinv(successes, failures + 1, tail)) if successes else 0.0
     high = float(betainccinv(successes + 1, failures, tail)) if failures else 1.0
     return Interval(low, high, confidence)
+
+
+def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
+    """Return Clopper and Pearson's lower limits of a proportion, each wrong with at most `tail`.
+
+    successes: counts of any shape, each out of `trials`; without trials the limit is 0.
+    """
+    counts = np.asarray(successes, np.float64)
+    limits = betaincinv(np.maximum(counts, 1.0), trials - counts + 1, tail)
+    return np.where(counts > 0, limits, 0.0)
+
+
+def binomial_high(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
+    """Return Clopper and Pearson's upper limits of a proportion, each wrong with at most `tail`.
+
+    successes: counts of any shape, each out of `trials`; without trials the limit is 1.
+    """
+    failures = trials - np.asarray(successes, np.float64)
+    limits = betainccinv(trials - failures + 1, np.maximum(failures, 1.0), tail)
+    return np.where(failures > 0, limits, 1.0)

@@ -21,8 +21,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from adversaries.canaries import effect
-from adversaries.intervals import Interval, significance
-from adversaries.lower_bounds import LowerBound
+from adversaries.intervals import Interval, LowerBound, significance
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon

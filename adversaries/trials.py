@@ -12,6 +12,9 @@ from fedsim.errors import InputError
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
+ONE_WORLD = "trials of one world only"
+"""Why what compares the worlds has nothing to say."""
+
 
 def check_trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools, Floats]:
     """Return worlds and log-odds as arrays [T].

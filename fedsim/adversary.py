@@ -19,6 +19,7 @@ from torch import Tensor
 
 from adversaries import membership
 from adversaries.posterior import Hypotheses, hypotheses, log_likelihood_ratio
+from adversaries.residuals import Residual, nothing, residual
 from fedsim import fixed_point
 from fedsim.config import Config
 from fedsim.federation import Federation
@@ -42,27 +43,43 @@ from fedsim.question import Question
 class Memory:
     """What the adversary remembers between rounds, in arrays that fit its Flower state.
 
-    pending: the hypotheses about the aggregate of the current round; ratios, sensitivities,
-    noise_stds, present_norms, absent_norms: [T, i], a column for each aggregate seen so far. After
-    local steps, present_norms are |Delta| and absent_norms 0.
+    pending: the hypotheses about the aggregate of the current round; known: what it contains in
+    both worlds but for their directions, past: the sum of the residuals before it, float32 [T, P]
+    both, None where there are none and after local steps, whose aggregate has no known law; batch:
+    how many of the other records take part in it [T], None if all do.
+    All others [T, i], a column for each aggregate seen so far: ratios, sensitivities, noise_stds,
+    present_norms, absent_norms (after local steps, present_norms are |Delta| and absent_norms 0);
+    batch_sizes (0 without sampling); and the statistics of `adversaries.residuals.Residual`.
     """
 
     pending: Hypotheses | None
+    known: Tensor | None
+    past: Tensor | None
+    batch: Tensor | None
     ratios: Tensor
     sensitivities: Tensor
     noise_stds: Tensor
     present_norms: Tensor
     absent_norms: Tensor
+    batch_sizes: Tensor
+    residual_squares: Tensor
+    residual_freedoms: Tensor
+    residual_repeats: Tensor
+    residual_scales: Tensor
+    residual_signals: Tensor
 
     @classmethod
     def empty(cls, trials: int) -> "Memory":
         """Return the memory of an adversary that has seen nothing."""
-        nothing = torch.empty(trials, 0, dtype=torch.float64)
-        return cls(None, *[nothing] * len(HISTORY))
+        column = torch.empty(trials, 0, dtype=torch.float64)
+        return cls(None, None, None, None, *[column] * len(HISTORY))
 
-    def to_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
+    def to_arrays(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
         """Return the memory as named arrays."""
         arrays = {name: getattr(self, name).cpu().numpy() for name in HISTORY}
+        for name in BETWEEN:
+            if (kept := getattr(self, name)) is not None:
+                arrays[BETWEEN_ROUNDS + name] = kept.cpu().numpy()
         if self.pending is not None:
             for field in fields(Hypotheses):
                 value = getattr(self.pending, field.name)
@@ -81,11 +98,21 @@ class Memory:
             }
             values["sampling_rate"] = float(values["sampling_rate"])
             pending = Hypotheses(**values)
-        return cls(pending, *(tensors[name] for name in HISTORY))
+        known, past, batch = (
+            tensors[BETWEEN_ROUNDS + name].to(device) if BETWEEN_ROUNDS + name in tensors else None
+            for name in BETWEEN
+        )
+        return cls(pending, known, past, batch, *(tensors[name] for name in HISTORY))
 
 
-HISTORY = tuple(field.name for field in fields(Memory) if field.name != "pending")
+BETWEEN = ("known", "past", "batch")
+"""What is kept from a round to the next beside the hypotheses."""
+
+HISTORY = tuple(field.name for field in fields(Memory) if field.name not in ("pending", *BETWEEN))
 """The arrays that grow by a column with every aggregate."""
+
+BETWEEN_ROUNDS = "between_"
+"""What their names begin with."""
 
 PENDING = "pending_"
 """What the names of the hypotheses' arrays begin with."""
@@ -130,7 +157,8 @@ def expect(
         std = parameters.new_tensor(
             multiplier * bound * math.sqrt(config.training.local_steps), dtype=torch.float64
         )
-        return replace(memory, pending=hypotheses(known + own_message, difference, None, std))
+        expected = hypotheses(known + own_message, difference, None, std)
+        return replace(memory, pending=expected, known=None, batch=None)
     known = undisputed(
         config,
         federation,
@@ -154,7 +182,23 @@ def expect(
         multiplier * scale,
         config.training.sampling_rate,
     )
-    return replace(memory, pending=pending)
+    # With x^' where it surely takes part: what is left then differs by g - g' alone.
+    common = known if config.training.sampling_rate < 1 else known + absent
+    return replace(
+        memory,
+        pending=pending,
+        known=common.float(),
+        batch=_batch(question, participation),
+    )
+
+
+def _batch(question: Question, participation: Tensor | None) -> Tensor | None:
+    """Return how many records besides the challenge's take part, float64 [T]; None if all do."""
+    if participation is None:
+        return None
+    # The challenge record's own coin is not for the adversary to know.
+    others = participation.sum(dim=1) - participation[:, question.the_record].long()
+    return others.double()
 
 
 def replay_challenged(
@@ -204,15 +248,22 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
     pending = memory.pending
     if pending is None:
         raise RuntimeError("an aggregate arrived for a round that the adversary did not see begin")
+    found, past = nothing(len(aggregate)), None
+    batch = pending.noise_std.new_zeros(len(aggregate)) if memory.batch is None else memory.batch
+    if memory.known is not None:
+        past = torch.zeros_like(memory.known) if memory.past is None else memory.past
+        found, past = residual(pending, memory.known, past, aggregate)
     columns = {
         "ratios": log_likelihood_ratio(pending, aggregate),
         "sensitivities": pending.sensitivity,
         "noise_stds": pending.noise_std,
         "present_norms": pending.present_norm,
         "absent_norms": pending.absent_norm,
+        "batch_sizes": batch,
+        **{f"residual_{field.name}": getattr(found, field.name) for field in fields(Residual)},
     }
     history = (_append(getattr(memory, name), columns[name]) for name in HISTORY)
-    return Memory(None, *history)
+    return Memory(None, None, past, None, *history)
 
 
 def infer_membership(

@@ -9,14 +9,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
-from adversaries import estimators, forecast, lower_bounds, membership
+from adversaries import estimators, forecast, membership
+from adversaries.agreement import Look
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
 from fedsim import (
+    bounds_audit,
+    crafted_report,
     identifiability,
     ledger,
     one_run_report,
     pac,
     precision,
+    residual_report,
     trust_report,
     vantage_report,
 )
@@ -24,6 +28,7 @@ from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
 from fedsim.errors import InputError
+from fedsim.group_privacy import of_group
 from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
@@ -37,6 +42,9 @@ UNCLIPPED = "gradients are not clipped: nothing bounds what one record can chang
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """How many games a prediction under sampling plays: as many as this, in at most so many steps."""
+
+EXCESS = 1 + 1e-4
+"""By what factor the realised mu may be above that of the accounting: gradients are rounded."""
 
 SIMULATION_SEED = 0x5EED
 """Of the prediction alone: whoever reads the same transcript gets the same report."""
@@ -96,7 +104,8 @@ def assemble(
     far as the transcript goes.
     """
     nominal, rounds = facts["noise_multiplier"], transcript["log_odds"].shape[1]
-    description = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
+    of_one = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
+    description = of_group(of_one, config.challenge.copies)
     mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
     everywhere = [
@@ -104,6 +113,10 @@ def assemble(
         for row in identifiability.vantage_bounds(description, delta)
     ]
     predictions = _predictions(config, transcript)
+    final = transcript["log_odds"][:, -1] - logit(config.audit.prior)
+    looks = bounds_audit.looks_of(
+        config, predictions[config.federation.vantage], transcript["worlds"], final
+    )
     report: dict[str, Any] = {
         "name": config.run.name,
         "created": facts["created"],
@@ -145,12 +158,15 @@ def assemble(
         "challenge": facts["challenge"] | {"records": _in_question(config, facts)},
         "mechanism": {
             "noise_multiplier": nominal,
-            "effective_noise_multiplier": _common_noise_multiplier(mechanism),
+            "effective_noise_multiplier": _common_noise_multiplier(
+                of_one.towards(config.federation.vantage)
+            ),
             "clipping_norm": config.training.clipping_norm,
             "clipping": config.training.clipping,
             "sensitivity": config.privacy.sensitivity,
             "noise": config.privacy.noise,
             "steps": mechanism.steps,
+            "mu": mechanism.mu,
             "local_steps": config.training.local_steps,
             "sampling_rate": config.training.sampling_rate,
             "learning_rate": config.training.learning_rate,
@@ -165,7 +181,9 @@ def assemble(
         "dropouts": trust_report.dropouts(config, nominal, rows),
         "budget": _budget(config, nominal, transcript, rows, delta),
         "prediction": predictions[config.federation.vantage],
-        "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
+        "empirical": _empirical(
+            config, mechanism, transcript, bounds.epsilon, confidence, delta, looks
+        ),
         "membership_inference": _membership(config, transcript, confidence),
         "bayesian": bayesian_report(config, transcript, delta, description),
         "one_run": one_run_report.report(config, transcript, description, delta, confidence),
@@ -176,10 +194,20 @@ def assemble(
         config, transcript, everywhere, predictions, delta, confidence
     )
     report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
+    report["crafted"] = crafted_report.report(
+        config,
+        facts["challenge"],
+        transcript,
+        of_one,
+        delta,
+        confidence,
+        bounds_audit.not_normal(config),
+    )
+    report["residuals"] = residual_report.report(config, transcript, confidence)
     report["campaign"] = precision.assemble(
         config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
     )
-    report["alarms"] = _alarms(config, transcript, report)
+    report["alarms"] = _alarms(config, mechanism, transcript, report, looks)
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
@@ -195,7 +223,7 @@ def assemble(
 def _in_question(config: Config, facts: Mapping[str, Any]) -> int:
     """Return how many records the neighbouring datasets differ in."""
     if config.privacy.unit == "record":
-        return 1
+        return config.challenge.copies
     return int(facts["owner_sizes"][facts["challenge"]["owner"]])
 
 
@@ -381,7 +409,13 @@ def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[fl
 
 
 def _empirical(
-    config: Config, transcript: Arrays, epsilon: float, confidence: float, delta: float
+    config: Config,
+    mechanism: Mechanism,
+    transcript: Arrays,
+    epsilon: float,
+    confidence: float,
+    delta: float,
+    looks: list[Look],
 ) -> dict[str, Any]:
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     norms = transcript["sensitivities"]
@@ -409,12 +443,11 @@ def _empirical(
             "belief": estimators.epsilon_from_belief(worlds, loss),
             "advantage": estimators.epsilon_from_advantage(advantage.point, delta),
         },
-        "lower_bounds": {
-            name: asdict(bound)
-            for name, bound in lower_bounds.lower_bounds(
-                worlds, final, delta, confidence, _not_normal(config), played
-            ).items()
-        },
+        **bounds_audit.report(
+            bounds_audit.bounds_of(config, mechanism, worlds, loss, delta, confidence),
+            looks,
+            bounds_audit.profile_of(config, mechanism, worlds, loss, confidence),
+        ),
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
         "sensitivity_max": float(norms.max()),
         # Of every step and trial: `sensitivities` of transcript.npz.
@@ -430,7 +463,8 @@ def _empirical(
         },
         "sensitivity_note": SENSITIVITY_NOTE,
         # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
-        "sensitivity_bound": sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+        "sensitivity_bound": config.challenge.copies
+        * sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
         if config.training.local_steps == 1
         and config.training.clipping
         and config.federation.vantage is not Vantage.RELEASED_MODEL
@@ -462,21 +496,6 @@ def _epsilon_from_sensitivities(
     return estimators.epsilon_from_sensitivities(
         transcript["sensitivities"], transcript["noise_stds"], delta, epsilon
     )
-
-
-def _not_normal(config: Config) -> str | None:
-    """Return why the log-odds are not normal, None where theory says that they are."""
-    if config.training.sampling_rate < 1:
-        return "log-odds are not normal under sampling"
-    if config.privacy.pac_prior == "halves":
-        return "the log-odds are a mixture over the candidates, which is not normal"
-    if config.federation.vantage is Vantage.RELEASED_MODEL:
-        return "the log-odds of the released model are an attack's score, which need not be normal"
-    if config.training.local_steps > 1:
-        return (
-            "the log-odds of local steps are a linearised attack's score, which need not be normal"
-        )
-    return None
 
 
 def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any]:
@@ -547,6 +566,12 @@ def _dp_failings(config: Config) -> list[str]:
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
             "data: a measurement of tightness, not a DP guarantee."
         )
+    if config.model.initialisation == "worst-case":
+        failings.append(
+            "The first model was fitted to the records of D, without noise: a worst case for the "
+            "challenge, not a DP guarantee. Protecting people needs model.initialisation = "
+            '"random".'
+        )
     if config.privacy.noise_source == "seed":
         failings.append(
             "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
@@ -583,7 +608,13 @@ def _dp_failings(config: Config) -> list[str]:
     return failings
 
 
-def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> dict[str, str]:
+def _alarms(
+    config: Config,
+    mechanism: Mechanism,
+    transcript: Arrays,
+    report: Mapping[str, Any],
+    looks: list[Look],
+) -> dict[str, str]:
     """Return what contradicts theory beyond chance, by the name of the measure.
 
     At a confidence of its own: at the report's 95 % an honest mechanism would raise an alarm in one
@@ -619,18 +650,23 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
-    proven = lower_bounds.lower_bounds(
-        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config), played
-    )
-    for name, bound in proven.items():
-        if bound.epsilon > bounds["tight_epsilon"]:
-            alarms[name] = (
-                f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
-                f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
-                f"{bounds['delta']:g} by theory."
-            )
     alarms |= one_run_report.alarms(report["one_run"])
+    alarms |= bounds_audit.alarms(config, mechanism, worlds, loss, looks, bounds)
+    if report["crafted"]:
+        copies = config.challenge.copies
+        surely = crafted_report.bounds(transcript, copies, bounds["delta"], ALARM_CONFIDENCE)
+        alarms |= crafted_report.alarms(report["crafted"], surely)
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
+    # No statistics: the steps that were taken are known, and so is what they come to.
+    realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
+    if exact_posterior and realised > EXCESS * mechanism.mu:
+        alarms["composition"] = (
+            f"More was released than is accounted for: the {report['rounds']} rounds of the "
+            f"transcript come to mu = {realised:.3f}, but the accounting of "
+            f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Rounds "
+            "were not all composed, or a difference exceeds the sensitivity."
+        )
+    alarms |= residual_report.alarms(report["residuals"])
     prediction = report["prediction"]
     exact = exact_posterior and prediction["deterministic"]
     theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
@@ -663,6 +699,12 @@ def _cautions(config: Config) -> list[str]:
             "along a replay of the training, not an exact posterior. Belief, delta' and the "
             "prediction describe that score and raise no alarm; the advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.challenge.copies > 1:
+        cautions.append(
+            f"The challenge is {config.challenge.copies} records together: bounds and predictions "
+            "are those of the group, and the ledger, the budget and 'crafted' state what one "
+            "record's are."
         )
     if config.trials.worlds == "d-only":
         cautions.append(

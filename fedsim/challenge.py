@@ -23,7 +23,9 @@ class Challenge:
 
     record: position of x^ in D, None where all data of the owner are in question; replacement:
     position of x^' in the pool U \\ D, None under add-remove and without a record; owner,
-    adversary: partition numbers; measure, distance: how the pair was chosen.
+    adversary: partition numbers; measure, distance: how the pair was chosen. kind, copies: what is
+    in question, and how often D has it; label: of a record that was made and stands at the position
+    `record`, whose original is then the replacement.
     """
 
     record: int | None
@@ -32,6 +34,9 @@ class Challenge:
     adversary: int
     measure: str
     distance: float | None
+    kind: str = "record"
+    copies: int = 1
+    label: int | None = None
 
 
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
@@ -60,6 +65,20 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         return _choose_owner(config, known, reporting.progress)
     split, given = known.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
+    if known.made is not None:
+        record, made = known.made.record, given.is_made
+        owner = int(known.owner_of[record])
+        return Challenge(
+            record,
+            len(split.pool) - 1 if replace and made else None,
+            owner,
+            _seat(config, owner),
+            "made",
+            None,
+            given.kind,
+            given.copies,
+            known.made.label,
+        )
     record, measure = given.record, "given"
     replacement = given.replacement if replace else None
     distance: float | None = None
@@ -83,7 +102,8 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     owner = int(known.owner_of[record])
-    return Challenge(record, replacement, owner, _seat(config, owner), measure, distance)
+    adversary = _seat(config, owner)
+    return Challenge(record, replacement, owner, adversary, measure, distance, copies=given.copies)
 
 
 def _choose_owner(config: Config, known: Federation, progress: Progress | None) -> Challenge:

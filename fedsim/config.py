@@ -45,7 +45,8 @@ class DataConfig(Table):
     root: the folder or file that they are read from; label: of tables, the column of the labels;
     exclude: of tables, columns that are no features, with commas between them; image_size: the side
     of the squares that pictures of a folder are brought to, 0 to leave them; download: whether
-    missing originals may be fetched into root.
+    missing originals may be fetched into root; classes: the labels whose records alone there are,
+    with commas between them, "" for all.
     """
 
     name: str = "digits"
@@ -54,6 +55,7 @@ class DataConfig(Table):
     exclude: str = ""
     image_size: Annotated[int, Field(ge=0, le=4096)] = 0
     download: bool = False
+    classes: str = ""
     records: PositiveInt = 200
     held_out: PositiveInt = 400
     pool: Annotated[int, Field(ge=0)] = 0
@@ -137,13 +139,16 @@ class ModelConfig(Table):
     """The network that the federation trains.
 
     batch_norm: what takes the place of layers that mix the records of a batch; frozen: names of
-    layers or parameters that are not trained, with commas between them.
+    layers or parameters that are not trained, with commas between them; initialisation: whether
+    every trial draws a first model of its own, all start from that of the first, or all from that
+    one fitted to the records that both worlds have.
     """
 
     name: str = "mlp"
     hidden: PositiveInt = 32
     batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
     frozen: str = ""
+    initialisation: Literal["random", "fixed", "worst-case"] = "random"
 
 
 class TrainingConfig(Table):
@@ -272,6 +277,11 @@ class ChallengeConfig(Table):
     space: what dissimilarity is between, features or what the last layer sees of a record at the
     initial parameters of the first trial; owner: where one record is in question, whose records the
     choice is among.
+    kind: what is in question: a "record" of D; one that was made to be noticed and takes the place
+    of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a vector of norm C
+    that is added to the sum in place of a record's gradient. copies: how many of it D has; label:
+    that of what was made, -1 for what the first model likes least; coordinate: which one of the
+    model the vector lies along, -1 for a random direction.
     """
 
     dissimilarity: str = "euclidean"
@@ -280,6 +290,34 @@ class ChallengeConfig(Table):
     record: Annotated[int, Field(ge=-1)] = -1
     replacement: Annotated[int, Field(ge=-1)] = -1
     owner: Annotated[int, Field(ge=-1)] = -1
+    kind: Literal["record", "backdoor", "clipbkd", "mislabelled", "blank", "gradient"] = "record"
+    copies: Annotated[int, Field(ge=1, le=1024)] = 1
+    label: Annotated[int, Field(ge=-1)] = -1
+    coordinate: Annotated[int, Field(ge=-1)] = -1
+
+    @property
+    def is_made(self) -> bool:
+        """Whether a record was made that takes the place of one of D."""
+        return self.kind not in ("record", "gradient")
+
+    @model_validator(mode="after")
+    def _of_this_kind(self) -> Self:
+        kind = f"but challenge.kind is '{self.kind}'"
+        if self.label >= 0 and not self.is_made:
+            raise ValueError(
+                f"challenge.label is {self.label}, {kind}, which is given no label; drop it"
+            )
+        if self.coordinate >= 0 and self.kind != "gradient":
+            raise ValueError(
+                f"challenge.coordinate is {self.coordinate}, {kind}, which has a gradient of its "
+                'own; drop it, or set challenge.kind = "gradient"'
+            )
+        if self.replacement >= 0 and self.kind != "record":
+            raise ValueError(
+                f"challenge.replacement is {self.replacement}, {kind}, which D' has nothing of the "
+                "pool in place of; drop it"
+            )
+        return self
 
 
 class CanariesConfig(Table):
@@ -438,6 +476,7 @@ class Config(Table):
         self._check_budget()
         self._check_canaries()
         self._check_pairing()
+        self._check_crafted()
         if self.run.precision != "float32" and self.audit.mode == "participant":
             raise ValueError(
                 f"run.precision is '{self.run.precision}', but a participant's belief compares "
@@ -461,7 +500,8 @@ class Config(Table):
                 "challenge.replacement is given, but privacy.neighbouring is add-remove, which "
                 'replaces nothing; drop it or set privacy.neighbouring = "replace"'
             )
-        if replace and (self.challenge.record >= 0) != (self.challenge.replacement >= 0):
+        given = self.challenge.record >= 0, self.challenge.replacement >= 0
+        if replace and self.challenge.kind == "record" and given[0] != given[1]:
             raise ValueError(
                 "challenge.record and challenge.replacement go together under replace; "
                 "give both, or neither to choose them by dissimilarity"
@@ -728,6 +768,52 @@ class Config(Table):
                     f'the same noise from the seed; set {key} = "{needed}", or trials.pairing = '
                     '"independent"'
                 )
+
+    def _check_crafted(self) -> None:
+        """Raise ValueError where a made challenge, or a group, has not been worked out."""
+        challenge, unit = self.challenge, self.privacy.unit
+        crafted = f"challenge.kind is '{challenge.kind}'"
+        group = f"challenge.copies is {challenge.copies}"
+        fitted = self.model.initialisation == "worst-case"
+        if unit == "client" and (challenge.kind != "record" or challenge.copies > 1):
+            raise ValueError(
+                f"{crafted if challenge.kind != 'record' else group}, but privacy.unit is "
+                "'client', where all data of an owner are in question; set privacy.unit = "
+                '"record"'
+            )
+        if fitted and (unit == "client" or (challenge.kind == "record" and challenge.record < 0)):
+            raise ValueError(
+                "model.initialisation is 'worst-case', which is fitted to all records but that of "
+                "the challenge, which is not known yet; give challenge.record or another "
+                'challenge.kind, and privacy.unit = "record"'
+            )
+        if challenge.kind == "gradient" and not self.training.clipping:
+            raise ValueError(
+                f"{crafted}, a vector of the clipping norm, but training.clipping is false; set "
+                "training.clipping = true"
+            )
+        if self.privacy.noise == "pac" and (challenge.kind == "gradient" or challenge.copies > 1):
+            raise ValueError(
+                f"{group if challenge.copies > 1 else crafted}, but privacy.noise is 'pac', whose "
+                'candidates are sets of records; set privacy.noise = "isotropic"'
+            )
+        if self.audit.bayesian_pairs and (challenge.kind != "record" or challenge.copies > 1):
+            raise ValueError(
+                f"audit.bayesian-pairs is {self.audit.bayesian_pairs}, but what was put into D for "
+                "the challenge is not from the distribution of its records, which the Bayesian "
+                "guarantee is for; set audit.bayesian-pairs = 0"
+            )
+        if challenge.copies > 1 and self.training.sampling_rate < 1:
+            raise ValueError(
+                f"{group}, but training.sampling-rate is {self.training.sampling_rate:g}: copies "
+                "are sampled one by one, and no adversary here counts them; set challenge.copies "
+                "= 1 or training.sampling-rate = 1.0"
+            )
+        if challenge.copies > 1 and self.privacy.sensitivity == "local":
+            raise ValueError(
+                f"{group}, but privacy.sensitivity is 'local', which would hide the group as well "
+                'as one of them; set privacy.sensitivity = "global"'
+            )
 
     @property
     def divisor(self) -> float:

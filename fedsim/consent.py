@@ -35,6 +35,8 @@ def needed(config: Config, request: Request) -> set[str]:
         kinds.add(INSTRUMENTED)
     if request.role == Role.CHALLENGED:
         kinds.add(CHALLENGE)
+        if config.challenge.kind != "record":
+            kinds.add(CANARIES)
     return kinds
 
 

@@ -4,18 +4,17 @@ At initial parameters, so that a pair is chosen before training, as dataset sens
 """
 
 import copy
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedsim import models
+from fedsim import federation, models
 from fedsim.blocks import slices
 from fedsim.config import Config
 from fedsim.errors import InputError
-from fedsim.federation import Federation, build_model
+from fedsim.federation import Federation
 
 BLOCK_SCALARS = 2**20
 """Scalars of the records that are embedded at once."""
@@ -56,5 +55,4 @@ def embed(
 
 def initial_parameters(config: Config, known: Federation) -> Tensor:
     """Return theta_0 of trial 0, [P], on the federation's device."""
-    build = partial(build_model, config, known.split.dataset)
-    return models.initial_parameters(build, config.run.seed, range(1))[0].to(known.device)
+    return federation.initial_parameters(config, known, range(1))[0].to(known.device)

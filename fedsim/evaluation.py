@@ -59,6 +59,17 @@ def evaluate(
     return losses, is_correct
 
 
+@torch.no_grad()
+def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
+    """Return the outputs [T, n, c] of a few records [n, *shape] under the models [T, P]."""
+    budget = BLOCK_SCALARS[parameters.device.type]
+    each = max(parameters.shape[1], OUTPUT_PER_INPUT * features.numel())
+    forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
+    with forwards.lend() as forward:
+        parts = slices(len(parameters), max(1, budget // each))
+        return torch.cat([forward(parameters[part], features) for part in parts])
+
+
 @lru_cache(maxsize=4)
 def _forwards(
     model: nn.Module, shape: torch.Size, dtype: torch.dtype, device: torch.device

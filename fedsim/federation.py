@@ -5,7 +5,7 @@ takes only its own records out of it, and the adversary those that its backgroun
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -13,11 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedsim import data, device, holdings, models
+from fedsim import crafting, data, device, fitting, holdings, models
 from fedsim.clipping import Clipper, Cut
 from fedsim.config import Config
+from fedsim.crafting import Made
 from fedsim.errors import InputError
-from fedsim.evaluation import evaluate
+from fedsim.evaluation import evaluate, logits
 from fedsim.mechanism import Vantage
 from fedsim.memory import spare
 from fedsim.vantages import measured
@@ -25,13 +26,21 @@ from fedsim.vantages import measured
 
 @dataclass(frozen=True)
 class Federation:
-    """The records of D and who holds them; the model that all owners train."""
+    """The records of D and who holds them; the model that all owners train.
+
+    made: what takes the place of a record of D as the challenge, None where one of its records is
+    in question; copies: how often D has the challenge; start [P]: the first model of all trials,
+    None where each draws its own.
+    """
 
     split: data.Split
     owner_of: npt.NDArray[np.int64]
     model: nn.Module
     clipper: Clipper
     device: torch.device
+    made: Made | None = None
+    copies: int = 1
+    start: Tensor | None = None
 
     def members(self, positions: npt.NDArray[np.intp]) -> tuple[Tensor, Tensor]:
         """Return features and labels of the records of D at `positions`, on the device."""
@@ -69,6 +78,17 @@ class Federation:
     ) -> tuple[Tensor, Tensor]:
         """Return losses float64 and correctness bool, [T, n], of the models [T, P]."""
         return evaluate(self.model, parameters, features, labels, self.clipper.threads)
+
+    def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
+        """Return the outputs [T, n, c] of the models [T, P] for records [n, *shape]."""
+        return logits(self.model, parameters, features)
+
+    @property
+    def direction(self) -> Tensor | None:
+        """The unit vector [P] that was made in place of a record's gradient, None for none."""
+        if self.made is None or self.made.direction is None:
+            return None
+        return self.made.direction.to(self.device)
 
     def fallbacks(self) -> dict[str, str]:
         """Return which layers go through `torch.func`, and why."""
@@ -134,7 +154,48 @@ def load(config: Config) -> Federation:
         _memory(config, where) // 2,
         config.run.precision,
     )
-    return Federation(split, owner_of, model, clipper, where)
+    known = Federation(split, owner_of, model, clipper, where, copies=config.challenge.copies)
+    return _with_challenge(config, known)
+
+
+def initial_parameters(config: Config, known: Federation, trials: range) -> Tensor:
+    """Return theta_0 of these trials, [T, P] float32 on the CPU, as model.initialisation says."""
+    if known.start is not None:
+        return known.start.cpu().expand(len(trials), -1).contiguous()
+    return models.initial_parameters(
+        partial(build_model, config, known.split.dataset),
+        config.run.seed,
+        config.trials.leaves(trials),
+    )
+
+
+def _with_challenge(config: Config, known: Federation) -> Federation:
+    """Return the federation with its first model and a challenge that was made. Raises InputError.
+
+    The first model does not depend on the challenge, which may depend on it.
+    """
+    challenge, owner_of = config.challenge, known.owner_of
+    record = challenge.record
+    if challenge.kind != "record":
+        record = crafting.place(config, owner_of)
+    theta = initial_parameters(config, known, range(1))[0].to(known.device)
+    if config.model.initialisation == "worst-case":
+        others = np.delete(np.arange(len(owner_of)), record)
+        theta = fitting.fitted(known.model, theta, *known.members(others))
+    if config.model.initialisation != "random":
+        known = replace(known, start=theta)
+    if challenge.kind == "record":
+        return known
+    if challenge.kind == "gradient":
+        return replace(known, made=crafting.direction(config, record, theta.numel()))
+
+    def outputs(features: crafting.Image) -> npt.NDArray[np.float64]:
+        rows = torch.tensor(features)[None].to(known.device)
+        return known.logits(theta[None], rows)[0, 0].double().cpu().numpy()
+
+    made = crafting.craft(config, known.split, record, outputs)
+    split = crafting.Planted.of(known.split, made, crafting.replaces(config))
+    return replace(known, split=split, made=made)
 
 
 def fit_cohort(config: Config) -> Config:
@@ -174,14 +235,14 @@ def _memory(config: Config, where: torch.device) -> int:
 def _trial_bytes(config: Config, model: nn.Module) -> int:
     """Return what a trial takes between the computations of gradients, in one process of them all.
 
-    For each parameter: the model, the aggregate and their messages, noise, optimiser and belief in
-    float64, and the replies of the owners; under PAC noise also those of all candidates; for the
-    attack on the released model a whole training, replayed.
+    For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
+    residuals in float64, and the replies of the owners; under PAC noise also those of all
+    candidates; for the attack on the released model a whole training, replayed.
     """
     several = config.candidates if config.candidates > 1 else 0
     replayed = config.training.rounds if Vantage.RELEASED_MODEL in measured(config) else 0
     return models.size(model) * (
-        128
+        160
         + 16 * config.federation.owners
         + several * (32 + 16 * config.federation.owners)
         + 4 * replayed

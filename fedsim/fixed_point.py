@@ -172,7 +172,7 @@ def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoi
         global_sensitivity(config.privacy.neighbouring, training.clipping_norm),
         training.clipping_norm,
         # An owner sends the sum of at most n clipped gradients, or one clipped update.
-        1 if config.privacy.unit == "client" else config.data.records,
+        1 if config.privacy.unit == "client" else config.data.records + config.challenge.copies - 1,
         config.federation.owners,
         parameters,
     )

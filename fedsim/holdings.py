@@ -101,8 +101,9 @@ def dataset(config: Config) -> Dataset:
     """Return the dataset that a configuration names. Raises InputError."""
     source = config.data
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
+    classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
     return data.load(
-        source.name, source.root, source.label, exclude, source.image_size, source.download
+        source.name, source.root, source.label, exclude, source.image_size, source.download, classes
     )
 
 

@@ -266,6 +266,8 @@ class LiveAudit:
 def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
     """Return rounds in which so many owners took part, as somebody without own noise faces them."""
     federation, training = config.federation, config.training
+    # Of a group of k: what k records change together is k times as long.
+    nominal /= config.challenge.copies
     multiplier = nominal
     if training.local_steps == 1:
         # Within a round of local steps others' noise does not hide the models in between.

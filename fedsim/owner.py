@@ -92,6 +92,7 @@ def clean_sum(
     The owner of the challenge record also gets `worlds` bool [T]: where False, `record` (a position
     in D) is left out, or replaced by `replacement` (a position in the pool). `participation` bool
     [T, n] says which records of D take part (None: all); the replacement does where `record` does.
+    The challenge counts as often as D has it, and a vector that was made for it in its stead.
     """
     positions = federation.owned_by(owner)
     features, labels = federation.members(positions)
@@ -100,7 +101,13 @@ def clean_sum(
         if weights is None:
             weights = torch.ones(len(parameters), len(positions), device=parameters.device)
         (column,) = np.flatnonzero(positions == record)
-        taking_part = weights[:, column].clone()
+        if federation.direction is not None:
+            there = weights[:, column, None].double()
+            weights[:, column] = 0
+            total = federation.clipper.clipped_sum(parameters, features, labels, weights)
+            present, absent = challenge_gradients(federation, parameters, record, replacement)
+            return total + there * torch.where(worlds[:, None], present, absent)
+        taking_part = federation.copies * weights[:, column]
         weights[:, column] = taking_part * worlds
         if replacement is not None:
             other_features, other_labels = federation.pool([replacement])
@@ -158,10 +165,16 @@ def challenge_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipped gradients of the challenge record and of what D' has in its place.
 
-    Both float64 [T, P]; the second is zero where D' has nothing in its place. Raises AssertionError
-    if one is longer than the clipping norm, on which every statement about privacy rests; where
-    clipping is off, that is infinite and no such statement is made.
+    Both float64 [T, P], as often as D has the challenge; the second is zero where D' has nothing in
+    its place. A vector that was made for the challenge is C long, and opposed where it is replaced.
+    Raises AssertionError if a gradient is longer than the clipping norm, on which every statement
+    about privacy rests; where clipping is off, that is infinite and no such statement is made.
     """
+    if federation.direction is not None:
+        assert federation.made is not None
+        vector = federation.clipper.clipping_norm * federation.direction
+        present = (federation.copies * vector).expand(parameters.shape)
+        return present, -present if federation.made.opposed else torch.zeros_like(present)
     features, labels = federation.members(np.asarray([record]))
     if replacement is not None:
         other_features, other_labels = federation.pool([replacement])
@@ -173,6 +186,7 @@ def challenge_gradients(
         raise AssertionError(
             f"a clipped gradient has norm {longest}, above {bound}: clipping is broken"
         )
+    gradients = federation.copies * gradients
     present = gradients[:, 0]
     return present, torch.zeros_like(present) if replacement is None else gradients[:, 1]
 

@@ -45,6 +45,7 @@ from fedsim.owner import (
     noise_round,
 )
 from fedsim.pac_release import Bools
+from fedsim.poison_scores import poison_scores
 from fedsim.randomness import Role as SeedRole
 from fedsim.randomness import generator
 from fedsim.sampling import participation
@@ -151,7 +152,8 @@ def evaluate(message: Message, context: Context) -> Message:
     if request.role == Role.ADVERSARY:
         if _follows_rounds(config):
             memory = _recall(message, context, config, known, request)
-            _remember(context, memory, request.round)
+            # No round follows that its residual could be compared with.
+            _remember(context, replace(memory, past=None), request.round)
         if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
             config
         ):
@@ -167,6 +169,9 @@ def evaluate(message: Message, context: Context) -> Message:
         else:
             in_question = np.asarray([request.record])
         attack = adversary.infer_membership(known, in_question, _model(message, known))
+        trials, model = request.trial_numbers, _model(message, known)
+        if (scores := poison_scores(config, known, trials, model)) is not None:
+            attack["poison-scores"] = scores
         node_memory.remember(context, MEMBERSHIP, attack)
     return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim import fixed_point, models
+from fedsim import fixed_point
 from fedsim.config import Config
 from fedsim.errors import InputError
-from fedsim.federation import Federation, build_model
+from fedsim.federation import Federation, initial_parameters
 from fedsim.instrumented import Step
 from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, sensitivity
 from fedsim.optimizers import LINEAR, ServerOptimizer
@@ -91,7 +91,7 @@ def attack(
 ) -> dict[str, Floats]:
     """Return what theta_k = `released` [T, P] says, as the arrays [T, k] of a `Step` each round.
 
-    question: of round k, the last; the numbers of its trials are, with the seed, theta_0.
+    question: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
     Everything is in the last column, since nothing is seen before: the score
 
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
@@ -101,11 +101,7 @@ def attack(
     replaced by its mean q. `bridged` False stays on the replay. Costs two trainings.
     """
     rounds = question.round
-    theta = models.initial_parameters(
-        lambda: build_model(config, federation.split.dataset),
-        config.run.seed,
-        config.trials.leaves(question.trials),
-    ).to(released.device)
+    theta = initial_parameters(config, federation, question.trials).to(released.device)
     answers = responses(config, rounds)
     weights, bridge = answers[-1], shares(answers)
     start, path = theta, [theta]

@@ -16,7 +16,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import figures, one_run_report, precision, report_figures
+from fedsim import (
+    crafted_report,
+    figures,
+    one_run_report,
+    precision,
+    report_figures,
+    residual_report,
+)
 from fedsim import report_sections as sections
 from fedsim.config import flatten
 from fedsim.report_figures import Transcript
@@ -89,6 +96,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         bounds=sections.bounds(report),
         pac=sections.pac(report),
         pac_meaning=sections.PAC_MEANING,
+        crafted=crafted_report.entries(report),
+        crafted_reading=crafted_report.reading(report),
         bayesian=sections.bayesian(report),
         bayesian_reading=sections.bayesian_reading(report),
         estimates=sections.estimates(report),
@@ -96,6 +105,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         confidence=confidence_of(report),
         prediction=sections.prediction(report),
         precision=precision.entries(report),
+        residuals=residual_report.entries(report),
+        residuals_meaning=residual_report.MEANING,
         inference=sections.inference(report),
         configuration=sections.configuration(report),
         warnings=at(report, "warnings") or [],

@@ -463,7 +463,8 @@ def game(report: Report) -> str:
 def _challenge(report: Report) -> str:
     """Name what is in question."""
     if not is_client(report):
-        return "the challenge record"
+        copies = at(report, "challenge.records") or 1
+        return "the challenge record" if copies == 1 else f"{plain(copies)} challenge records"
     owner, records = (plain(at(report, f"challenge.{key}")) for key in ("owner", "records"))
     return f"all {records} records of owner {owner}"
 

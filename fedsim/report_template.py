@@ -202,6 +202,18 @@ is highlighted.</p>
 </dl>
 {% endif %}
 
+{% if crafted %}
+<h2>What was put into D to be noticed</h2>
+{% for sentence in crafted_reading %}
+<p>{{ sentence }}</p>
+{% endfor %}
+<dl>
+{% for name, value in crafted %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% endif %}
+
 {% if bayesian %}
 <h2>Bayesian DP</h2>
 {% for sentence in bayesian_reading %}
@@ -273,6 +285,16 @@ confidence{% endif %}</th>
 <h2>How precise is it?</h2>
 <dl>
 {% for name, value in precision %}
+<dt>{{ name }}</dt><dd>{{ value }}</dd>
+{% endfor %}
+</dl>
+{% endif %}
+
+{% if residuals %}
+<h2>Is what is left noise?</h2>
+<p>{{ residuals_meaning }}</p>
+<dl>
+{% for name, value in residuals %}
 <dt>{{ name }}</dt><dd>{{ value }}</dd>
 {% endfor %}
 </dl>

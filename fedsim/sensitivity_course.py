@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim import federation, models, privacy
+from fedsim import federation, privacy
 from fedsim.config import Config
 from fedsim.device import single_threaded_kernels
 from fedsim.errors import InputError
@@ -97,10 +97,7 @@ def follow(
     for first in range(0, trials, cohort):
         part = range(first, min(first + cohort, trials))
         rows = slice(part.start, part.stop)
-        leaves = config.trials.leaves(part)
-        theta = models.initial_parameters(
-            lambda: federation.build_model(config, known.split.dataset), config.run.seed, leaves
-        ).to(known.device)
+        theta = federation.initial_parameters(config, known, part).to(known.device)
         optimizer = ServerOptimizer(config.training, config.divisor)
         for round in range(1, rounds + 1):
             found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
@@ -127,6 +124,8 @@ def check(config: Config) -> None:
         ("training.local-steps", config.training.local_steps, 1),
         ("training.sampling-rate", config.training.sampling_rate, 1.0),
         ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
+        ("challenge.kind", config.challenge.kind, "record"),
+        ("challenge.copies", config.challenge.copies, 1),
     ):
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()

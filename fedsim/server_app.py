@@ -206,11 +206,7 @@ def check_rounding(config: Config, parameters: int) -> None:
 def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
     """Train one cohort; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.config, strategy.trials
-    theta = models.initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset),
-        config.run.seed,
-        config.trials.leaves(trials),
-    )
+    theta = federation.initial_parameters(config, known, trials)
     held_out = known.held_out()
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []

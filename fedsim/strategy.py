@@ -585,14 +585,15 @@ class DPSGD(Strategy):
     def _check_norm(self, reply: Message) -> None:
         """Raise ValueError for a clean sum that is longer than clipping allows.
 
-        Of at most n records and a canary, or of one clipped update, and of planted canaries. A sum
-        with noise of its own may be as long as its noise.
+        Of at most n records, a canary and more copies of the challenge, or of one clipped update,
+        and of planted canaries. A sum with noise of its own may be as long as its noise.
         """
         config = self.config
         if config.federation.trust is not Trust.CENTRAL or not config.training.clipping:
             return
-        parts = 1 if config.privacy.unit == "client" else config.data.records + 1
-        parts += config.canaries.count
+        parts = 1 + config.canaries.count
+        if config.privacy.unit == "record":
+            parts = config.data.records + config.challenge.copies + config.canaries.count
         most = parts * config.training.clipping_norm
         sent = messages.only(reply.content.array_records[messages.REPLY]).astype(np.float64)
         longest = float(np.linalg.norm(sent, axis=-1).max())

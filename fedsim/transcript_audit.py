@@ -721,7 +721,8 @@ def _empirical(
         return None
     worlds = np.repeat([True, False], [len(members), len(bystanders)])
     scores = np.array(members + bystanders)
-    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence)
+    names = ("clopper_pearson", "gaussian")  # bystanders are many: no more than these are needed
+    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, names=names)
     return {
         "unit": "one release",
         "members": len(members),

@@ -6,27 +6,34 @@ import sys
 import pytest
 
 CORE = [
+    "adversaries.agreement",
     "adversaries.canaries",
     "adversaries.dataset_sensitivity",
     "adversaries.design",
     "adversaries.dissimilarity",
     "adversaries.estimators",
     "adversaries.forecast",
+    "adversaries.gaussian_bounds",
     "adversaries.intervals",
     "adversaries.lower_bounds",
     "adversaries.membership",
     "adversaries.noisy_means",
     "adversaries.one_run",
+    "adversaries.poisoning",
     "adversaries.posterior",
+    "adversaries.privacy_profile",
     "adversaries.rank_correlation",
     "adversaries.sample_size",
     "adversaries.stopping",
+    "adversaries.rate_bounds",
+    "adversaries.residuals",
     "adversaries.trials",
     "fedsim.bayesian",
     "fedsim.blocks",
     "fedsim.clipping",
     "fedsim.data",
     "fedsim.evaluation",
+    "fedsim.fitting",
     "fedsim.gaussian",
     "fedsim.instrumented",
     "fedsim.layers",
@@ -42,6 +49,7 @@ CORE = [
 ]
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
 WITHOUT_FLOWER += ["fedsim.bayesian_audit"]
+WITHOUT_FLOWER += ["fedsim.bounds_audit", "fedsim.noise_family"]
 WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.federation", "fedsim.owner"]
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]
@@ -65,6 +73,9 @@ WITHOUT_FLOWER += ["fedsim.record_display"]
 WITHOUT_FLOWER += ["fedsim.one_run", "fedsim.one_run_report"]
 WITHOUT_FLOWER += ["fedsim.cohorts", "fedsim.extension", "fedsim.precision"]
 WITHOUT_FLOWER += ["fedsim.sweep", "fedsim.sweep_figures"]
+WITHOUT_FLOWER += ["fedsim.residual_report"]
+WITHOUT_FLOWER += ["fedsim.crafting", "fedsim.poison_scores", "fedsim.crafted_report"]
+WITHOUT_FLOWER += ["fedsim.group_privacy"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

@@ -10,8 +10,7 @@ from typing import Any
 import fedsim
 from adversaries import estimators, lower_bounds
 from adversaries.estimators import Advantage
-from adversaries.intervals import ALARM_CONFIDENCE, significance
-from adversaries.lower_bounds import LowerBound
+from adversaries.intervals import ALARM_CONFIDENCE, LowerBound, significance
 from fedsim.app_audit import attack
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
@@ -24,6 +23,9 @@ from fedsim.strict_json import strict_json
 
 LEAST_TRIALS = 20
 DEFAULT_DELTA = 1e-5
+
+BOUNDS = ("clopper_pearson", "gaussian")
+"""The lower bounds that judge a claim; neither knows the mechanism nor trusts its noise."""
 
 
 class Verdict(StrEnum):
@@ -179,7 +181,9 @@ def audit(
     reason = _not_normal(configuration, guarantee)
 
     def proven(level: float) -> dict[str, LowerBound]:
-        return lower_bounds.lower_bounds(worlds, scores, delta, (1 + level) / 2, reason)
+        return lower_bounds.lower_bounds(
+            worlds, scores, delta, (1 + level) / 2, reason, names=BOUNDS
+        )
 
     return AppAudit(
         app=audited.name,

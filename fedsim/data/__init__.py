@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from fedsim.data import adult, bundled, cifar, csv_file, idx, image_folder, npz, purchase
-from fedsim.data.dataset import Dataset, Indices, Records
+from fedsim.data.dataset import Dataset, Indices, Records, only
 from fedsim.data.source import Source
 from fedsim.data.splitting import Split, split
 from fedsim.registry import lookup
 
-__all__ = ["DATASETS", "Dataset", "Indices", "Records", "Source", "Split", "load", "split"]
+__all__ = ["DATASETS", "Dataset", "Indices", "Records", "Source", "Split", "load", "only", "split"]
 
 Loader = Callable[[Source], Dataset]
 DATASETS: dict[str, Loader] = {
@@ -39,11 +39,21 @@ def load(
     exclude: tuple[str, ...] = (),
     image_size: int = 0,
     download: bool = False,
+    classes: tuple[str, ...] = (),
 ) -> Dataset:
-    """Return the named dataset; the rest is as in `Source`. Raises InputError."""
-    return _load(Source(name, root, label, exclude, image_size, download))
+    """Return the named dataset; the rest is as in `Source` and `only`. Raises InputError.
+
+    classes: which labels are kept, none for all.
+    """
+    source = Source(name, root, label, exclude, image_size, download)
+    return _only(source, classes) if classes else _load(source)
 
 
 @lru_cache(maxsize=4)
 def _load(source: Source) -> Dataset:
     return lookup(DATASETS, source.name, "data.name")(source)
+
+
+@lru_cache(maxsize=4)
+def _only(source: Source, classes: tuple[str, ...]) -> Dataset:
+    return only(_load(source), classes)

@@ -1,11 +1,13 @@
 """What a dataset is: labelled records, and where their features come from."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from fedsim.errors import InputError
 
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 
@@ -59,3 +61,36 @@ class Dataset:
     def __post_init__(self) -> None:
         for array in (*self.columns.values(), self.column_of):
             array.flags.writeable = False
+
+
+def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
+    """Return the records of some classes alone, which are numbered anew in the order given.
+
+    classes: numbers of labels, two or more, as text. Raises InputError for others.
+    """
+    known = {str(label): label for label in range(dataset.classes)}
+    if unknown := [label for label in classes if label not in known]:
+        raise InputError(
+            f"data.classes names '{unknown[0]}', but the labels of {dataset.name} are 0 to "
+            f"{dataset.classes - 1}"
+        )
+    if len(set(classes)) != len(classes) or len(classes) < 2:
+        raise InputError(
+            f"data.classes is '{','.join(classes)}'; give two or more different labels, such as "
+            "'0,1', or \"\" for all"
+        )
+    number = np.full(dataset.classes, -1)
+    number[[known[label] for label in classes]] = np.arange(len(classes))
+
+    def kept(records: Records) -> tuple[npt.NDArray[np.intp], Records]:
+        rows = np.flatnonzero(number[records.labels] >= 0)
+        return rows, Records(records.features[rows], number[records.labels[rows]])
+
+    rows, train = kept(dataset.train)
+    return replace(
+        dataset,
+        train=train,
+        test=None if dataset.test is None else kept(dataset.test)[1],
+        classes=len(classes),
+        columns={name: values[rows] for name, values in dataset.columns.items()},
+    )

@@ -143,6 +143,14 @@ def test_a_mechanism_with_half_the_noise_is_convicted(config: Config) -> None:
     assert set(report["alarms"].values()) <= set(report["warnings"])
 
 
+def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config: Config) -> None:
+    facts, transcript = _game(config)
+    transcript["noise_stds"] = transcript["noise_stds"] / 1.01
+    alarms = audit.assemble(config, facts, transcript, 0.95, 0.01)["alarms"]
+    assert list(alarms) == ["composition"]
+    assert "Rounds were not all composed" in alarms["composition"]
+
+
 def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
     """Noise scaled to what the challenge uses leaves no slack, so chance alone decides."""
     raised = 0

@@ -68,7 +68,7 @@ def test_a_cohort_shrinks_to_half_of_the_memory_and_takes_the_rest_of_the_experi
 ) -> None:
     config = small({"trials.count": 1000, "trials.cohort": 1000})
     parameters = sum(p.numel() for p in federation.load(config).model.parameters())
-    trial = parameters * (128 + 16 * config.federation.owners)
+    trial = parameters * (160 + 16 * config.federation.owners)
     limited = config.model_copy(
         update={"run": config.run.model_copy(update={"max_memory": str(20 * trial)})}
     )

@@ -1,0 +1,96 @@
+"""Whether what trusts the claimed noise agrees with what does not.
+
+Estimators that take Lambda for the log-likelihood ratio, or its law from the claimed noise, are
+wrong if the noise is another; those that count decisions or measure the noise on the way are not.
+Two tests look for a difference. Neither needs to know what the truth is instead.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from adversaries import canaries
+from adversaries.gaussian_bounds import NORMALITY_LEVEL, normality
+from adversaries.intervals import Interval, significance
+from adversaries.trials import Bools, Floats, check_trials
+
+LARGEST_WEIGHT = 4.0
+"""Log-odds beyond this weigh as this: rare trials of great certainty must not decide alone."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One comparison of what trusts the claimed noise with what does not.
+
+    agree: whether both can be right, at the look's own confidence; surer: if not, whether the
+    worlds lie further apart than the claimed noise lets them, rather than less far.
+    """
+
+    name: str
+    agree: bool
+    surer: bool
+    confidence: float
+    details: dict[str, float]
+
+
+def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Look | None:
+    """Test whether the beliefs expit(Lambda) come true as often as they say.
+
+    worlds [T], fair coins; log_odds [T] from even odds. If Lambda is the log-likelihood ratio, then
+    given Lambda the world is D with probability p = expit(Lambda), under every mechanism, sampled
+    or not, and however sensitivities depend on earlier rounds. With h = Lambda, cut off at
+    +-`LARGEST_WEIGHT`, the sum of (b - p) h has mean 0 and variance V = sum p (1 - p) h^2; with
+    less noise than claimed the worlds lie further apart than the beliefs say and the sum is
+    positive. Bernstein's inequality gives the p-value at every T; balanced worlds vary less than
+    coins. None without trials of both worlds. Raises InputError as `advantage` does.
+    """
+    worlds, log_odds = check_trials(worlds, log_odds)
+    alpha = significance(confidence)
+    if worlds.all() or not worlds.any():
+        return None
+    weights = np.clip(log_odds, -LARGEST_WEIGHT, LARGEST_WEIGHT)
+    belief, doubt = expit(log_odds), expit(-log_odds)
+    total = float(np.where(worlds, doubt, -belief) @ weights)
+    variance = float(belief * doubt @ weights**2)
+    largest = float(np.abs(weights).max())
+    p_value = 1.0
+    if total:
+        p_value = 2 * math.exp(-(total**2) / (2 * variance + 2 * largest * abs(total) / 3))
+    return Look(
+        name="calibration",
+        agree=p_value >= alpha,
+        surer=total > 0,
+        confidence=confidence,
+        details={
+            "sum": total,
+            "standard_deviation": math.sqrt(variance),
+            "p_value": min(1.0, p_value),
+        },
+    )
+
+
+def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> Look | None:
+    """Test whether the mu that the claimed noise predicts is in the studentised interval of mu.
+
+    The interval is that of noncentral t, which measures the noise by the log-odds' own variance:
+    scaling Lambda changes nothing. None where log-odds are infinite, do not vary or do not look
+    normal, and without trials of both worlds. Raises InputError as `advantage` does.
+    """
+    worlds, log_odds = check_trials(worlds, log_odds)
+    if not np.isfinite(log_odds).all() or min(worlds.sum(), (~worlds).sum()) < 2:
+        return None
+    if normality(log_odds[worlds], log_odds[~worlds]) < NORMALITY_LEVEL:
+        return None
+    measured = canaries.effect(worlds, log_odds, confidence)
+    interval: Interval = measured.interval
+    if measured.reason:
+        return None
+    return Look(
+        name="mu",
+        agree=interval.low <= predicted <= interval.high,
+        surer=predicted < interval.low,
+        confidence=confidence,
+        details={"predicted": predicted, "low": interval.low, "high": interval.high},
+    )

@@ -1,0 +1,193 @@
+"""Lower bounds on epsilon from the shape of two samples of log-odds that are normal.
+
+Under Gaussian noise Lambda | b ~ N(+-mu^2/2, mu^2), so that the difference of the means over the
+standard deviation is mu, whatever scale the adversary's claimed noise gave Lambda. Whether the
+samples look normal is checked first; where they do not, the bounds give a reason and no number.
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+from scipy.stats import nct
+
+from adversaries.intervals import LowerBound, significance
+from adversaries.trials import Bools, Floats, check_trials
+from fedsim.gaussian import epsilon as gaussian_epsilon
+
+LARGEST_EFFECT = 50.0
+"""Standardised mean differences above this count as this: scipy's noncentral t soon diverges."""
+
+RESOLUTION = 1e-12
+"""A standard deviation below this share of the largest log-odds is rounding, not noise."""
+
+NORMALITY_LEVEL = 0.01
+"""How often two normal samples are refused; half of it goes to each world."""
+
+LEAST_CHECKED = 8
+"""Trials of a world below which no departure from normality could show."""
+
+LARGEST_ERROR = 0.39
+"""An alpha above this counts as this: so far the proof of the unequal bound reaches."""
+
+NOT_NORMAL = "the log-odds do not look normal (Anderson-Darling)"
+
+
+def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
+    """Return the bound that the standardised difference of the two samples of log-odds proves.
+
+    The two-sample t statistic is noncentral t with noncentrality mu/sqrt(1/n1 + 1/n0); the mu at
+    which it would be this large with probability alpha is the exact lower limit (Hedges,
+    "Distribution theory for Glass's estimator of effect size", 1981), and epsilon(mu, delta) its
+    conversion. The check of normality depends on the samples' shapes alone, which for normal
+    samples are independent of their means and variances (Basu): it only makes the bound rarer.
+
+    Where the model cannot hold (fewer than two trials of a world, log-odds that are infinite, do
+    not vary or do not look normal) the bound is 0 and `reason` says why. Raises InputError unless
+    0 < delta < 1, and as `advantage` does.
+    """
+    worlds, log_odds = check_trials(worlds, log_odds)
+    alpha = significance(confidence)
+    with_d, without = log_odds[worlds], log_odds[~worlds]
+    reason = _not_gaussian(with_d, without, least=2)
+    details = {} if reason else _pooled(with_d, without, alpha)
+    if not reason:
+        details["normality_p_value"] = normality(with_d, without)
+        reason = _refused(details)
+    return LowerBound(
+        epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
+        delta=delta,
+        confidence=confidence,
+        method="noncentral t limit of the standardised difference between the worlds",
+        assumes="independent trials, normal log-odds of one variance in both worlds",
+        trusts_noise=False,
+        details=details,
+        reason=reason,
+    )
+
+
+def gaussian_unequal_bound(
+    worlds: Bools, log_odds: Floats, delta: float, confidence: float
+) -> LowerBound:
+    """Return the bound that the two samples prove if they are normal, whatever their variances.
+
+    What is bounded is r = (m1 - m0)/max(s1, s0). Log-odds N(m1, s1^2) against N(m0, s0^2) tell the
+    worlds apart at least as well as those of Gaussian privacy r do: if s1 is the larger, take
+    thresholds above m0 and accuse D, where FPR = Phi(-t/s0) <= Phi(-t/s1); if s0 is, thresholds
+    below m1, and accuse D'. The best threshold of equal variances is such a one for every
+    epsilon >= 0, so that epsilon(r, delta) is a lower bound.
+
+    For each world b, (mean1 - mean0)/sd_b is taken as noncentral t of n_b - 1 degrees of freedom
+    with noncentrality r_b/sqrt(1/n1 + 1/n0), and the smaller limit counts. If world b has the
+    larger variance the limit of r_b = r is conservative: the difference of the means then varies by
+    at most s_b sqrt(1/n1 + 1/n0), and as the chi distribution leans to the right of its mode, the
+    chance of so large a statistic grows with that while it is below 0.39. The smaller of two
+    limits is above r only if that one is, so that nothing is paid for looking at both.
+
+    0 with the `reason` where the model cannot hold; three trials of each world are needed. Raises
+    InputError as `gaussian_bound` does.
+    """
+    worlds, log_odds = check_trials(worlds, log_odds)
+    alpha = min(significance(confidence), LARGEST_ERROR)
+    with_d, without = log_odds[worlds], log_odds[~worlds]
+    reason = _not_gaussian(with_d, without, least=3)
+    details = {}
+    if not reason:
+        scale = math.sqrt(1 / with_d.size + 1 / without.size)
+        difference = float(with_d.mean() - without.mean())
+        ratios, limits = [], []
+        for sample in (with_d, without):
+            spread = max(float(sample.std(ddof=1)), RESOLUTION * float(np.abs(sample).max()))
+            ratios.append(difference / spread if spread else LARGEST_EFFECT)
+            limits.append(_limit(ratios[-1], scale, sample.size - 1, alpha))
+        details = {
+            "mu": min(ratios),
+            "mu_low": min(limits),
+            "normality_p_value": normality(with_d, without),
+        }
+        reason = _refused(details)
+    return LowerBound(
+        epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
+        delta=delta,
+        confidence=confidence,
+        method="noncentral t limit of the difference between the worlds over the larger standard "
+        "deviation",
+        assumes="independent trials, normal log-odds",
+        trusts_noise=False,
+        details=details,
+        reason=reason,
+    )
+
+
+def normality(with_d: Floats, without: Floats) -> float:
+    """Return the p-value of both samples being normal, of whatever means and variances.
+
+    Twice the smaller of Anderson and Darling's in either world, with mean and variance estimated:
+    Stephens's modified statistic and its p-value, in D'Agostino and Stephens, "Goodness-of-fit
+    techniques", 1986, Table 4.9. Fewer than `LEAST_CHECKED` trials of a world say nothing.
+    """
+    return min(1.0, 2 * min(_anderson_darling(with_d), _anderson_darling(without)))
+
+
+def _anderson_darling(sample: Floats) -> float:
+    n = sample.size
+    spread = sample.std(ddof=1) if n >= LEAST_CHECKED else 0.0
+    if spread <= RESOLUTION * np.abs(sample).max(initial=0.0):
+        return 1.0  # nothing to see; whether log-odds vary is another question
+    z = np.sort((sample - sample.mean()) / spread)
+    weights = 2 * np.arange(1, n + 1) - 1
+    statistic = -n - float(weights @ (log_ndtr(z) + log_ndtr(-z[::-1]))) / n
+    a = min(statistic * (1 + 0.75 / n + 2.25 / n**2), 100.0)
+    if a >= 0.6:
+        return math.exp(1.2937 - 5.709 * a + 0.0186 * a**2)
+    if a >= 0.34:
+        return math.exp(0.9177 - 4.279 * a - 1.38 * a**2)
+    if a >= 0.2:
+        return -math.expm1(-8.318 + 42.796 * a - 59.938 * a**2)
+    return -math.expm1(-13.436 + 101.14 * a - 223.73 * a**2)
+
+
+def _not_gaussian(with_d: Floats, without: Floats, least: int) -> str | None:
+    if min(with_d.size, without.size) < least:
+        return f"fewer than {'two' if least == 2 else 'three'} trials of a world"
+    both = np.concatenate([with_d, without])
+    if not np.isfinite(both).all():
+        return "infinite log-odds: a step without noise"
+    if max(with_d.std(), without.std()) <= RESOLUTION * np.abs(both).max():
+        return "log-odds that do not vary"
+    return None
+
+
+def _refused(details: dict[str, float]) -> str | None:
+    return NOT_NORMAL if details["normality_p_value"] < NORMALITY_LEVEL else None
+
+
+def _pooled(with_d: Floats, without: Floats, alpha: float) -> dict[str, float]:
+    """Return mu estimated by the standardised mean difference, its lower limit and freedom."""
+    freedom = with_d.size + without.size - 2
+    squares = with_d.size * with_d.var() + without.size * without.var()
+    effect = float((with_d.mean() - without.mean()) / math.sqrt(squares / freedom))
+    scale = math.sqrt(1 / with_d.size + 1 / without.size)
+    limit = _limit(effect, scale, freedom, alpha)
+    return {"mu": effect, "mu_low": limit, "degrees_of_freedom": freedom}
+
+
+def _limit(effect: float, scale: float, freedom: int, alpha: float) -> float:
+    """Return the mu >= 0 at which so large an effect has probability alpha; 0 where there is none.
+
+    effect/scale is noncentral t with noncentrality mu/scale.
+    """
+    # The limit grows with the statistic, so a smaller statistic keeps the bound valid.
+    statistic = min(effect, LARGEST_EFFECT) / scale
+
+    def excess(noncentrality: float) -> float:
+        return float(nct.sf(statistic, freedom, noncentrality)) - alpha
+
+    limit = 0.0
+    if excess(0) < 0:
+        high = max(1.0, statistic)
+        while excess(high) < 0:
+            high *= 2
+        limit = brentq(excess, 0, high) * scale
+    return limit

@@ -1,0 +1,127 @@
+"""The privacy profile delta(epsilon), estimated from exact log-likelihood ratios.
+
+If Lambda is the log-likelihood ratio of D against D', then
+
+    delta(epsilon) = E_D (1 - e^(epsilon - Lambda))+,
+
+and with the worlds exchanged the same of -Lambda under D' (Balle, Barthe and Gaboardi, "Privacy
+profiles and amplification by subsampling", 2020, Theorem 3). That holds of every mechanism, but
+Lambda is exact only if the noise is what the adversary took it for.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from adversaries.intervals import LowerBound, check_delta, significance
+from adversaries.trials import ONE_WORLD, Bools, Floats, check_trials
+
+STEP = 1e-3
+"""Of the grid of epsilons e^(i STEP) - 1, fixed in advance: absolute near 0, relative above 1."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """delta at epsilons [n] in one direction: its estimate and band, each [n].
+
+    At any one epsilon either side of the band misses the truth with probability at most
+    (1 - confidence)/2; it is not a band for the whole curve at once.
+    """
+
+    epsilons: Floats
+    estimate: Floats
+    low: Floats
+    high: Floats
+    confidence: float
+
+
+def privacy_profiles(
+    worlds: Bools, log_odds: Floats, epsilons: Floats, confidence: float
+) -> dict[str, Profile]:
+    """Return the profile of D against D' ("world_d") and of D' against D ("world_d_prime").
+
+    log_odds: final Lambda from even odds. The band is Maurer and Pontil's empirical Bernstein
+    inequality ("Empirical Bernstein bounds and sample-variance penalization", 2009, Theorem 4).
+    A world with fewer than two trials has none. Raises InputError as `advantage` does.
+    """
+    worlds, log_odds = check_trials(worlds, log_odds)
+    tail = significance(confidence) / 2
+    found = {}
+    for name, ratios in (("world_d", log_odds[worlds]), ("world_d_prime", -log_odds[~worlds])):
+        if ratios.size >= 2:
+            mean, reach = _bernstein(ratios, epsilons, tail)
+            low, high = np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)
+            found[name] = Profile(epsilons, mean, low, high, confidence)
+    return found
+
+
+def privacy_profile_bound(
+    worlds: Bools, log_odds: Floats, delta: float, confidence: float
+) -> LowerBound:
+    """Return the largest epsilon up to which the profile's lower limit stays above delta.
+
+    Each direction has alpha/2 to itself. Within one nothing is paid for trying many epsilons: they
+    are a grid fixed in advance, tried upwards until the first at which the limit is not above
+    delta. Let g be the first of the grid that is no less than the true epsilon. Then
+    delta(g) <= delta, and the bound can only reach g if the limit at g is above delta: an error at
+    that one point, which has probability at most alpha/2.
+
+    Trusts the noise: with another than claimed Lambda is no likelihood ratio, and this no bound.
+    Needs two trials of a world and finite log-odds, else 0 with the reason. Raises InputError
+    unless 0 <= delta < 1, and as `advantage` does.
+    """
+    check_delta(delta)
+    worlds, log_odds = check_trials(worlds, log_odds)
+    tail = significance(confidence) / 2
+    reason = None
+    if np.isinf(log_odds).any():
+        reason = "infinite log-odds: a step without noise"
+    elif min(worlds.sum(), (~worlds).sum()) < 2:
+        few = worlds.any() and not worlds.all()
+        reason = "fewer than two trials of a world" if few else ONE_WORLD
+    details = {}
+    if not reason:
+        for name, ratios in (("world_d", log_odds[worlds]), ("world_d_prime", -log_odds[~worlds])):
+            details[f"epsilon_{name}"] = _inverse(ratios, delta, tail)
+    return LowerBound(
+        epsilon=max(details.values(), default=0.0),
+        delta=delta,
+        confidence=confidence,
+        method="empirical Bernstein limit of the privacy profile, from exact likelihood ratios",
+        assumes="independent trials, log-odds that are exact likelihood ratios",
+        trusts_noise=True,
+        details=details,
+        reason=reason,
+    )
+
+
+def _inverse(ratios: Floats, delta: float, tail: float) -> float:
+    """Return the last epsilon of the grid before the profile's lower limit falls to delta."""
+    # Above the largest ratio the estimate is 0, and the limit below every delta.
+    last = math.ceil(math.log1p(max(0.0, float(ratios.max()))) / STEP)
+    grid = np.expm1(STEP * np.arange(last + 1))
+    mean, reach = _bernstein(ratios, grid, tail)
+    (failed,) = np.nonzero(mean - reach <= delta)
+    return float(grid[max(0, failed[0] - 1)]) if failed.size else float(grid[-1])
+
+
+def _bernstein(ratios: Floats, epsilons: Floats, tail: float) -> tuple[Floats, Floats]:
+    """Return the mean of (1 - e^(epsilon - ratio))+ and how far from it the truth may lie.
+
+    ratios [n], epsilons [m]; both answers are [m]. The sums over the ratios above an epsilon come
+    from running sums over the sorted ratios, in log space.
+    """
+    n = ratios.size
+    largest_first = np.sort(ratios)[::-1]
+    above = n - np.searchsorted(largest_first[::-1], epsilons, side="right")
+    once, twice = (
+        np.concatenate([[-np.inf], np.logaddexp.accumulate(-power * largest_first)])[above]
+        for power in (1, 2)
+    )
+    once, twice = np.exp(epsilons + once), np.exp(2 * epsilons + twice)
+    mean = np.maximum(above - once, 0.0) / n
+    squares = np.maximum(above - 2 * once + twice, 0.0) / n
+    variance = np.maximum(squares - mean**2, 0.0) * n / (n - 1)
+    logarithm = math.log(2 / tail)
+    return mean, np.sqrt(2 * variance * logarithm / n) + 7 * logarithm / (3 * (n - 1))

@@ -1,0 +1,213 @@
+"""What is left of an aggregate when everything that the adversary knows is subtracted: noise.
+
+The belief looks along the one direction in which the two worlds differ. In all others both say the
+same: r minus what is expected is N(0, sigma^2 I) there, whatever the world. A mechanism that adds
+other noise than it claims, or sums something else than clipped gradients, shows in these P - 1
+directions long before it shows in the one.
+
+Three statistics of every step. Given all steps before, each has a known law if the mechanism is as
+claimed, in whatever way later steps depend on earlier ones; so sums over steps and trials have one.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import bdtr, bdtrc, gammainc, gammaincc, gammainccinv, gammaincinv, ndtr
+from torch import Tensor
+
+from adversaries.intervals import Interval, significance
+from adversaries.posterior import Hypotheses
+
+Floats = npt.NDArray[np.float64]
+
+RESOLUTION = 1e-3
+"""A step whose sigma is below this share of what is expected is left out: float32 rounds it."""
+
+PARALLEL = 1e-6
+"""A direction of which less than this share is new adds none."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """One step's statistics, float64 [T]; all 0 where nothing can be told.
+
+    squares: |e|^2/sigma^2, chi-square with `freedoms` degrees of freedom, e what is left of the
+    aggregate in the directions that both worlds agree on; repeats: the part of e/sigma along the
+    sum of all e before, N(0, 1); scales: the part along what was expected, N(0, 1); signals:
+    |expected|/sigma in these directions, by which scales/signals estimates how much too large the
+    sum was.
+    """
+
+    squares: Tensor
+    freedoms: Tensor
+    repeats: Tensor
+    scales: Tensor
+    signals: Tensor
+
+
+def residual(
+    hypotheses: Hypotheses, known: Tensor, past: Tensor, aggregate: Tensor
+) -> tuple[Residual, Tensor]:
+    """Return a step's statistics, and the sum of all e/sigma so far, float32 [T, P].
+
+    known [T, P]: what the aggregate contains in both worlds, up to multiples of the directions of
+    the hypotheses (so that of a pair that surely takes part one of the two is in it); past [T, P]:
+    the sum before this step, zeros at first; aggregate [T, P]: what was released.
+    """
+    std = hypotheses.noise_std
+    told = std > RESOLUTION * known.double().norm(dim=-1)
+    unit = torch.where(told, 1 / std, 0.0)[:, None]
+    basis = _orthonormal(hypotheses.directions)
+    left = _without((aggregate.double() - known.double()) * unit, basis)
+    expected = _without(known.double() * unit, basis)
+    before = _without(past.double(), basis)
+    freedoms = known.shape[1] - basis.square().sum(-1).round().sum(0)
+    found = Residual(
+        squares=torch.linalg.vecdot(left, left),
+        freedoms=torch.where(told, freedoms, 0.0),
+        repeats=_along(left, before),
+        scales=_along(left, expected),
+        signals=expected.norm(dim=-1),
+    )
+    return found, (past + left.float())
+
+
+def nothing(trials: int) -> Residual:
+    """Return the statistics of a step that nothing is known to be subtracted from."""
+    zero = torch.zeros(trials, dtype=torch.float64)
+    return Residual(zero, zero, zero, zero, zero)
+
+
+def _orthonormal(directions: Tensor) -> Tensor:
+    """Return an orthonormal basis [H, T, P] of what the worlds differ in; zeros for none."""
+    basis: list[Tensor] = []
+    for direction in directions:
+        left = direction
+        for other in basis:
+            left = left - torch.linalg.vecdot(left, other)[:, None] * other
+        length = left.norm(dim=-1, keepdim=True)
+        new = length > PARALLEL * direction.norm(dim=-1, keepdim=True)
+        basis.append(torch.where(new, left / length, 0.0))
+    return torch.stack(basis)
+
+
+def _without(rows: Tensor, basis: Tensor) -> Tensor:
+    for direction in basis:
+        rows = rows - torch.linalg.vecdot(rows, direction)[:, None] * direction
+    return rows
+
+
+def _along(rows: Tensor, direction: Tensor) -> Tensor:
+    length = direction.norm(dim=-1)
+    return torch.where(length > 0, torch.linalg.vecdot(rows, direction) / length, 0.0)
+
+
+@dataclass(frozen=True)
+class NoiseTest:
+    """Whether the residuals have the length that the claimed noise gives them.
+
+    ratio: the noise that is there over the noise that is claimed, with its exact interval; by_step
+    the same of each of k steps, NaN where nothing was told; p_value: two-sided.
+    """
+
+    ratio: float
+    interval: Interval
+    by_step: tuple[float, ...]
+    p_value: float
+    degrees_of_freedom: int
+
+
+@dataclass(frozen=True)
+class DirectionTest:
+    """Whether the residuals lean along a direction; statistic N(0, 1) if not, p_value two-sided.
+
+    cosine: between a residual and the direction, on average weighted by their lengths.
+    """
+
+    statistic: float
+    p_value: float
+    cosine: float
+    steps: int
+
+
+def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTest | None:
+    """Return the chi-square test of all residuals [T, k]; None where there are none.
+
+    Raises InputError unless 0 < confidence < 1.
+    """
+    tail = significance(confidence) / 2
+    degrees, total = float(freedoms.sum()), float(squares.sum())
+    if not degrees:
+        return None
+    half = degrees / 2
+    each = freedoms.sum(axis=0)
+    by_step = np.sqrt(squares.sum(axis=0) / np.where(each, each, np.nan))
+    return NoiseTest(
+        ratio=math.sqrt(total / degrees),
+        interval=Interval(
+            math.sqrt(total / (2 * gammainccinv(half, tail))),
+            math.sqrt(total / (2 * gammaincinv(half, tail))),
+            confidence,
+        ),
+        by_step=tuple(by_step.tolist()),
+        p_value=_two_sided(gammainc(half, total / 2), gammaincc(half, total / 2)),
+        degrees_of_freedom=int(degrees),
+    )
+
+
+def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
+    """Return the test of one part of every residual, [T, k]; None where there are none.
+
+    squares [T, k]: of the whole residuals. A part that is exactly 0 is of a step that has no such
+    direction.
+    """
+    steps = int(np.count_nonzero(parts))
+    if not steps:
+        return None
+    statistic = float(parts.sum() / math.sqrt(steps))
+    cosine = float(parts.sum() / np.sqrt(squares)[parts != 0].sum())
+    return DirectionTest(statistic, float(2 * ndtr(-abs(statistic))), cosine, steps)
+
+
+@dataclass(frozen=True)
+class SamplingTest:
+    """Whether batches have the sizes that Poisson sampling gives them.
+
+    rate: the share of records that took part; dispersion: the variance of the sizes over that of
+    the binomial, 0 for batches of one size; p_value: two-sided, of both together (Bonferroni).
+    """
+
+    rate: float
+    dispersion: float
+    p_value: float
+    batches: int
+
+
+def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
+    """Return the test of batch sizes [T, k] against independent Binomial(records, rate).
+
+    That of their sum is exact. That of the sum of their squared distances from the mean takes it
+    for a gamma variable of the right mean and variance.
+    """
+    mean, variance = records * rate, records * rate * (1 - rate)
+    joined, coins = int(sizes.sum()), records * sizes.size
+    at_least = bdtrc(joined - 1, coins, rate) if joined else 1.0
+    of_rate = _two_sided(bdtr(joined, coins, rate), at_least)
+    squares = float(np.square(sizes - mean).sum() / variance)
+    # Var((m - mean)^2/variance) of a binomial m: its kurtosis less 1.
+    spread = sizes.size * (2 + (1 - 6 * rate * (1 - rate)) / variance)
+    shape, scale = sizes.size**2 / spread, spread / sizes.size
+    of_dispersion = _two_sided(gammainc(shape, squares / scale), gammaincc(shape, squares / scale))
+    return SamplingTest(
+        rate=joined / coins,
+        dispersion=squares / sizes.size,
+        p_value=min(1.0, 2 * min(of_rate, of_dispersion)),
+        batches=sizes.size,
+    )
+
+
+def _two_sided(below: float, above: float) -> float:
+    return min(1.0, 2 * float(min(below, above)))

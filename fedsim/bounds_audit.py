@@ -1,0 +1,211 @@
+"""The lower bounds on epsilon of a run: which hold, which one leads, and whether they agree."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from adversaries import agreement, privacy_profile
+from adversaries.agreement import Look
+from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.lower_bounds import CREDIBLE, lower_bounds
+from adversaries.rate_bounds import trade_off_bound
+from adversaries.trials import Bools, Floats
+from fedsim import precision, vantage_report
+from fedsim.accounting import PLD
+from fedsim.config import Config
+from fedsim.mechanism import Mechanism, Vantage
+from fedsim.noise_family import noise_family
+
+LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
+"""The headline is the first of these that holds: what it is rests on the mechanism, not on how
+large the bounds came out. Only the check of normality looks at the trials: where it refuses the
+first, as it does one sample of normal log-odds in a hundred, the second leads."""
+
+RULE = (
+    "the first that holds of: studentised Gaussian (full batches), mu of Gaussian privacy (full "
+    "batches), the sampled mechanism's trade-off curve, Clopper-Pearson"
+)
+
+PROFILE_POINTS = 41
+
+LESS_NOISE = (
+    "The worlds lie further apart than the claimed noise lets them. Likely causes: less noise than "
+    "claimed, noise that repeats or that not all of the model gets, or a gradient larger than "
+    "the clipping norm."
+)
+MORE_NOISE = (
+    "The worlds lie less far apart than the claimed noise would have them. Likely causes: more "
+    "noise than claimed, an adversary that is mistaken about the sums or the sampling, or a record "
+    "that took part with less than the gradient that was reported."
+)
+
+
+def bounds_of(
+    config: Config,
+    mechanism: Mechanism,
+    worlds: Bools,
+    log_odds: Floats,
+    delta: float,
+    confidence: float,
+) -> dict[str, LowerBound]:
+    """Return every lower bound by its name; those that do not hold of the run are 0 with a reason.
+
+    log_odds: final Lambda [T] from even odds; mechanism: as claimed, towards the vantage point.
+    """
+    refused, played = _refused(config), precision.design(config, len(worlds))
+    found = lower_bounds(
+        worlds, log_odds, delta, confidence, not_normal(config), played, refused=refused
+    )
+    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refused:
+        family = noise_family(mechanism)
+        bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
+        found["trade_off"] = replace(bound, confidence=confidence)
+    return found
+
+
+def report(
+    bounds: Mapping[str, LowerBound], looks: list[Look], profile: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the entries of `empirical` in report.json that the bounds make."""
+    name = headline(bounds)
+    agree = all(look.agree for look in looks) if looks else None
+    return {
+        "lower_bounds": {name: asdict(bound) for name, bound in bounds.items()},
+        "headline": {
+            "name": name,
+            "epsilon": bounds[name].epsilon,
+            "confidence": bounds[name].confidence,
+            "rule": RULE,
+        },
+        "agreement": {"agree": agree, "looks": [asdict(look) for look in looks]},
+        "privacy_profile": profile,
+    }
+
+
+def headline(bounds: Mapping[str, LowerBound]) -> str:
+    """Return the name of the bound that a report leads with, by the rule of `LEADING`."""
+    holding = [name for name in LEADING if name in bounds and bounds[name].reason is None]
+    return (holding or ["clopper_pearson"])[0]
+
+
+def looks_of(
+    config: Config, prediction: Mapping[str, Any], worlds: Bools, log_odds: Floats
+) -> list[Look]:
+    """Return the comparisons of what trusts the noise with what does not.
+
+    Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are the
+    score of an attack, which nobody claims to be a likelihood ratio, or the worlds share random
+    numbers, which both comparisons take for independent.
+    """
+    played = precision.design(config, len(worlds))
+    if not _exact(config) or played.common:
+        return []
+    each = played.level((1 + ALARM_CONFIDENCE) / 2)
+    looks = [agreement.calibration(worlds, log_odds, each)]
+    if prediction["deterministic"] and not not_normal(config) and prediction["mu"] is not None:
+        looks.append(agreement.mu(worlds, log_odds, prediction["mu"], each))
+    return [look for look in looks if look is not None]
+
+
+def profile_of(
+    config: Config, mechanism: Mechanism, worlds: Bools, log_odds: Floats, confidence: float
+) -> dict[str, Any] | None:
+    """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
+
+    None where log-odds are no likelihood ratios, or the noise hides nothing.
+    """
+    if not _exact(config) or mechanism.noiseless or not np.isfinite(log_odds).all():
+        return None
+    played = precision.design(config, len(log_odds))
+    last = max(1.0, float(np.quantile(np.abs(log_odds), 0.99)))
+    grid = np.linspace(0.0, last, PROFILE_POINTS)
+    found = privacy_profile.privacy_profiles(worlds, log_odds, grid, played.level(confidence))
+    return {
+        "epsilon": grid.tolist(),
+        "theory": [PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
+        "directions": {
+            name: {
+                "estimate": profile.estimate.tolist(),
+                "low": profile.low.tolist(),
+                "high": profile.high.tolist(),
+            }
+            for name, profile in found.items()
+        },
+        "note": "Each point of the band holds on its own, with the confidence of the report.",
+    }
+
+
+def alarms(
+    config: Config,
+    mechanism: Mechanism,
+    worlds: Bools,
+    log_odds: Floats,
+    looks: list[Look],
+    bounds: Mapping[str, Any],
+) -> dict[str, str]:
+    """Return what contradicts theory, or itself, beyond chance, by the name of the measure.
+
+    Bounds that trust the noise say nothing about it, and credible ones nothing of how often they
+    err: neither raises an alarm. bounds: `bounds` of the report.
+    """
+    found = {}
+    sure = f"with confidence {ALARM_CONFIDENCE:g}"
+    proven = bounds_of(config, mechanism, worlds, log_odds, bounds["delta"], ALARM_CONFIDENCE)
+    for name, bound in proven.items():
+        if bound.trusts_noise or name in CREDIBLE or bound.reason:
+            continue
+        if bound.epsilon > bounds["tight_epsilon"]:
+            found[name] = (
+                f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
+                f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
+                f"{bounds['delta']:g} by theory."
+            )
+    if differing := [look for look in looks if not look.agree]:
+        found["trust"] = (
+            "What trusts the claimed noise and what does not disagree, "
+            f"{sure}: {'; '.join(map(_worded, differing))}. "
+            + (LESS_NOISE if differing[0].surer else MORE_NOISE)
+        )
+    return found
+
+
+def not_normal(config: Config) -> str | None:
+    """Return why the log-odds are not normal, None where theory says that they are."""
+    if config.training.sampling_rate < 1:
+        return "log-odds are not normal under sampling"
+    if config.privacy.pac_prior == "halves":
+        return "the log-odds are a mixture over the candidates, which is not normal"
+    if config.federation.vantage is Vantage.RELEASED_MODEL:
+        return "the log-odds of the released model are an attack's score, which need not be normal"
+    if config.training.local_steps > 1:
+        return (
+            "the log-odds of local steps are a linearised attack's score, which need not be normal"
+        )
+    return None
+
+
+def _exact(config: Config) -> bool:
+    exact = vantage_report.is_exact(config, config.federation.vantage)
+    return exact and config.privacy.pac_prior != "halves"
+
+
+def _refused(config: Config) -> dict[str, str]:
+    """Return, for bounds that rest on the kind of mechanism, why they do not hold of this run."""
+    refused: dict[str, str] = {}
+    if config.privacy.noise == "pac" or not config.training.clipping:
+        reason = "the mechanism is not one scale of noise on clipped sums"
+        refused |= {"mu_gdp": reason, "trade_off": reason}
+    if config.training.sampling_rate < 1:
+        refused["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
+    if not _exact(config):
+        refused["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
+    return refused
+
+
+def _worded(look: Look) -> str:
+    if look.name == "mu":
+        claimed, low, high = (look.details[name] for name in ("predicted", "low", "high"))
+        return f"mu is {claimed:.3f} by the claim, but measured between {low:.3f} and {high:.3f}"
+    return f"beliefs do not come true as often as they say (p = {look.details['p_value']:.2g})"

@@ -1,0 +1,176 @@
+"""What a challenge that was made, or a group of copies, proves about one record.
+
+Two adversaries of the same trials side by side: the one of identification, and that of Jagielski et
+al., which sees the released model alone (`fedsim.poison_scores`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from adversaries.gaussian_bounds import gaussian_bound
+from adversaries.intervals import LowerBound
+from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
+from adversaries.poisoning import per_record
+from fedsim import gaussian
+from fedsim.accounting import PLD
+from fedsim.config import Config
+from fedsim.description import Description
+from fedsim.group_privacy import of_group
+from fedsim.report_values import Report, at, number, plain
+from fedsim.run_directory import Arrays
+
+Entries = list[tuple[str, str]]
+
+WHAT = {
+    "record": "a record of D",
+    "backdoor": "a record of D with a pattern and another label",
+    "clipbkd": "a record along the direction that the data use least, labelled with the class that "
+    "the first model likes least (ClipBKD)",
+    "mislabelled": "a record of D with another label",
+    "blank": "a record of zeros",
+    "gradient": "a gradient of the clipping norm that no record has",
+}
+"""What each challenge.kind is."""
+
+
+def report(
+    config: Config,
+    challenge: Mapping[str, Any],
+    transcript: Arrays,
+    description: Description,
+    delta: float,
+    confidence: float,
+    not_normal: str | None,
+) -> dict[str, Any] | None:
+    """Return the `crafted` of report.json; None where one record of D is in question.
+
+    challenge: the facts about it; description: of the run, for one record; not_normal: why log-odds
+    are not normal, if so. epsilon is of one record and group_epsilon of all copies, both tight at
+    delta. Each of lower_bounds is about one record, by group privacy, at delta; the released
+    model's is absent where no score was kept.
+    """
+    kind, copies = config.challenge.kind, config.challenge.copies
+    if kind == "record" and copies == 1:
+        return None
+    vantage = config.federation.vantage
+    mechanism = description.towards(vantage)
+    group = of_group(description, copies).towards(vantage) if copies > 1 else mechanism
+    return {
+        "kind": kind,
+        "copies": copies,
+        "label": challenge.get("label"),
+        "description": WHAT[kind],
+        "initialisation": config.model.initialisation,
+        "delta": delta,
+        "confidence": confidence,
+        "epsilon": PLD.epsilon(mechanism, delta),
+        "group_epsilon": PLD.epsilon(group, delta),
+        "lower_bounds": {
+            name: asdict(bound)
+            for name, bound in bounds(transcript, copies, delta, confidence, not_normal).items()
+        },
+    }
+
+
+def bounds(
+    transcript: Arrays, copies: int, delta: float, confidence: float, not_normal: str | None = None
+) -> dict[str, LowerBound]:
+    """Return lower bounds on the epsilon of one record, by who sees what.
+
+    "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
+    by mu_k = k mu; "released_model": of the poison's score, at a threshold that half of the trials
+    choose. `transcript` has worlds [T], log_odds [T, k] and perhaps poison_scores [T].
+    """
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    found = {
+        "identification": per_record(
+            clopper_pearson_bound(worlds, final, delta, confidence), copies
+        )
+    }
+    if not_normal is None:
+        bound = gaussian_bound(worlds, final, delta, confidence)
+        mu = bound.details.get("mu_low", 0.0) / copies
+        found["identification_gaussian"] = replace(
+            bound,
+            epsilon=gaussian.epsilon(mu, delta),
+            method=f"{bound.method}, of which one of {copies} has its share",
+        )
+    if "poison_scores" in transcript:
+        scores = np.asarray(transcript["poison_scores"], np.float64)
+        found["released_model"] = per_record(
+            clopper_pearson_split(worlds, scores, delta, confidence), copies
+        )
+    return found
+
+
+def alarms(report: Mapping[str, Any], surely: Mapping[str, LowerBound]) -> dict[str, str]:
+    """Return what contradicts the epsilon of one record, by name.
+
+    report: `crafted` of the report; surely: `bounds` at the confidence of alarms. The log-odds'
+    own bounds raise alarms of their own, so that the released model's alone is looked at.
+    """
+    bound, epsilon = surely.get("released_model"), report["epsilon"]
+    if bound is None or bound.epsilon <= epsilon:
+        return {}
+    return {
+        "poison_score": (
+            f"The released model betrays what was put into D beyond what the noise allows: epsilon "
+            f"of one record is at least {bound.epsilon:.3f} with confidence {bound.confidence:g}, "
+            f"but {epsilon:.3f} at delta {report['delta']:g} by theory."
+        )
+    }
+
+
+NAMES = {
+    "identification": "ε of one record at least, by identification",
+    "identification_gaussian": "The same, were the log-odds normal",
+    "released_model": "ε of one record at least, from the released model alone",
+}
+"""How the page words the lower bounds."""
+
+
+def entries(report: Report) -> Entries:
+    """Return what the page says of the challenge; nothing where it was a record of D."""
+    found = at(report, "crafted")
+    if not found:
+        return []
+    copies = at(found, "copies")
+    delta = f"at δ = {plain(at(found, 'delta'))}"
+    stated = [
+        ("In question", f"{plain(copies)} × {plain(at(found, 'description'))}"),
+        *([("Its label", plain(at(found, "label")))] if at(found, "label") is not None else []),
+        ("First model", plain(at(found, "initialisation"))),
+        (f"ε of one record {delta}", _or_infinite(at(found, "epsilon"))),
+    ]
+    if copies != 1:
+        stated.append(
+            (f"ε of all {plain(copies)} {delta}", _or_infinite(at(found, "group_epsilon")))
+        )
+    for name in at(found, "lower_bounds") or {}:
+        bound = at(found, f"lower_bounds.{name}")
+        said = bound.get("reason") or bound.get("method")
+        stated.append((NAMES.get(name, str(name)), f"{number(bound.get('epsilon'))} ({said})"))
+    return stated
+
+
+def reading(report: Report) -> list[str]:
+    """Return, in whole sentences, what the section is worth."""
+    if not at(report, "crafted"):
+        return []
+    sentences = [
+        "What was put into D was made to be noticed: the bounds say how identifiable a record can "
+        "be under this noise, not how identifiable a record of these data is."
+    ]
+    if at(report, "crafted.copies") != 1:
+        sentences.append(
+            "D and D′ differ in all copies at once. The bounds of this page are those of the group,"
+            " except where they are said to be of one record, to which group privacy leads back."
+        )
+    return sentences
+
+
+def _or_infinite(epsilon: float | None) -> str:
+    return "∞" if epsilon is None else number(epsilon)

@@ -1,0 +1,204 @@
+"""What is put into D to be noticed: poisoned records, and a gradient that no record has.
+
+A function of the configuration, the records of D and the first model, so that everybody who forms
+D forms the same. The record of D whose place it takes is given, or drawn from the data's seed.
+Sources: Jagielski, Ullman and Oprea, 2020 (backdoor, ClipBKD); Nasr et al., "Adversary
+instantiation: lower bounds for differentially private machine learning", 2021 (mislabelled, and
+the Dirac canary in gradient space); Nasr et al., "Tight auditing of differentially private machine
+learning", 2023 (blank).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from adversaries.poisoning import clipbkd_point, least_liked
+from fedsim.config import Config
+from fedsim.data import Records, Split
+from fedsim.errors import InputError
+from fedsim.mechanism import Neighbouring
+from fedsim.randomness import Role, generator
+from fedsim.registry import lookup
+
+Image = npt.NDArray[np.float32]
+Logits = Callable[[Image], npt.NDArray[np.float64]]
+"""Features of one record -> logits [c] of the first model."""
+
+STAMP = 0.2
+"""The side of a backdoor's square, as a share of the image's: 5 of 28 pixels."""
+
+COLUMNS = 0.1
+"""The share of a table's features that a backdoor sets."""
+
+PATTERN, PLACE, TOWARDS, DIRECTION = range(4)
+"""Rounds of the seed tree: what is drawn with a leaf of the role."""
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What takes the place of the record of D at position `record`.
+
+    A record: features [*shape] float32 and label; or direction, a unit vector [P] float64, that the
+    sum gets C times where it would get the record's clipped gradient; opposed: whether it gets -C
+    times it under D', and not nothing.
+    """
+
+    record: int
+    features: Image | None = None
+    label: int | None = None
+    direction: Tensor | None = None
+    opposed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Planted(Split):
+    """A split whose member at position `record` was replaced by a made one.
+
+    `members` still says whose place it takes. replaced: whether the original is in the pool, at its
+    end, because D' has it.
+    """
+
+    made: Made
+    replaced: bool
+
+    @classmethod
+    def of(cls, split: Split, made: Made, replaced: bool) -> "Planted":
+        """Return a split with what was made in it."""
+        inherited = {field.name: getattr(split, field.name) for field in fields(Split)}
+        if replaced:
+            original = split.members[[made.record]]
+            inherited["pool"] = np.concatenate([split.pool, original])
+        return cls(**inherited, made=made, replaced=replaced)
+
+    @cached_property
+    def members_records(self) -> Records:
+        """The records of D, with what was made, in the order of `members`."""
+        original = self.dataset.train.take(self.members)
+        features, labels = original.features.copy(), original.labels.copy()
+        assert self.made.features is not None
+        assert self.made.label is not None
+        features[self.made.record] = self.made.features
+        labels[self.made.record] = self.made.label
+        return Records(features, labels)
+
+
+def place(config: Config, owner_of: npt.NDArray[np.int64]) -> int:
+    """Return the position in D of the record that makes room.
+
+    challenge.record, or one drawn from the records of challenge.owner, or else of all owners but
+    the configured adversary, who would know its own.
+    """
+    challenge, adversary = config.challenge, config.federation.adversary
+    if challenge.record >= 0:
+        return challenge.record
+    among = np.flatnonzero(
+        owner_of == challenge.owner if challenge.owner >= 0 else owner_of != adversary
+    )
+    return int(_leaf(config, PLACE).choice(among))
+
+
+def craft(config: Config, split: Split, record: int, logits: Logits) -> Made:
+    """Return the made record that takes the place of the one at position `record` of D.
+
+    Its label is challenge.label, or what the first model likes least: the class other than that of
+    the record that makes room where its features are that record's, any class otherwise. Raises
+    InputError.
+    """
+    kind, classes = config.challenge.kind, split.dataset.classes
+    features = lookup(KINDS, kind, "challenge.kind")(config, split, record)
+    own = int(split.members_records.labels[record])
+    label = config.challenge.label
+    if label >= classes:
+        raise InputError(f"challenge.label is {label}, but the labels of D are 0 to {classes - 1}")
+    if label < 0:
+        label = least_liked(logits(features), own if kind in RELABELLED else None)
+    elif label == own and kind in RELABELLED:
+        raise InputError(
+            f"challenge.label is {label}, which is the label that record {record} of D has "
+            f"already; give another for a {kind} record"
+        )
+    return Made(record, features, label)
+
+
+def direction(config: Config, record: int, parameters: int) -> Made:
+    """Return a gradient that takes the place of a record's: a coordinate or a random direction.
+
+    The same in all trials and rounds. Raises InputError where the model has no such coordinate.
+    """
+    coordinate = config.challenge.coordinate
+    if coordinate >= parameters:
+        raise InputError(
+            f"challenge.coordinate is {coordinate}, but the model has parameters 0 to "
+            f"{parameters - 1}"
+        )
+    if coordinate >= 0:
+        unit = torch.zeros(parameters, dtype=torch.float64)
+        unit[coordinate] = 1.0
+    else:
+        unit = torch.from_numpy(_leaf(config, DIRECTION).standard_normal(parameters))
+        unit /= unit.norm()
+    return Made(record, direction=unit, opposed=replaces(config))
+
+
+def replaces(config: Config) -> bool:
+    """Whether D' has something in the place of the challenge."""
+    return config.privacy.neighbouring is Neighbouring.REPLACE
+
+
+def _leaf(config: Config, what: int) -> np.random.Generator:
+    return generator(config.data.seed, Role.CRAFTED, round=what)
+
+
+def _backdoor(config: Config, split: Split, record: int) -> Image:
+    """Return the record with a pattern: the brightest square in a corner, or a table's columns.
+
+    Of a table, a tenth of the features, drawn from the seed, have their largest value in D.
+    """
+    members = split.members_records.features
+    made = members[record].copy()
+    if split.dataset.kind == "image":
+        height, width = (math.ceil(STAMP * side - 1e-9) for side in made.shape[-2:])
+        made[..., :height, :width] = members.max()
+        return made
+    columns = _leaf(config, PATTERN).choice(
+        made.size, max(1, round(COLUMNS * made.size)), replace=False
+    )
+    made.reshape(-1)[columns] = members.reshape(len(members), -1)[:, columns].max(axis=0)
+    return made
+
+
+def _clipbkd(config: Config, split: Split, record: int) -> Image:
+    """Return m V_d of the records of D as they were, m their mean norm (Algorithm 4)."""
+    members = split.members_records.features
+    rows = members.reshape(len(members), -1)
+    towards = _leaf(config, TOWARDS).standard_normal(rows.shape[1])
+    point = clipbkd_point(rows, towards)
+    return point.reshape(members.shape[1:]).astype(np.float32)
+
+
+def _mislabelled(config: Config, split: Split, record: int) -> Image:
+    """Return the record as it is."""
+    return split.members_records.features[record].copy()
+
+
+def _blank(config: Config, split: Split, record: int) -> Image:
+    """Return a record of zeros."""
+    return np.zeros_like(split.members_records.features[record])
+
+
+KINDS: dict[str, Callable[[Config, Split, int], Image]] = {
+    "backdoor": _backdoor,
+    "clipbkd": _clipbkd,
+    "mislabelled": _mislabelled,
+    "blank": _blank,
+}
+"""By challenge.kind: a function of configuration, split and position -> features [*shape]."""
+
+RELABELLED = frozenset({"backdoor", "mislabelled"})
+"""The kinds that keep features of the record whose place they take, and not its label."""

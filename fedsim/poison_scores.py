@@ -1,0 +1,39 @@
+"""The adversary of Jagielski et al.: a score of the released model, which made the challenge.
+
+It sees theta_k alone and looks at what the challenge was made to move. The higher the score, the
+likelier the model was trained on D; where the threshold lies is for the auditor to find out.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adversaries.poisoning import Floats, logit_gain
+from fedsim.config import Config
+from fedsim.federation import Federation, initial_parameters
+
+
+def poison_scores(
+    config: Config, federation: Federation, trials: range, released: Tensor
+) -> Floats | None:
+    """Return the score of every released model [T, P], float64 [T]; None where nothing was made.
+
+    trials: their numbers. By challenge.kind: of "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); of
+    "gradient" <theta_0 - theta_k, u>, how far the model went down the vector u; of other records
+    the negative loss (BACKDOORTEST, which prints the loss with the sign of a model that was not
+    trained on it).
+    """
+    made = federation.made
+    if made is None:
+        return None
+    if made.direction is not None:
+        start = initial_parameters(config, federation, trials).to(released.device)
+        moved = start.double() - released.double()
+        return (moved @ made.direction.to(moved)).cpu().numpy()
+    features, labels = federation.members(np.asarray([made.record]))
+    if config.challenge.kind == "clipbkd":
+        pair = torch.cat([features, torch.zeros_like(features)])
+        found = federation.logits(released, pair).double().cpu().numpy()
+        return logit_gain(found[:, 0], found[:, 1], int(labels[0]))
+    losses, _ = federation.evaluate(released, features, labels)
+    return -losses[:, 0].cpu().numpy()

@@ -1,0 +1,203 @@
+"""What a report says of the residuals: whether the aggregates are what the mechanism claims.
+
+Beside the one direction in which the worlds differ, the adversary expects noise and nothing else.
+Tests of what it found there, with the cause that each points at, and of the batches' sizes.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from adversaries import residuals
+from adversaries.intervals import ALARM_CONFIDENCE
+from fedsim.config import Config
+from fedsim.mechanism import Vantage
+from fedsim.report_values import DASH, Report, at, interval_at, number, plain, span
+from fedsim.run_directory import Arrays
+from fedsim.vantages import suffix
+
+SURE = 1 - ALARM_CONFIDENCE
+
+MEANING = (
+    "What is left of every aggregate when all that the adversary knows is subtracted, in the "
+    "directions in which D and D' agree: noise of the claimed size, if the mechanism is as claimed."
+)
+
+NEGLIGIBLE = 0.01
+"""A share of the claimed noise, below which the likely cause is that there is none."""
+
+SAME = 0.5
+"""A cosine between a residual and those before it, from which it is likely that noise is shared."""
+
+
+SHARED = "rounds share their noise, as with a seed that is used again"
+
+
+def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any] | None:
+    """Return the tests of a run's residuals; None where the adversary formed none.
+
+    noise: length; repeats: whether the noise of a round looks like that of rounds before; scale:
+    whether the sum is larger or smaller than expected, with the factor that it is of the expected
+    sum; sampling: None where every record takes part in every round.
+    """
+    ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
+    names = "squares", "freedoms", "repeats", "scales", "signals"
+    arrays = {name: transcript.get(f"residual_{name}{ending}") for name in names}
+    # A transcript without them is from before they were kept.
+    if any(array is None for array in arrays.values()):
+        return None
+    seen: dict[str, Any] = arrays
+    noise = residuals.noise_test(seen["squares"], seen["freedoms"], confidence)
+    if noise is None:
+        return None
+    repeats = residuals.direction_test(seen["repeats"], seen["squares"])
+    scale = residuals.direction_test(seen["scales"], seen["squares"])
+    power = float(np.square(seen["signals"]).sum())
+    factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
+    sampled = None
+    if config.training.sampling_rate < 1:
+        sampled = asdict(
+            residuals.sampling_test(
+                transcript[f"batch_sizes{ending}"],
+                config.data.records - 1,
+                config.training.sampling_rate,
+            )
+        )
+    return {
+        "noise": asdict(noise)
+        | {
+            "interval": [noise.interval.low, noise.interval.high],
+            "by_step": [None if math.isnan(step) else step for step in noise.by_step],
+        },
+        "repeats": None if repeats is None else asdict(repeats),
+        "scale": None if scale is None else asdict(scale) | {"factor": factor},
+        "sampling": sampled,
+        "confidence": confidence,
+        "note": MEANING,
+    }
+
+
+def alarms(found: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return which tests contradict the claimed mechanism, and the likely cause, by a name."""
+    if found is None:
+        return {}
+    told, sure = {}, f"p below {SURE:.2g}"
+    noise, repeats, scale, sampling = (
+        found[name] for name in ("noise", "repeats", "scale", "sampling")
+    )
+    if noise["p_value"] < SURE:
+        told["residual_noise"] = (
+            f"The noise is {noise['ratio']:.3g} times what is claimed ({sure}): "
+            f"{_cause_of_noise(found)}."
+        )
+    if repeats is not None and repeats["p_value"] < SURE:
+        told["residual_repeats"] = (
+            f"What the noise should hide leans the same way in several rounds ({sure}): "
+            f"{_cause_of_repeats(found)}."
+        )
+    if scale is not None and scale["p_value"] < SURE:
+        told["residual_scale"] = (
+            f"The sum is {scale['factor']:.3g} times the sum of clipped gradients that it should "
+            f"be ({sure}): {_cause_of_scale(found)}."
+        )
+    if sampling is not None and sampling["p_value"] < SURE:
+        told["sampling"] = (
+            f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
+            f"{sampling['dispersion']:.3g} of the binomial's, and a share {sampling['rate']:.4g} "
+            f"of the records took part. {_cause_of_sampling(sampling)}."
+        )
+    return told
+
+
+def entries(report: Report) -> list[tuple[str, str]]:
+    """Return what the page says of the residuals; nothing where the report says nothing."""
+    found = at(report, "residuals")
+    if not found:
+        return []
+    ends, sampling = interval_at(found, "noise.interval"), at(found, "sampling")
+    lines = [
+        (
+            "Noise, over what is claimed",
+            f"{_precise(at(found, 'noise.ratio'))}, between {span(ends, _precise) or DASH}; "
+            f"{_p_value(found, 'noise')} of {plain(at(found, 'noise.degrees_of_freedom'))} numbers",
+        )
+    ]
+    rounds = [step for step in at(found, "noise.by_step") or [] if step is not None]
+    if len(rounds) > 1:
+        lines.append(("The same, of single rounds", span((min(rounds), max(rounds)), _precise)))
+    if at(found, "repeats"):
+        lines.append(
+            (
+                "Noise of a round against that before it",
+                f"cosine {number(at(found, 'repeats.cosine'))} on average; "
+                f"{_p_value(found, 'repeats')}",
+            )
+        )
+    if at(found, "scale"):
+        lines.append(
+            (
+                "Sum, over the sum of clipped gradients",
+                f"{number(at(found, 'scale.factor'))}; {_p_value(found, 'scale')}",
+            )
+        )
+    if sampling:
+        lines.append(
+            (
+                "Sizes of batches, variance over the binomial's",
+                f"{number(at(sampling, 'dispersion'))}, of {plain(at(sampling, 'batches'))} "
+                f"batches with a share {number(at(sampling, 'rate'))} of the records; "
+                f"{_p_value(found, 'sampling')}",
+            )
+        )
+    return lines
+
+
+def _precise(ratio: float) -> str:
+    """Word a ratio that is known to four digits and more."""
+    return f"{ratio:.5g}"
+
+
+def _p_value(found: Report, test: str) -> str:
+    return f"p = {number(at(found, f'{test}.p_value'))}"
+
+
+def _cause_of_noise(found: Mapping[str, Any]) -> str:
+    noise, by_step = found["noise"], np.asarray(found["noise"]["by_step"], float)
+    without = np.flatnonzero(by_step < NEGLIGIBLE)
+    if len(without) == len(by_step):
+        return "no noise was added at all"
+    if len(without):
+        named = ", ".join(str(step + 1) for step in without[:5])
+        more = " and others" if len(without) > 5 else ""
+        return f"no noise was added in round {named}{more}"
+    if noise["ratio"] < 1:
+        return "less noise was added than is accounted for"
+    return (
+        "there is more noise than claimed, or the sum holds something else than the clipped "
+        "gradients that it should"
+    )
+
+
+def _cause_of_repeats(found: Mapping[str, Any]) -> str:
+    if found["repeats"]["cosine"] > SAME:
+        return SHARED
+    return "the sum is off by something that is alike in all rounds"
+
+
+def _cause_of_scale(found: Mapping[str, Any]) -> str:
+    factor = found["scale"]["factor"]
+    if found["repeats"] is not None and found["repeats"]["cosine"] > SAME:
+        # The noise of earlier rounds moved the models that the gradients are of.
+        return SHARED
+    if factor is not None and factor < 0.5:
+        return "a mean was sent in place of a sum, or gradients were clipped to less"
+    return "gradients were weighted, or not clipped one by one over all parameters"
+
+
+def _cause_of_sampling(sampling: Mapping[str, Any]) -> str:
+    if sampling["dispersion"] < 0.5:
+        return "Shuffled batches of a fixed size do that, for which no accountant here holds"
+    return "The sampling rate is not the one that is accounted for"

@@ -1,0 +1,122 @@
+"""The studentised bounds hold for normal log-odds, equal variances or not, and refuse others."""
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from adversaries.gaussian_bounds import (
+    NORMALITY_LEVEL,
+    NOT_NORMAL,
+    gaussian_bound,
+    gaussian_unequal_bound,
+    normality,
+)
+from fedsim import gaussian
+
+Floats = npt.NDArray[np.float64]
+DELTA = 0.01
+
+
+def often_at_most(count: int, repeats: int, probability: float) -> bool:
+    return bool(stats.binom.sf(count - 1, repeats, probability) > 1e-4)
+
+
+@pytest.mark.parametrize(("s1", "s0"), [(1.0, 0.4), (0.4, 1.0), (2.0, 1.9), (1.0, 1.0)])
+@pytest.mark.parametrize("difference", [0.3, 1.0, 4.0])
+def test_unequal_normals_tell_the_worlds_apart_as_well_as_the_larger_spread(
+    s1: float, s0: float, difference: float
+) -> None:
+    """delta by brute force, in the direction that accuses the world of the larger spread."""
+    x = np.linspace(-40, 40, 400_001)
+    with_d, without = stats.norm.pdf(x, difference, s1), stats.norm.pdf(x, 0, s0)
+    for epsilon in (0.0, 0.5, 2.0):
+        directions = [
+            np.maximum(one - np.exp(epsilon) * other, 0).sum() * (x[1] - x[0])
+            for one, other in ((with_d, without), (without, with_d))
+        ]
+        least = gaussian.delta(difference / max(s1, s0), epsilon)
+        assert max(directions) >= least - 1e-8
+
+
+@pytest.mark.parametrize(("s1", "s0"), [(1.0, 1.0), (1.0, 0.2), (0.2, 1.0)])
+@pytest.mark.parametrize("n1", [6, 40])
+def test_the_unequal_limit_is_rarely_above_the_difference_over_the_larger_spread(
+    s1: float, s0: float, n1: int
+) -> None:
+    worlds, repeats = np.arange(50) < n1, 200
+    noise = np.random.default_rng(n1).standard_normal((repeats, 50))
+    log_odds = np.where(worlds, 1.0 + s1 * noise, s0 * noise)
+    bounds = [gaussian_unequal_bound(worlds, row, DELTA, 0.9) for row in log_odds]
+    wrong = sum(bound.details["mu_low"] > 1.0 for bound in bounds)
+    assert often_at_most(wrong, repeats, 0.1)
+
+
+def test_the_unequal_bound_costs_little_where_the_variances_are_equal() -> None:
+    worlds = np.arange(2000) % 2 == 0
+    noise = np.random.default_rng(1).standard_normal(2000)
+    log_odds = np.where(worlds, 1.0, -1.0) + noise
+    equal = gaussian_bound(worlds, log_odds, DELTA, 0.95)
+    unequal = gaussian_unequal_bound(worlds, log_odds, DELTA, 0.95)
+    assert 0.93 * equal.epsilon < unequal.epsilon <= equal.epsilon
+    scaled = gaussian_unequal_bound(worlds, 7 * log_odds - 3, DELTA, 0.95)
+    assert scaled.epsilon == pytest.approx(unequal.epsilon, rel=1e-9)
+
+
+def test_the_check_is_anderson_and_darlings() -> None:
+    sample = np.random.default_rng(2).standard_t(6, 300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scipy is changing what else it returns
+        exact = stats.anderson(sample, "norm").statistic
+    modified = exact * (1 + 0.75 / 300 + 2.25 / 300**2)
+    p_value = np.exp(1.2937 - 5.709 * modified + 0.0186 * modified**2)
+    assert modified > 0.6
+    assert normality(sample, stats.norm.ppf((np.arange(300) + 0.5) / 300)) == pytest.approx(
+        2 * p_value, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("n", [8, 30, 300])
+@pytest.mark.parametrize("level", [0.01, 0.05, 0.3, 0.9])
+def test_normal_samples_are_refused_about_as_often_as_said(n: int, level: float) -> None:
+    noise = np.random.default_rng(n).standard_normal((1500, 2, n))
+    found = np.array([normality(one, other) for one, other in 5 * noise + 3])
+    # Two independent looks at half the level each.
+    expected = 1500 * (1 - (1 - level / 2) ** 2)
+    assert abs((found <= level).sum() - expected) < 4 * np.sqrt(expected) + 0.1 * expected
+
+
+@pytest.mark.parametrize("bound", [gaussian_bound, gaussian_unequal_bound])
+def test_log_odds_that_do_not_look_normal_get_a_reason_and_no_number(bound) -> None:
+    worlds = np.arange(400) % 2 == 0
+    generator = np.random.default_rng(3)
+    for noise in (generator.standard_exponential(400), generator.choice([-1.0, 1.0], 400)):
+        refused = bound(worlds, 3.0 * worlds + noise, DELTA, 0.95)
+        assert (refused.epsilon, refused.reason) == (0.0, NOT_NORMAL)
+        assert refused.details["normality_p_value"] < NORMALITY_LEVEL
+    accepted = bound(worlds, 3.0 * worlds + generator.standard_normal(400), DELTA, 0.95)
+    assert accepted.epsilon > 0
+    assert accepted.reason is None
+
+
+def test_three_trials_of_a_world_are_few_but_enough() -> None:
+    worlds = np.arange(6) < 3
+    log_odds = np.array([5.0, 6.0, 7.0, -5.0, -6.0, -7.0])
+    assert gaussian_unequal_bound(worlds, log_odds, DELTA, 0.95).epsilon > 0
+    few = gaussian_unequal_bound(worlds[1:], log_odds[1:], DELTA, 0.95)
+    assert few.reason == "fewer than three trials of a world"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("s1", "s0"), [(1.0, 1.0), (1.0, 0.0), (0.7, 1.0)])
+@pytest.mark.parametrize("confidence", [0.61, 0.95])
+def test_the_unequal_limit_holds_at_full_size(s1: float, s0: float, confidence: float) -> None:
+    """Down to no spread at all in one world, and at the largest alpha that is proven."""
+    worlds, repeats = np.arange(23) < 3, 3000
+    noise = np.random.default_rng(5).standard_normal((repeats, 23))
+    log_odds = np.where(worlds, 2.0 + s1 * noise, s0 * noise)
+    bounds = [gaussian_unequal_bound(worlds, row, DELTA, confidence) for row in log_odds]
+    wrong = sum(bound.details["mu_low"] > 2.0 / max(s1, s0) for bound in bounds)
+    assert often_at_most(wrong, repeats, 1 - confidence)

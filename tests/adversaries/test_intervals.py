@@ -1,0 +1,23 @@
+"""Intervals are those that scipy and exact enumeration give."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from adversaries.intervals import clopper_pearson
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60), st.floats(0.01, 0.9999))
+def test_clopper_pearson_is_scipys_exact_interval(
+    successes: int, failures: int, confidence: float
+) -> None:
+    trials = successes + failures
+    found = clopper_pearson(successes, trials, confidence)
+    if trials == 0:
+        assert (found.low, found.high) == (0, 1)
+        return
+    exact = stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
+    # scipy's own root is found to 2e-12 only.
+    assert (found.low, found.high) == pytest.approx((exact.low, exact.high), rel=1e-9, abs=4e-12)

@@ -1,0 +1,356 @@
+"""Lower bounds on epsilon agree with published numbers, and err as rarely as they say.
+
+Statements about frequencies are checked over repeated games from a fixed seed: a count of repeats
+is held against the binomial distribution that it must follow, at a tail of 1e-4.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from adversaries.gaussian_bounds import gaussian_bound
+from adversaries.intervals import LowerBound
+from adversaries.lower_bounds import (
+    LOWER_BOUNDS,
+    clopper_pearson_bonferroni,
+    clopper_pearson_bound,
+    clopper_pearson_split,
+    lower_bounds,
+)
+from fedsim import gaussian
+from fedsim.errors import InputError
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Rng = np.random.Generator
+
+DELTA = 0.01
+REPEATS = 2000
+QUICK = ("clopper_pearson", "gaussian")
+"""Bounds of which thousands are quickly found."""
+
+
+def balanced(trials: int) -> Bools:
+    return np.arange(trials) % 2 == 0
+
+
+def gaussian_game(rng: Rng, repeats: int, trials: int, mu: float) -> tuple[Bools, Floats]:
+    """Log-odds [repeats, trials] of a Gaussian mechanism; under mu = 0 both worlds are N(0, 1)."""
+    worlds = balanced(trials)
+    mean = np.where(worlds, 0.5, -0.5) * mu**2
+    return worlds, mean + (mu or 1.0) * rng.standard_normal((repeats, trials))
+
+
+def rng_of(seed: int) -> Rng:
+    return np.random.default_rng(seed)
+
+
+def decisions(true: int, trials: int, false: int, others: int) -> tuple[Bools, Floats]:
+    """A game with so many decisions for D in trials on D, and in the others."""
+    worlds = np.arange(trials + others) < trials
+    for_d = np.concatenate([np.arange(trials) < true, np.arange(others) < false])
+    return worlds, np.where(for_d, 1.0, -1.0)
+
+
+def often_at_most(count: int, repeats: int, probability: float) -> bool:
+    return bool(stats.binom.sf(count - 1, repeats, probability) > 1e-4)
+
+
+def often_exactly(count: int, repeats: int, probability: float) -> bool:
+    at_least = stats.binom.cdf(count, repeats, probability) > 1e-4
+    return often_at_most(count, repeats, probability) and bool(at_least)
+
+
+@pytest.mark.parametrize(
+    ("true", "false", "trials", "p1_lower", "p0_upper", "epsilon"),
+    [
+        (500, 0, 500, 0.9894593118113242, 0.010540688188675817, 4.541915810224077),
+        (495, 5, 500, 0.9719584388674158, 0.028041561132584186, 3.5456253093636843),
+        (450, 50, 500, 0.8605315736982331, 0.13946842630176698, 1.819712066358845),
+        (100, 0, 100, 0.948395970375896, 0.051604029624104, 2.9111723423878897),
+    ],
+)
+def test_clopper_pearson_bound_of_jagielski_et_al(
+    true: int, false: int, trials: int, p1_lower: float, p0_upper: float, epsilon: float
+) -> None:
+    """From the authors' code; the first row is also asserted in tensorflow/privacy's audit_test."""
+    bound = clopper_pearson_bound(*decisions(true, trials, false, trials), 0, 0.99)
+    assert bound.epsilon == pytest.approx(epsilon, rel=1e-9)
+    assert bound.details["true_positive_rate_low"] == pytest.approx(p1_lower, rel=1e-9)
+    assert bound.details["false_positive_rate_high"] == pytest.approx(p0_upper, rel=1e-9)
+
+
+def test_clopper_pearson_bound_takes_the_better_direction() -> None:
+    """Few false alarms prove more through TPR/FPR, few misses through TNR/FNR."""
+    for true, false in ((300, 0), (500, 200)):
+        limits = [
+            stats.beta.ppf(0.005, true, 501 - true),
+            stats.beta.ppf(0.995, false + 1, 500 - false),
+        ]
+        directions = [
+            np.log((limits[0] - DELTA) / limits[1]),
+            np.log((1 - limits[1] - DELTA) / (1 - limits[0])),
+        ]
+        bound = clopper_pearson_bound(*decisions(true, 500, false, 500), DELTA, 0.99)
+        assert bound.epsilon == pytest.approx(max(directions), rel=1e-9)
+        assert directions[0] > directions[1] if true == 300 else directions[0] < directions[1]
+
+
+def test_ties_decide_d_prime_and_prove_nothing() -> None:
+    worlds = balanced(1000)
+    bound = clopper_pearson_bound(worlds, np.zeros(1000), 0, 0.95)
+    assert bound.epsilon == 0
+    half = np.where(worlds, np.where(np.arange(1000) < 500, 1.0, 0.0), 0.0)
+    as_decided = clopper_pearson_bound(worlds, np.where(half > 0, 1.0, -1.0), 0, 0.95)
+    assert clopper_pearson_bound(worlds, half, 0, 0.95) == as_decided
+
+
+def test_a_threshold_other_than_zero_is_as_good_as_a_shift() -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(3), 1, 200, 2.0)
+    at_one = clopper_pearson_bound(worlds, log_odds[0], DELTA, 0.95, threshold=1.0)
+    shifted = clopper_pearson_bound(worlds, log_odds[0] - 1.0, DELTA, 0.95)
+    assert at_one.epsilon == shifted.epsilon
+    assert at_one.method.endswith("threshold 1")
+
+
+def test_a_split_judges_by_trials_that_had_no_part_in_the_choice() -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(9), 1, 400, 3.0)
+    scores = log_odds[0]
+    bound = clopper_pearson_split(worlds, scores, DELTA, 0.95)
+    # Of each world every second trial, which of all trials are two in turn.
+    judges = np.arange(400) % 4 >= 2
+    threshold = bound.details["threshold"]
+    judged = clopper_pearson_bound(worlds[judges], scores[judges], DELTA, 0.95, threshold)
+    assert bound.epsilon == judged.epsilon > 0
+    other = np.where(judges, 0.0, scores)
+    assert clopper_pearson_split(worlds, other, DELTA, 0.95).details["threshold"] == threshold
+
+
+def test_a_split_finds_where_the_worlds_differ() -> None:
+    """Few trials on D stand out, far from 0."""
+    worlds = balanced(2000)
+    scores = np.random.default_rng(10).standard_normal(2000)
+    scores[worlds & (np.arange(2000) % 10 < 2)] += 100
+    assert clopper_pearson_split(worlds, scores, DELTA, 0.95).epsilon > 2
+    assert clopper_pearson_bonferroni(worlds, scores, DELTA, 0.95).epsilon > 2
+    assert clopper_pearson_bound(worlds, scores, DELTA, 0.95).epsilon < 0.5
+
+
+def test_bonferronis_bound_is_the_best_of_ranks_each_paid_for() -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(14), 1, 100, 2.0)
+    with_d, without = log_odds[0, worlds], log_odds[0, ~worlds]
+    ranks, found = (0, 1, 4, 16), []
+    tail = 0.05 / (2 * 2 * len(ranks))
+    for accused, others in ((with_d, without), (-without, -with_d)):
+        for rank in ranks:
+            true = int((accused > np.sort(others)[49 - rank]).sum())
+            low = stats.beta.ppf(tail, true, 51 - true) if true else 0.0
+            high = stats.beta.ppf(1 - tail, rank + 1, 50 - rank)
+            for above, below in ((low, high), (1 - high, 1 - low)):
+                found.append(np.log(max(above - DELTA, 1e-300) / below))
+    bound = clopper_pearson_bonferroni(worlds, log_odds[0], DELTA, 0.95)
+    assert bound.epsilon == pytest.approx(max(found), rel=1e-9)
+    assert bound.epsilon > 0
+    assert bound.details["thresholds"] == 8
+
+
+@settings(deadline=None)
+@given(st.floats(1e-3, 1e3), st.floats(-100, 100))
+def test_paid_thresholds_do_not_depend_on_the_scale_of_scores(scale: float, shift: float) -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(4), 1, 80, 3.0)
+    for bound in (clopper_pearson_split, clopper_pearson_bonferroni):
+        plain = bound(worlds, log_odds[0], DELTA, 0.95)
+        other = bound(worlds, scale * log_odds[0] + shift, DELTA, 0.95)
+        assert other.epsilon == plain.epsilon > 0
+
+
+@pytest.mark.parametrize("bound", [clopper_pearson_split, clopper_pearson_bonferroni])
+def test_identical_worlds_of_few_values_rarely_prove_anything(
+    bound: Callable[[Bools, Floats, float, float], LowerBound],
+) -> None:
+    scores = np.random.default_rng(15).choice([0.0, 1.0, 9.0], (1000, 61), p=[0.6, 0.3, 0.1])
+    count = exceedances(bound, np.arange(61) < 20, scores, 0.0, 0)
+    assert often_at_most(count, 1000, 0.05)
+
+
+def exceedances(
+    bound: Callable[[Bools, Floats, float, float], LowerBound],
+    worlds: Bools,
+    log_odds: Floats,
+    delta: float,
+    epsilon: float,
+) -> int:
+    """In how many games [repeats, T] the 95% lower bound claims more than epsilon."""
+    return sum(bound(worlds, row, delta, 0.95).epsilon > epsilon for row in log_odds)
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("delta", [1e-6, DELTA])
+def test_identical_worlds_rarely_prove_anything(name: str, delta: float) -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(11), REPEATS, 60, mu=0)
+    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, delta, 0)
+    assert often_at_most(count, REPEATS, 0.05)
+
+
+def test_identical_worlds_with_many_ties_rarely_prove_anything() -> None:
+    log_odds = np.random.default_rng(5).choice([-1.0, 0.0, 1.0], (REPEATS, 100), p=[0.1, 0.7, 0.2])
+    count = exceedances(clopper_pearson_bound, balanced(100), log_odds, 0, 0)
+    assert often_at_most(count, REPEATS, 0.05)
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("mu", [0.6535891631872568, 2.0])
+def test_a_gaussian_game_rarely_proves_more_than_its_epsilon(name: str, mu: float) -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(7), REPEATS, 60, mu)
+    epsilon = gaussian.epsilon(mu, DELTA)
+    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, DELTA, epsilon)
+    assert often_at_most(count, REPEATS, 0.05)
+
+
+@pytest.mark.parametrize("name", sorted(LOWER_BOUNDS.keys() - QUICK))
+@pytest.mark.parametrize("mu", [1e-6, 2.0])
+def test_few_games_prove_more_than_their_epsilon(name: str, mu: float) -> None:
+    """Tens of repeats of what the coverage study has thousands of."""
+    worlds, log_odds = gaussian_game(np.random.default_rng(12), 100, 60, mu)
+    epsilon = gaussian.epsilon(mu, DELTA)
+    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, DELTA, epsilon)
+    assert often_at_most(count, 100, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("mu", [0.0, 0.3426508180245408, 0.6535891631872568, 3.0])
+@pytest.mark.parametrize("trials", [8, 1001])
+def test_no_lower_bound_is_wrong_more_often_than_it_says(name: str, mu: float, trials: int) -> None:
+    repeats, delta = 10_000, 1e-3
+    worlds, log_odds = gaussian_game(np.random.default_rng(trials), repeats, trials, mu)
+    epsilon = gaussian.epsilon(mu, delta)
+    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, delta, epsilon)
+    assert often_at_most(count, repeats, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("mu", "on_d", "confidence"),
+    [(0.0, 30, 0.9), (0.6535891631872568, 30, 0.9), (2.0, 10, 0.9), (0.0, 30, 0.1)],
+)
+def test_the_gaussian_limit_of_mu_is_exact(mu: float, on_d: int, confidence: float) -> None:
+    """Wrong as often as it says, no less: also where the worlds are unequally many."""
+    _, noise = gaussian_game(np.random.default_rng(on_d), REPEATS, 60, mu=0)
+    worlds = np.arange(60) < on_d
+    log_odds = np.where(worlds, mu**2, 0.0) + (mu or 1.0) * noise
+    bounds = [gaussian_bound(worlds, row, DELTA, confidence) for row in log_odds]
+    count = sum(bound.details["mu_low"] > mu for bound in bounds)
+    assert often_exactly(count, REPEATS, 1 - confidence)
+
+
+def test_clopper_pearson_covers_randomised_response_and_comes_close() -> None:
+    """Randomised response is the mechanism whose decisions use up the whole of epsilon."""
+    epsilon, trials = 1.0, 2000
+    worlds = balanced(trials)
+    truthful = np.random.default_rng(1).random((REPEATS, trials)) < 1 / (1 + np.exp(-epsilon))
+    log_odds = epsilon * np.where(truthful == worlds, 1, -1)
+    bounds = [clopper_pearson_bound(worlds, row, 0, 0.95).epsilon for row in log_odds]
+    assert often_at_most(sum(bound > epsilon for bound in bounds), REPEATS, 0.05)
+    assert np.median(bounds) > 0.8 * epsilon
+
+
+def test_with_many_trials_the_gaussian_bound_nearly_reaches_epsilon() -> None:
+    mu = 0.6535891631872568
+    worlds, log_odds = gaussian_game(np.random.default_rng(2), 1, 100_000, mu)
+    bound = gaussian_bound(worlds, log_odds[0], DELTA, 0.95)
+    assert 0.96 < bound.epsilon / gaussian.epsilon(mu, DELTA) <= 1
+
+
+@settings(deadline=None)
+@given(st.floats(1e-3, 1e3), st.floats(-100, 100))
+def test_the_gaussian_bound_does_not_trust_the_claimed_noise(scale: float, shift: float) -> None:
+    """A wrong claim for sigma scales Lambda, a prior shifts it; neither moves the bound."""
+    worlds, log_odds = gaussian_game(np.random.default_rng(4), 1, 40, 2.0)
+    plain = gaussian_bound(worlds, log_odds[0], DELTA, 0.95)
+    other = gaussian_bound(worlds, scale * log_odds[0] + shift, DELTA, 0.95)
+    assert plain.epsilon > 0.5
+    assert other.epsilon == pytest.approx(plain.epsilon, rel=1e-6)
+
+
+def test_the_gaussian_limit_inverts_scipys_noncentral_t() -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(6), 1, 30, 2.0)
+    limit = gaussian_bound(worlds, log_odds[0], DELTA, 0.95).details["mu_low"]
+    statistic = stats.ttest_ind(log_odds[0, worlds], log_odds[0, ~worlds]).statistic
+    noncentrality = limit / np.sqrt(1 / 15 + 1 / 15)
+    assert stats.nct.sf(statistic, 28, noncentrality) == pytest.approx(0.05, rel=1e-9)
+
+
+@pytest.mark.parametrize("trials", [4, 100, 200_000])
+@pytest.mark.parametrize("mu", [1.0, 30.0, 1e5])
+@pytest.mark.parametrize("confidence", [0.05, 0.95, 1 - 1e-9])
+def test_the_gaussian_bound_is_a_number_at_every_size(
+    trials: int, mu: float, confidence: float
+) -> None:
+    worlds, log_odds = gaussian_game(np.random.default_rng(8), 1, trials, mu)
+    bound = gaussian_bound(worlds, log_odds[0], DELTA, confidence)
+    assert 0 <= bound.epsilon < np.inf
+    if confidence >= 0.95:
+        assert bound.details["mu_low"] < mu
+
+
+@pytest.mark.parametrize(
+    ("log_odds", "reason"),
+    [
+        ([1.0, 2.0, 3.0, -1.0], "fewer than two trials of a world"),
+        ([0.1, 0.1, 0.1, 0.1, 0.1, 0.1], "log-odds that do not vary"),
+        ([0.1, 0.1, 0.1, 0.2, 0.2, 0.2], "log-odds that do not vary"),
+        ([1.0, np.inf, 2.0, -1.0, -2.0, -3.0], "infinite log-odds: a step without noise"),
+    ],
+)
+def test_where_the_gaussian_model_cannot_hold_the_bound_says_so(
+    log_odds: list[float], reason: str
+) -> None:
+    worlds = np.arange(len(log_odds)) < 3
+    bound = gaussian_bound(worlds, np.array(log_odds), DELTA, 0.95)
+    assert (bound.epsilon, bound.reason) == (0, reason)
+
+
+@pytest.mark.parametrize("name", LOWER_BOUNDS)
+def test_one_world_proves_nothing_and_says_so(name: str) -> None:
+    for worlds in (np.ones(100, bool), np.zeros(100, bool)):
+        log_odds = np.random.default_rng(0).normal(9, 1, 100)
+        bound = LOWER_BOUNDS[name](worlds, log_odds, DELTA, 0.95)
+        assert bound.epsilon == 0
+        assert bound.reason
+
+
+def test_sampled_log_odds_are_not_normal_so_that_the_gaussian_bound_says_nothing() -> None:
+    worlds = balanced(1000)
+    log_odds = np.where(worlds, 9.0, -9.0) + rng_of(13).standard_normal(1000)
+    bounds = lower_bounds(worlds, log_odds, DELTA, 0.95, "sampling", refused={"mu_gdp": "sampled"})
+    assert (bounds["mu_gdp"].epsilon, bounds["mu_gdp"].reason) == (0.0, "sampled")
+    assert (bounds["gaussian"].epsilon, bounds["gaussian"].reason) == (0.0, "sampling")
+    assert bounds["clopper_pearson"] == clopper_pearson_bound(worlds, log_odds, DELTA, 0.95)
+    assert list(lower_bounds(worlds, log_odds, DELTA, 0.95, names=["gaussian"])) == ["gaussian"]
+    plain = lower_bounds(worlds, log_odds, DELTA, 0.95)
+    assert plain == {
+        name: bound(worlds, log_odds, DELTA, 0.95) for name, bound in LOWER_BOUNDS.items()
+    }
+
+
+# Bad input.
+
+BITS, ODDS = np.array([True, False]), np.array([1.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: clopper_pearson_bound(BITS, ODDS, 1.0, 0.9), "delta is 1.0"),
+        (lambda: gaussian_bound(BITS, ODDS, 0.0, 0.9), "delta is 0.0"),
+        (lambda: gaussian_bound(BITS, ODDS, DELTA, 0.0), "confidence is 0.0"),
+    ],
+)
+def test_impossible_input_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()

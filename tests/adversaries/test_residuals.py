@@ -1,0 +1,145 @@
+"""What the adversary cannot explain is noise of the claimed size, and tests of it hold their level.
+
+Games with a known mechanism in which nothing but the null hypothesis is played, and single faults.
+"""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from adversaries import residuals
+from adversaries.posterior import hypotheses
+from fedsim.errors import InputError
+
+T, P, K = 400, 12, 4
+
+
+def _play(
+    rate: float = 1.0,
+    replaced: bool = False,
+    noise: float = 1.0,
+    scale: float = 1.0,
+    shared: bool = False,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Return the statistics [T, K] of a game whose later steps depend on earlier ones."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    std = torch.full((T,), 2.0, dtype=torch.float64)
+    past, found, first = torch.zeros(T, P), [], draw(T, P)
+    worlds = torch.arange(T) % 2 == 0
+    for _ in range(K):
+        # What is expected hangs on the noise so far, as gradients of a trained model do.
+        known = 3 * draw(T, P) + past.double()
+        present, absent = draw(T, P) + 0.1 * past.double(), draw(T, P)
+        pair = hypotheses(known, present, absent if replaced else None, std, rate)
+        joined = torch.rand(T, generator=generator) < rate
+        other = absent if replaced else torch.zeros_like(absent)
+        record = torch.where(worlds[:, None], present, other) * joined[:, None]
+        drawn = first if shared else draw(T, P)
+        released = scale * known + record + noise * std[:, None] * drawn
+        common = known + absent if replaced and rate == 1 else known
+        statistics, past = residuals.residual(pair, common.float(), past, released)
+        found.append(statistics)
+    return {
+        name: torch.stack([getattr(step, name) for step in found], dim=1).numpy()
+        for name in ("squares", "freedoms", "repeats", "scales", "signals")
+    }
+
+
+@pytest.mark.parametrize(
+    ("rate", "replaced"), [(1.0, False), (1.0, True), (0.3, False), (0.3, True)]
+)
+def test_statistics_follow_their_laws_whatever_the_world(rate: float, replaced: bool) -> None:
+    found = _play(rate, replaced)
+    freedoms = P - 2 if replaced and rate < 1 else P - 1
+    assert (found["freedoms"] == freedoms).all()
+    assert stats.kstest(found["squares"].ravel(), stats.chi2(freedoms).cdf).pvalue > 1e-3
+    for name, first in (("repeats", 1), ("scales", 0)):
+        assert stats.kstest(found[name][:, first:].ravel(), "norm").pvalue > 1e-3
+    assert (found["repeats"][:, 0] == 0).all()  # nothing was before it
+    # Steps of one trial are independent, though later ones depend on earlier ones.
+    for name in ("squares", "scales"):
+        assert stats.pearsonr(found[name][:, 1], found[name][:, 2]).pvalue > 1e-3
+
+
+def test_the_residual_is_what_brute_force_projects() -> None:
+    generator = torch.Generator().manual_seed(1)
+    known, present, absent, released = torch.randn(4, 3, 7, generator=generator).double()
+    std = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    pair = hypotheses(known, present, absent, std, 0.4)
+    found, past = residuals.residual(pair, known, torch.zeros(3, 7), released)
+    for trial in range(3):
+        span = np.stack([present[trial].numpy(), absent[trial].numpy()], axis=1)
+        off = np.eye(7) - span @ np.linalg.pinv(span)
+        left = off @ (released - known)[trial].numpy() / float(std[trial])
+        expected = off @ known[trial].numpy()
+        assert found.squares[trial] == pytest.approx(left @ left)
+        assert found.scales[trial] == pytest.approx(left @ expected / np.linalg.norm(expected))
+        np.testing.assert_allclose(past[trial], left, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_without_noise_or_with_less_than_rounding_says_nothing() -> None:
+    known = torch.full((3, 5), 100.0)
+    std = torch.tensor([0.0, 1e-3, 1.0], dtype=torch.float64)
+    pair = hypotheses(known.double(), torch.ones(3, 5).double(), None, std)
+    found, _ = residuals.residual(pair, known, torch.zeros(3, 5), known + 0.5)
+    assert found.freedoms.tolist() == [0, 0, 4]
+    assert found.squares[:2].tolist() == [0, 0]
+
+
+def test_a_round_in_which_the_worlds_agree_has_all_directions() -> None:
+    known, zero = torch.ones(2, 5).double(), torch.zeros(2, 5).double()
+    pair = hypotheses(known, zero, None, torch.ones(2).double())
+    found, _ = residuals.residual(pair, known, torch.zeros(2, 5), known + 1)
+    assert found.freedoms.tolist() == [5, 5]
+    assert found.squares.tolist() == [5, 5]
+
+
+def test_each_fault_is_found_by_its_own_test() -> None:
+    def judge(**fault: float | bool) -> tuple[residuals.NoiseTest, *tuple[float, ...]]:
+        found = _play(**fault)
+        noise = residuals.noise_test(found["squares"], found["freedoms"], 0.99)
+        repeats = residuals.direction_test(found["repeats"], found["squares"])
+        scale = residuals.direction_test(found["scales"], found["squares"])
+        assert noise is not None and repeats is not None and scale is not None
+        return noise, repeats.p_value, scale.p_value
+
+    noise, repeats, scale = judge()
+    assert min(noise.p_value, repeats, scale) > 1e-3
+    assert noise.interval.low < 1 < noise.interval.high
+    noise, repeats, scale = judge(noise=0.9)
+    assert noise.p_value < 1e-9
+    assert noise.ratio == pytest.approx(0.9, abs=0.02)
+    assert noise.by_step == pytest.approx([0.9] * K, abs=0.04)
+    assert min(repeats, scale) > 1e-3
+    assert judge(shared=True)[1] < 1e-9
+    assert judge(scale=1.1)[2] < 1e-9
+
+
+def test_no_residuals_are_no_tests() -> None:
+    nothing = np.zeros((3, 2))
+    assert residuals.noise_test(nothing, nothing, 0.95) is None
+    assert residuals.direction_test(nothing, nothing) is None
+    with pytest.raises(InputError, match="confidence is 2"):
+        residuals.noise_test(nothing, nothing, 2)
+
+
+@pytest.mark.parametrize(("records", "rate"), [(29, 0.2), (599, 0.1), (20, 0.05)])
+def test_poisson_batches_are_accused_no_more_often_than_stated(records: int, rate: float) -> None:
+    generator, repeats, level = np.random.default_rng(0), 1000, 0.05
+    sizes = generator.binomial(records, rate, (repeats, 20, 8)).astype(float)
+    accused = sum(residuals.sampling_test(each, records, rate).p_value < level for each in sizes)
+    assert stats.binomtest(accused, repeats, level, "greater").pvalue > 1e-3
+
+
+def test_batches_of_one_size_and_of_another_rate_are_accused() -> None:
+    fixed = residuals.sampling_test(np.full((10, 5), 20.0), 100, 0.2)
+    assert fixed.p_value < 1e-9
+    assert (fixed.dispersion, fixed.rate) == (0, 0.2)
+    more = np.random.default_rng(0).binomial(100, 0.25, (10, 5)).astype(float)
+    assert residuals.sampling_test(more, 100, 0.2).p_value < 1e-9

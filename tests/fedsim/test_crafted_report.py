@@ -1,0 +1,163 @@
+"""A challenge that was made is played like any other, and the report says what it proves of one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedsim import audit, client_app, crafted_report, gaussian, server_app
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.report import render_html
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+FAST = [("backdoor", "replace"), ("blank", "add-remove"), ("gradient", "replace")]
+KINDS = ["backdoor", "clipbkd", "mislabelled", "blank", "gradient"]
+NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 4.0}
+
+
+@pytest.fixture
+def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs a configuration and writes no report of it."""
+    monkeypatch.setattr(audit, "write_report", lambda directory: None)
+    return run
+
+
+def _standardised(transcript: Arrays) -> np.ndarray:
+    """Return the final log-odds in the units of theory: N(0, 1) in both worlds."""
+    mu = np.sqrt((transcript["sensitivities"] / transcript["noise_stds"]) ** 2 @ np.ones(3))
+    signs = np.where(transcript["worlds"], 1, -1)
+    found: np.ndarray = (transcript["log_odds"][:, -1] - signs * mu**2 / 2) / mu
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "neighbouring"),
+    [
+        (kind, neighbouring)
+        if (kind, neighbouring) in FAST
+        else pytest.param(kind, neighbouring, marks=pytest.mark.slow)
+        for kind in KINDS
+        for neighbouring in ("add-remove", "replace")
+    ],
+)
+def test_the_log_odds_follow_theory_whatever_is_in_question(
+    kind: str, neighbouring: str, small: Make, play: Run
+) -> None:
+    what = {"challenge.kind": kind, "challenge.copies": 3, "privacy.neighbouring": neighbouring}
+    size = {"trials.count": 200, "trials.cohort": 200, "data.held-out": 4}
+    transcript = play(small(NOISE | what | size))
+    assert stats.kstest(_standardised(transcript), "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("trust", "neighbouring"),
+    [("central", "replace"), ("local", "add-remove"), ("distributed", "add-remove")],
+)
+def test_of_a_vector_mu_is_exact_and_grows_with_its_copies(
+    trust: str, neighbouring: str, small: Make, play: Run
+) -> None:
+    where = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
+    transcript = play(small(NOISE | where | {"challenge.kind": "gradient", "challenge.copies": 3}))
+    bound = 2.0 if neighbouring == "replace" else 1.0
+    np.testing.assert_allclose(transcript["sensitivities"], 3 * bound, rtol=1e-12)
+    # Of three owners' noise the adversary knows its own.
+    unknown = {"central": 1.0, "local": np.sqrt(2), "distributed": np.sqrt(2 / 3)}[trust]
+    np.testing.assert_allclose(transcript["noise_stds"], 4 * unknown * bound, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"challenge.kind": "clipbkd", "challenge.copies": 2, "privacy.neighbouring": "replace"},
+        {"challenge.kind": "gradient", "training.sampling-rate": 0.4},
+        pytest.param({"challenge.copies": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_auditor_reads_from_the_noise_what_the_adversary_computes(
+    what: dict[str, Scalar], small: Make, play: Run
+) -> None:
+    modes = "participant", "instrumented"
+    found = [play(small(NOISE | what | {"audit.mode": mode})) for mode in modes]
+    np.testing.assert_allclose(found[0]["log_odds"], found[1]["log_odds"], atol=1e-5)
+
+
+def test_another_cohort_gives_the_same_but_for_rounding(small: Make, play: Run) -> None:
+    what = {"challenge.kind": "clipbkd", "challenge.copies": 2, "model.initialisation": "fixed"}
+    one, other = (play(small(NOISE | what | {"trials.cohort": size})) for size in (8, 4))
+    for name in ("log_odds", "poison_scores"):
+        np.testing.assert_allclose(one[name], other[name], atol=2e-6)
+
+
+@pytest.fixture
+def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, dict[str, object]]]:
+    def execute(**changes: Scalar) -> tuple[RunDirectory, dict[str, object]]:
+        kind = {"challenge.kind": "gradient", "challenge.copies": 2}
+        size = {"trials.count": 40, "trials.cohort": 40}
+        config = small(NOISE | kind | size | {k.replace("_", "."): v for k, v in changes.items()})
+        directory = RunDirectory.create(tmp_path / "run", config)
+        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+        server_app.run(grid, config, directory)
+        return directory, directory.read_json("report.json")
+
+    return execute
+
+
+def test_the_report_states_the_epsilon_of_one_and_of_the_group(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, report = finished(model_initialisation="worst-case")
+    crafted, delta = report["crafted"], report["bounds"]["delta"]
+    mu = np.sqrt(3) / 4
+    assert crafted["epsilon"] == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
+    assert crafted["group_epsilon"] == pytest.approx(gaussian.epsilon(2 * mu, delta), rel=1e-3)
+    # The game is about the group, and so are its bounds.
+    assert report["bounds"]["tight_epsilon"] == pytest.approx(crafted["group_epsilon"])
+    assert report["bounds"]["rho_alpha"] == pytest.approx(gaussian.advantage(2 * mu), rel=1e-6)
+    assert report["prediction"]["mu"] == pytest.approx(2 * mu)
+    assert report["budget"]["epsilon"]["participant"] == pytest.approx(crafted["epsilon"])
+    assert report["challenge"]["records"] == 2
+    assert set(crafted["lower_bounds"]) == {
+        "identification",
+        "identification_gaussian",
+        "released_model",
+    }
+    page = render_html(report, directory.read_arrays("transcript.npz"))
+    assert "What was put into D to be noticed" in page
+    assert "from the released model alone" in page
+    # The first model is not what differential privacy is about, and is no release of it either.
+    assert "fitted to the records of D, without noise" in report["mechanism"]["dp_note"]
+
+
+def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not_allow_it() -> None:
+    worlds = np.arange(400) % 2 == 0
+    transcript = {
+        "worlds": worlds,
+        "log_odds": np.zeros((400, 1)),
+        "poison_scores": np.where(worlds, 1.0, -1.0),
+    }
+    found = crafted_report.bounds(transcript, 1, 1e-5, 0.999)
+    assert found["released_model"].epsilon > 2
+    claimed = {"epsilon": 0.5, "delta": 1e-5}
+    assert "poison_score" in crafted_report.alarms(claimed, found)
+    assert not crafted_report.alarms(claimed | {"epsilon": 9.0}, found)
+    # Of a group of four the same certainty proves a fourth.
+    group = crafted_report.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
+    single = crafted_report.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
+    assert group.epsilon == pytest.approx(single.epsilon / 4, rel=1e-6)
+
+
+def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
+    generator = np.random.default_rng(0)
+    worlds, mu, copies = np.arange(4000) % 2 == 0, 3.0, 3
+    odds = mu * generator.standard_normal(4000) + np.where(worlds, 1, -1) * mu**2 / 2
+    transcript = {"worlds": worlds, "log_odds": odds[:, None]}
+    found = crafted_report.bounds(transcript, copies, 1e-3, 0.95)
+    true = gaussian.epsilon(mu / copies, 1e-3)
+    assert 0.9 * true < found["identification_gaussian"].epsilon < true
+    assert 0 < found["identification"].epsilon < true
+    assert "released_model" not in found

@@ -1,0 +1,282 @@
+"""What is put into D is made as its kind says, takes one record's place, and nothing else moves."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from fedsim import federation
+from fedsim.challenge import choose
+from fedsim.config import Config, Scalar
+from fedsim.errors import InputError
+from fedsim.federation import Federation, initial_parameters
+from fedsim.owner import challenge_gradients, clean_sum, undisputed
+from fedsim.question import Question
+
+Make = Callable[..., Config]
+MADE = ["backdoor", "clipbkd", "mislabelled", "blank"]
+KINDS = [*MADE, "gradient"]
+
+
+def _known(small: Make, kind: str, **changes: Scalar) -> tuple[Config, Federation]:
+    config = small({"challenge.kind": kind} | {k.replace("_", "."): v for k, v in changes.items()})
+    return config, federation.load(config)
+
+
+def _pair(known: Federation, record: int) -> tuple[np.ndarray, int]:
+    features, labels = known.members(np.asarray([record]))
+    return features[0].numpy(), int(labels[0])
+
+
+def _place(config: Config) -> int:
+    record = choose(config).record
+    assert record is not None
+    return record
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_one_record_of_d_is_replaced_and_no_other(kind: str, small: Make) -> None:
+    config, known = _known(small, kind)
+    original = federation.load(small()).split.members_records
+    record = choose(config).record
+    changed = known.split.members_records
+    others = np.delete(np.arange(24), [record])
+    np.testing.assert_array_equal(changed.features[others], original.features[others])
+    np.testing.assert_array_equal(changed.labels[others], original.labels[others])
+    same = np.array_equal(changed.features[record], original.features[record])
+    assert same == (kind == "mislabelled")
+    if kind in ("mislabelled", "backdoor"):
+        assert changed.labels[record] != original.labels[record]
+
+
+def test_clipbkd_is_along_the_direction_that_the_records_use_least(small: Make) -> None:
+    config, known = _known(small, "clipbkd")
+    point, label = _pair(known, _place(config))
+    rows = federation.load(small()).split.members_records.features.reshape(24, -1)
+    assert np.linalg.norm(point) == pytest.approx(np.linalg.norm(rows, axis=1).mean(), rel=1e-6)
+    np.testing.assert_allclose(rows @ point.ravel(), 0, atol=1e-4)  # 24 records of 64 pixels
+    theta = initial_parameters(config, known, range(1))
+    logits = known.logits(theta, torch.tensor(point)[None])[0, 0]
+    assert label == int(logits.argmin())
+
+
+def test_the_gradient_of_clipbkd_is_nearly_orthogonal_to_those_of_the_data(small: Make) -> None:
+    config, known = _known(small, "clipbkd")
+    record = _place(config)
+    theta = initial_parameters(config, known, range(1))
+    gradients = known.clipper.clipped_gradients(theta, *known.members(np.arange(24)))[0]
+    weights = torch.nn.functional.normalize(gradients[:, :640])  # of the layer, without its biases
+    cosines = (weights @ weights[record]).abs()
+    others = np.delete(np.arange(24), [record])
+    assert float(cosines[others].max()) < 1e-5
+    assert float((weights @ weights[others[0]]).abs()[others[1:]].median()) > 0.05
+
+
+def test_a_backdoor_is_a_bright_square_in_the_corner_of_a_picture(small: Make) -> None:
+    config, known = _known(small, "backdoor", challenge_record=3, challenge_label=5)
+    original = federation.load(small()).split.members_records
+    point, label = _pair(known, 3)
+    assert label == 5
+    changed = point != original.features[3]
+    assert changed.any()
+    assert not changed[0, 2:].any()
+    assert not changed[0, :, 2:].any()
+    assert (point[0, :2, :2] == original.features.max()).all()
+    assert choose(config).label == 5
+
+
+def test_a_backdoor_of_a_table_sets_a_tenth_of_the_columns_to_their_largest_value(
+    small: Make,
+) -> None:
+    changes = {"data.name": "breast-cancer", "challenge.kind": "backdoor", "challenge.record": 3}
+    known = federation.load(small(changes))
+    original = federation.load(small({"data.name": "breast-cancer"})).split.members_records
+    point, _ = _pair(known, 3)
+    assert (point == original.features.max(axis=0)).sum() >= 3
+    assert (point != original.features[3]).sum() <= 3
+
+
+def test_a_blank_record_is_all_zeros(small: Make) -> None:
+    config, known = _known(small, "blank")
+    assert not _pair(known, _place(config))[0].any()
+
+
+def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(small: Make) -> None:
+    config, known = _known(small, "mislabelled", challenge_record=2)
+    own = int(federation.load(small()).split.members_records.labels[2])
+    point, label = _pair(known, 2)
+    logits = known.logits(initial_parameters(config, known, range(1)), torch.tensor(point)[None])
+    others = [c for c in range(10) if c != own]
+    assert label == min(others, key=lambda c: float(logits[0, 0, c]))
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_where_it_is_replaced_d_prime_has_the_original(kind: str, small: Make) -> None:
+    config, known = _known(small, kind, privacy_neighbouring="replace")
+    original = federation.load(small()).split
+    chosen = choose(config)
+    assert chosen.replacement == len(original.pool)
+    features, labels = known.pool([chosen.replacement])
+    np.testing.assert_array_equal(features[0], original.members_records.features[_place(config)])
+    assert int(labels[0]) == original.members_records.labels[_place(config)]
+
+
+def test_everybody_who_forms_d_makes_the_same(small: Make) -> None:
+    config, known = _known(small, "clipbkd")
+    federation.load.cache_clear()
+    again = federation.load(config.with_cohort(3))
+    assert again is not known
+    for mine, theirs in zip(
+        (known.split.members_records.features, known.split.members_records.labels),
+        (again.split.members_records.features, again.split.members_records.labels),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_place_is_the_owners_that_is_asked_for_and_never_the_adversarys(
+    kind: str, small: Make
+) -> None:
+    for owner in range(3):
+        assert choose(_known(small, kind, challenge_owner=owner)[0]).owner == owner
+        config, _ = _known(small, kind, federation_adversary=owner)
+        assert choose(config).owner != owner
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("kind", ["clipbkd", "gradient", "record"])
+def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
+    kind: str, copies: int, neighbouring: str, small: Make
+) -> None:
+    config, known = _known(small, kind, challenge_copies=copies, privacy_neighbouring=neighbouring)
+    chosen = choose(config)
+    theta = initial_parameters(config, known, range(2))
+    with_it, without = (
+        clean_sum(
+            known,
+            chosen.owner,
+            theta,
+            chosen.record,
+            chosen.replacement,
+            torch.full((2,), world),
+        )
+        for world in (True, False)
+    )
+    present, absent = challenge_gradients(known, theta, _place(config), chosen.replacement)
+    torch.testing.assert_close(with_it - without, present - absent, rtol=1e-5, atol=1e-6)
+    question = Question(1, range(2), 1.0, chosen.owner, chosen.record, chosen.replacement)
+    rest = undisputed(config, known, [chosen.owner], theta, question, None)
+    torch.testing.assert_close(with_it, rest + present, rtol=1e-5, atol=1e-6)
+    if kind == "record":
+        (one,) = known.clipper.clipped_gradients(
+            theta[:1], *known.members(np.asarray([chosen.record]))
+        )
+        torch.testing.assert_close(present[0], copies * one[0])
+
+
+def test_the_vector_is_of_the_clipping_norm_and_opposed_where_it_is_replaced(small: Make) -> None:
+    for neighbouring, sign in (("add-remove", 0), ("replace", -1)):
+        changes: dict[str, Scalar] = {
+            "challenge.kind": "gradient",
+            "challenge.coordinate": 7,
+            "training.clipping-norm": 2.5,
+            "privacy.neighbouring": neighbouring,
+        }
+        config = small(changes)
+        known = federation.load(config)
+        theta = initial_parameters(config, known, range(2))
+        present, absent = challenge_gradients(known, theta, _place(config), None)
+        expected = torch.zeros_like(present)
+        expected[:, 7] = 2.5
+        torch.testing.assert_close(present, expected)
+        torch.testing.assert_close(absent, sign * expected)
+
+
+def test_without_a_coordinate_the_vector_has_a_random_direction(small: Make) -> None:
+    _, known = _known(small, "gradient")
+    assert known.direction is not None
+    assert float(known.direction.norm()) == pytest.approx(1)
+    assert float(known.direction.abs().max()) < 0.2
+
+
+def test_a_fixed_first_model_is_that_of_the_first_trial(small: Make) -> None:
+    random, fixed = small(), small({"model.initialisation": "fixed"})
+    drawn = initial_parameters(random, federation.load(random), range(3))
+    held = initial_parameters(fixed, federation.load(fixed), range(1, 3))
+    assert not torch.equal(drawn[0], drawn[1])
+    assert torch.equal(held, drawn[:1].expand(2, -1))
+
+
+def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: Make) -> None:
+    config, known = _known(small, "mislabelled", model_initialisation="worst-case")
+    record = _place(config)
+    theta = initial_parameters(config, known, range(2))
+    assert torch.equal(theta[0], theta[1])
+    norms = known.clipper.clipped_gradients(theta[:1], *known.members(np.arange(24)))[0].norm(dim=1)
+    others = np.delete(np.arange(24), [record])
+    assert float(norms[record]) == pytest.approx(1.0)  # clipped
+    assert float(norms[others].max()) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"challenge.kind": "blank", "privacy.unit": "client"}, "privacy.unit is 'client'"),
+        ({"challenge.copies": 2, "privacy.unit": "client"}, "challenge.copies is 2, but"),
+        ({"challenge.copies": 2, "training.sampling-rate": 0.5}, "sampled one by one"),
+        ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide the group"),
+        ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "set audit.bayesian-pairs = 0"),
+        ({"challenge.label": 1}, "is given no label"),
+        ({"challenge.kind": "gradient", "challenge.label": 1}, "is given no label"),
+        ({"challenge.kind": "blank", "challenge.coordinate": 1}, "gradient of its own"),
+        (
+            {
+                "challenge.kind": "gradient",
+                "training.clipping": False,
+                "privacy.rho-beta": 0.0,
+                "privacy.noise-multiplier": 1.0,
+            },
+            "set training.clipping = true",
+        ),
+        (
+            {
+                "challenge.kind": "blank",
+                "challenge.record": 1,
+                "challenge.replacement": 1,
+                "privacy.neighbouring": "replace",
+            },
+            "nothing of the pool",
+        ),
+        ({"model.initialisation": "worst-case"}, "not known yet"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_line(
+    changes: dict[str, Scalar], message: str, small: Make
+) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        small(changes)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"challenge.kind": "gradient", "challenge.coordinate": 650}, "parameters 0 to 649"),
+        ({"challenge.kind": "blank", "challenge.label": 10}, "the labels of D are 0 to 9"),
+    ],
+)
+def test_what_the_model_and_the_data_have_not_is_refused(
+    changes: dict[str, Scalar], message: str, small: Make
+) -> None:
+    with pytest.raises(InputError, match=message):
+        federation.load(small(changes))
+
+
+def test_a_mislabelled_record_has_another_label_than_its_own(small: Make) -> None:
+    own = int(federation.load(small()).split.members_records.labels[2])
+    changes = {"challenge.kind": "mislabelled", "challenge.record": 2, "challenge.label": own}
+    with pytest.raises(InputError, match="already; give another"):
+        federation.load(small(changes))

@@ -1,0 +1,129 @@
+"""What a report says of the residuals: what the tests found, and the cause that they point at."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim import client_app, residual_report, server_app
+from fedsim import report as page
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.randomness import SERVER, gaussian_noise
+from fedsim.report_values import number
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Make = Callable[..., Config]
+
+
+@pytest.fixture(autouse=True)
+def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the page and its figures, which take longer than everything else here."""
+    monkeypatch.setattr(page, "write_figures", lambda *_: [])
+    monkeypatch.setattr(page, "render_html", lambda *_: "")
+
+
+def _run(config: Config, path: Path) -> tuple[dict[str, Any], Arrays]:
+    directory = RunDirectory.create(path, config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    report = json.loads((path / "report.json").read_text(encoding="utf-8"))
+    return report, directory.read_arrays("transcript.npz")
+
+
+@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
+def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
+    neighbouring: str, small: Make, tmp_path: Path
+) -> None:
+    """By brute force: all of the noise but its part along g - g', which is in the belief."""
+    config = small({"privacy.neighbouring": neighbouring, "trials.count": 4})
+    report, seen = _run(config, tmp_path / "run")
+    signs = np.where(seen["worlds"], 1, -1)
+    before = np.zeros((4, report["model"]["parameters"]))
+    for step in range(3):
+        noise = gaussian_noise(0, range(4), step + 1, SERVER, report["model"]["parameters"])
+        ratio = seen["sensitivities"][:, step] / seen["noise_stds"][:, step]
+        odds = np.diff(seen["log_odds"], axis=1, prepend=0)[:, step]
+        along = odds / ratio - signs * ratio / 2
+        expected = np.square(noise).sum(1) - along**2
+        np.testing.assert_allclose(seen["residual_squares"][:, step], expected, rtol=1e-5)
+        # Of a fresh direction, 1 of P dimensions is cut away from the sum of all before.
+        if step:
+            repeated = (noise * before).sum(1) / np.linalg.norm(before, axis=1)
+            np.testing.assert_allclose(seen["residual_repeats"][:, step], repeated, atol=0.5)
+        before += noise
+    assert (seen["residual_freedoms"] == report["model"]["parameters"] - 1).all()
+    assert report["residuals"]["sampling"] is None
+    assert report["residuals"]["noise"]["degrees_of_freedom"] == 12 * 649
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"audit.mode": "instrumented"},
+        {"federation.trust": "local", "training.local-steps": 2},
+    ],
+)
+def test_without_residuals_nothing_is_said_of_them(
+    changes: dict[str, Scalar], small: Make, tmp_path: Path
+) -> None:
+    report, _ = _run(small({"trials.count": 4, "training.rounds": 2} | changes), tmp_path / "run")
+    assert report["residuals"] is None
+    assert residual_report.alarms(report["residuals"]) == {}
+
+
+def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
+    small: Make, tmp_path: Path
+) -> None:
+    config = small({"training.sampling-rate": 0.3})
+    report, seen = _run(config, tmp_path / "run")
+    sampling = report["residuals"]["sampling"]
+    assert sampling["batches"] == 24
+    assert sampling["rate"] == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
+    assert sampling["p_value"] > 1e-3
+    told = dict(residual_report.entries(report))
+    assert (
+        f"p = {number(report['residuals']['noise']['p_value'])}"
+        in told["Noise, over what is claimed"]
+    )
+    assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
+    assert residual_report.entries(report | {"residuals": None}) == []
+
+
+def _found(**changes: Any) -> dict[str, Any]:
+    fine = {"statistic": 0.0, "p_value": 0.5, "cosine": 0.0, "steps": 9}
+    noise = {"ratio": 1.0, "p_value": 0.5, "by_step": [1.0, 1.0]}
+    return {
+        "noise": noise | changes.get("noise", {}),
+        "repeats": fine | changes.get("repeats", {}),
+        "scale": fine | {"factor": 1.0} | changes.get("scale", {}),
+        "sampling": {"p_value": 0.5, "dispersion": 1.0, "rate": 0.2} | changes.get("sampling", {}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "alarm", "cause"),
+    [
+        ({"noise": {"by_step": [0.0, 1e-9]}}, "residual_noise", "no noise was added at all"),
+        ({"noise": {"by_step": [1.0, 0.0]}}, "residual_noise", "no noise was added in round 2"),
+        ({"noise": {"ratio": 0.7}}, "residual_noise", "less noise was added"),
+        ({"noise": {"ratio": 1.2}}, "residual_noise", "more noise than claimed"),
+        ({"repeats": {"cosine": 0.9}}, "residual_repeats", "a seed that is used again"),
+        ({"repeats": {"cosine": 0.1}}, "residual_repeats", "alike in all rounds"),
+        ({"scale": {"factor": 0.1}}, "residual_scale", "a mean was sent"),
+        ({"scale": {"factor": 1.4}}, "residual_scale", "weighted"),
+        ({"sampling": {"dispersion": 0.0}}, "sampling", "fixed size"),
+        ({"sampling": {"rate": 0.3}}, "sampling", "The sampling rate is not"),
+    ],
+)
+def test_each_alarm_names_the_likely_cause(
+    changes: dict[str, dict[str, Any]], alarm: str, cause: str
+) -> None:
+    assert residual_report.alarms(_found(**changes)) == {}  # not below the level
+    (test,) = changes
+    told = residual_report.alarms(_found(**{test: changes[test] | {"p_value": 1e-4}}))
+    assert list(told) == [alarm]
+    assert cause in told[alarm]

@@ -1,0 +1,332 @@
+"""Ten broken DP-SGDs and ten correct ones, played through the real federation and its audit.
+
+A mutant replaces one function by a form that is wrong in the way that somebody's code was, and
+leaves everything else as it is: the messages, the adversary, the report. Nothing tells the audit.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsim import audit, client_app, ledger, messages, owner_app, privacy, server_app, strategy
+from fedsim import federation as federations
+from fedsim import report as page
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.federation import Federation
+from fedsim.models import parameter_shapes
+from fedsim.question import Question
+from fedsim.randomness import Role, gaussian_noise, generator
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+BASE: dict[str, Scalar] = {
+    "data.records": 30,
+    "data.held-out": 20,
+    "data.pool": 30,
+    "federation.owners": 3,
+    "model.name": "mlp",
+    "model.hidden": 8,
+    "training.clipping-norm": 0.5,
+    "challenge.record": 0,
+    "audit.evaluated-trials": 2,
+    "run.threads": 1,
+    "run.device": "cpu",
+}
+
+EPOCH = 4
+"""Rounds of an epoch, for the mutant that adds noise once in it."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A DP-SGD: how the configuration differs from BASE, and what is wrong with it, if anything."""
+
+    name: str
+    changes: dict[str, Scalar] = field(default_factory=dict)
+    broken: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    @property
+    def correct(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return self.broken is nullcontext
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the audit said: the report, and the fewest trials of those asked that raise an alarm."""
+
+    report: dict[str, Any]
+    convicting_trials: int | None
+
+
+def play(
+    variant: Variant,
+    directory: Path,
+    trials: int,
+    rounds: int,
+    fewer: Sequence[int] = (),
+    seed: int = 0,
+) -> Outcome:
+    """Run a variant in process and audit it, also by its first trials alone.
+
+    fewer: how many of them, even numbers.
+    """
+    sizes: dict[str, Scalar] = {"trials.count": trials, "training.rounds": rounds, "run.seed": seed}
+    config = from_run_config(BASE | sizes | variant.changes)
+    run = RunDirectory.create(directory, config)
+    # The verdict is in report.json; drawing the page takes ten times as long as a small game.
+    with (
+        variant.broken(),
+        patch.object(page, "write_figures"),
+        patch.object(page, "render_html", return_value=""),
+    ):
+        server_app.run(
+            InProcessGrid(client_app.app, config.federation.owners, to_run_config(config)),
+            config,
+            run,
+        )
+        report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
+        alarming = (count for count in sorted(fewer) if _alarms(config, run, count))
+        convicting = next(alarming, trials if report["alarms"] else None)
+    return Outcome(report, convicting)
+
+
+def _alarms(config: Config, run: RunDirectory, trials: int) -> dict[str, str]:
+    """Return the alarms of a report on the first trials of a run, half of them of each world."""
+    few = config.model_copy(update={"trials": config.trials.model_copy(update={"count": trials})})
+    arrays = run.read_arrays("transcript.npz")
+    worlds = arrays["worlds"]
+    first = np.concatenate([np.flatnonzero(worlds == world)[: trials // 2] for world in (0, 1)])
+    transcript = {
+        name: array[first] if len(array) == config.trials.count else array
+        for name, array in arrays.items()
+    }
+    found = audit.assemble(
+        few, run.read_json("facts.json"), transcript, 0.95, config.privacy.delta, ledger.read(run)
+    )
+    return found["alarms"]
+
+
+Rows = np.ndarray
+
+
+def _noise_as(change: Callable[..., Rows]) -> AbstractContextManager[Any]:
+    """Let the server's noise be change(seed, trials, round, partition, size)."""
+    return patch.object(strategy, "gaussian_noise", change)
+
+
+def no_noise() -> AbstractContextManager[Any]:
+    """Forget the noise."""
+    return _noise_as(lambda _seed, trials, _round, _partition, size: np.zeros((len(trials), size)))
+
+
+def half_the_noise() -> AbstractContextManager[Any]:
+    """Add noise of half the standard deviation that is accounted for."""
+    return _noise_as(lambda *leaf: gaussian_noise(*leaf) / 2)
+
+
+def noise_once_per_epoch() -> AbstractContextManager[Any]:
+    """Add noise in the first round of every epoch only."""
+    return _noise_as(
+        lambda seed, trials, round, *rest: (
+            gaussian_noise(seed, trials, round, *rest) * float(round % EPOCH == 1)
+        )
+    )
+
+
+def reused_seed() -> AbstractContextManager[Any]:
+    """Draw the noise of every round from one seed."""
+    return _noise_as(lambda seed, trials, _round, *rest: gaussian_noise(seed, trials, 1, *rest))
+
+
+Summed = Callable[[Config, Federation, Tensor, Tensor, Tensor], Tensor]
+"""Parameters [T, P], unclipped gradients [T, n, P], weights [T, n] -> the owner's sum [T, P]."""
+
+
+def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
+    """Let every owner, and not the adversary's replay of it, sum its gradients in another way."""
+
+    def contribution(
+        config: Config,
+        federation: Federation,
+        owner: int,
+        parameters: Tensor,
+        question: Question,
+        worlds: Tensor | None = None,
+        participation: Tensor | None = None,
+    ) -> Tensor:
+        positions = federation.owned_by(owner)
+        features, labels = federation.members(positions)
+        unclipped = replace(federation.clipper, clipping_norm=math.inf)
+        gradients = unclipped.clipped_gradients(parameters, features, labels)
+        weights = torch.ones(len(parameters), len(positions), dtype=torch.float64)
+        if participation is not None:
+            weights *= participation[:, positions]
+        if worlds is not None:
+            weights[:, np.flatnonzero(positions == question.record)[0]] *= worlds
+        return total(config, federation, parameters, gradients, weights)
+
+    return patch.object(owner_app, "contribution", contribution)
+
+
+def _scaled_down(vectors: Tensor, norm: float) -> Tensor:
+    return vectors * (norm / vectors.norm(dim=-1, keepdim=True)).clamp(max=1)
+
+
+def _weighted(gradients: Tensor, weights: Tensor) -> Tensor:
+    return torch.einsum("tnp,tn->tp", gradients, weights)
+
+
+def clipping_after_averaging() -> AbstractContextManager[Any]:
+    """Clip the mean of a batch's gradients, in place of each of them."""
+
+    def total(config: Config, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
+        count = weights.sum(1, keepdim=True)
+        return count * _scaled_down(_weighted(each, weights) / count, config.training.clipping_norm)
+
+    return _contribution_as(total)
+
+
+def mean_in_place_of_sum() -> AbstractContextManager[Any]:
+    """Divide the sum by the number of records in the batch."""
+
+    def total(config: Config, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
+        clipped = _scaled_down(each, config.training.clipping_norm)
+        return _weighted(clipped, weights) / weights.sum(1, keepdim=True)
+
+    return _contribution_as(total)
+
+
+def one_layer_unclipped() -> AbstractContextManager[Any]:
+    """Clip over all parameters but the last layer's bias, which stays as it is."""
+
+    def total(
+        config: Config, federation: Federation, _: Tensor, each: Tensor, weights: Tensor
+    ) -> Tensor:
+        *_, last = parameter_shapes(federation.model).values()
+        rest = each.shape[-1] - math.prod(last)
+        clipped = _scaled_down(each[..., :rest], config.training.clipping_norm)
+        return _weighted(torch.cat([clipped, each[..., rest:]], dim=-1), weights)
+
+    return _contribution_as(total)
+
+
+def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
+    """Weight the owners' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
+
+    def total(self: strategy.DPSGD, accepted: list[Any]) -> Rows:
+        known, owners = federations.load(self.config), self.config.federation.owners
+        summed = np.zeros(self._shape)
+        for reply in accepted:
+            size = len(known.owned_by(int(messages.metric(reply, "partition"))))
+            sent = messages.only(reply.content.array_records[messages.REPLY])
+            summed += sent * (owners * size / self.config.data.records)
+        return summed
+
+    return patch.object(strategy.DPSGD, "_sum", total)
+
+
+@contextmanager
+def shuffled_batches() -> Iterator[None]:
+    """Cut shuffled records into batches of one size, in place of a coin for each of them."""
+
+    def batch(seed: int, trials: range, round: int, records: int, rate: float) -> Rows:
+        size = int(rate * records)
+        epoch, place = divmod(round - 1, records // size)
+        chosen = np.zeros((len(trials), records), dtype=bool)
+        for row, trial in zip(chosen, trials, strict=True):
+            shuffle = generator(seed, Role.SAMPLING, trial=trial, round=epoch)
+            row[shuffle.permutation(records)[place * size : (place + 1) * size]] = True
+        return chosen
+
+    # The owners and the adversary, who is told which of the others take part.
+    with patch.object(owner_app, "participation", batch):
+        yield
+
+
+@contextmanager
+def epsilon_reset_every_round() -> Iterator[None]:
+    """Calibrate and claim one round's epsilon, and run them all."""
+    calibrated = privacy.noise_multiplier
+
+    def one_round(config: Config) -> Config:
+        return config.model_copy(
+            update={"training": config.training.model_copy(update={"rounds": 1})}
+        )
+
+    with (
+        patch.object(privacy, "noise_multiplier", lambda config: calibrated(one_round(config))),
+        patch.object(
+            ledger,
+            "describe",
+            lambda config, nominal, *_: privacy.describe(one_round(config), nominal),
+        ),
+    ):
+        yield
+
+
+POISSON: dict[str, Scalar] = {"training.sampling-rate": 0.2}
+UNEQUAL: dict[str, Scalar] = {
+    "federation.partition": "quantity",
+    "federation.dirichlet-alpha": 0.5,
+}
+
+MUTANTS = (
+    Variant("no noise", broken=no_noise),
+    Variant("half the noise", broken=half_the_noise),
+    Variant("noise once per epoch", broken=noise_once_per_epoch),
+    Variant("clipping after averaging", broken=clipping_after_averaging),
+    Variant("mean in place of sum", broken=mean_in_place_of_sum),
+    Variant("weighted mean after clipping", UNEQUAL, weighted_mean_after_clipping),
+    Variant("shuffled instead of Poisson", POISSON, shuffled_batches),
+    Variant("reused seed", broken=reused_seed),
+    Variant("one layer left unclipped", broken=one_layer_unclipped),
+    Variant(
+        "epsilon reset every round", {"privacy.rho-beta": 0.99}, broken=epsilon_reset_every_round
+    ),
+)
+
+CORRECT = (
+    Variant("central trust, add-remove, full batch"),
+    Variant("replace", {"privacy.neighbouring": "replace", "challenge.replacement": 0}),
+    Variant("local trust", {"federation.trust": "local"}),
+    Variant("distributed trust", {"federation.trust": "distributed"}),
+    Variant("Poisson sampling", POISSON),
+    Variant(
+        "Poisson sampling, replace, local trust, Adam",
+        POISSON
+        | {
+            "privacy.neighbouring": "replace",
+            "challenge.replacement": 0,
+            "federation.trust": "local",
+            "training.optimizer": "adam",
+            "training.learning-rate": 0.02,
+        },
+    ),
+    Variant(
+        "noise of local sensitivity, momentum, cosine schedule",
+        {
+            "privacy.sensitivity": "local",
+            "training.momentum": 0.9,
+            "training.schedule": "cosine",
+        },
+    ),
+    Variant("five owners of very unequal sizes", UNEQUAL | {"federation.owners": 5}),
+    Variant(
+        "a linear model of breast cancer", {"data.name": "breast-cancer", "model.name": "linear"}
+    ),
+    Variant(
+        "client level, all vantages",
+        {"privacy.unit": "client", "challenge.record": -1, "audit.vantages": "all"}
+        | {"training.local-learning-rate": 0.1},
+    ),
+)
