@@ -113,7 +113,7 @@ def online(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return the same with variances that all records share, which few shadow models suffice for."""
+    """Return the same with variances that all records share: for few shadow models."""
     return _log_ratio(targets, shadows, lambda law: law.pooled_variance)
 
 
@@ -157,9 +157,11 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the log-likelihood ratio of the confidences at all global models that were sent.
 
     A vector [k] of each model and record is normal around the record's mean over shadow models with
-    or without it, with a covariance that all records and both worlds share: what an owner in a
-    federation sees, who receives every global model. The covariance is shrunk towards its diagonal
-    by k/(k + N).
+    or without it, with a covariance S that all records and both worlds share: what an owner in a
+    federation sees, who receives every global model. S is shrunk towards its diagonal by k/(k + M)
+    for M shadow models. What a record does to its confidences, the difference of its two means, is
+    shrunk towards that of all records, as far as it varies no more between them than chance has it:
+    the prior is N(mean, t S), with t by the method of moments.
     """
     if targets.trajectory is None:
         raise InputError("the attack needs the losses of the models along training; give them")
@@ -171,12 +173,22 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
 
     covariance = pooled_covariance(along(given), given.inclusion, shadows is None)
     size = covariance.shape[-1]
-    shrinkage = size / (size + len(given.losses))
+    shrinkage = size / (size + len(given.losses) - (shadows is None))
     diagonal = np.eye(size) * np.maximum(covariance, 1e-12)
     covariance = (1 - shrinkage) * covariance + shrinkage * diagonal
-    inside, outside = (_of(targets, shadows, along, world).mean for world in (True, False))
-    towards = np.linalg.solve(covariance, inside - outside)
-    score: Floats = ((along(targets) - (inside + outside) / 2) * towards).sum(axis=1)
+    laws = [_of(targets, shadows, along, world) for world in (True, False)]
+    effect = laws[0].mean - laws[1].mean
+    chance = (1 / laws[0].count + 1 / laws[1].count)[:, None, :]
+    common = effect.mean(axis=2, keepdims=True)
+    # Where S is the unit matrix, every number of an effect has the variance `chance` around its
+    # own truth.
+    root = np.linalg.cholesky(covariance)
+    apart = np.linalg.solve(root, effect - common)
+    varies = np.mean(apart**2 - chance, axis=(1, 2), keepdims=True).clip(min=0)
+    believed = common + varies / (varies + chance) * (effect - common)
+    towards = np.linalg.solve(covariance, believed)
+    middle = (laws[0].mean + laws[1].mean) / 2
+    score: Floats = ((along(targets) - middle) * towards).sum(axis=1)
     return score
 
 

@@ -27,6 +27,7 @@ class Role(IntEnum):
     DROPOUT = 8
     CANARY = 9
     COMPARED = 10
+    INCLUSION = 12
 
 
 SERVER = -1

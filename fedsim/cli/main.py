@@ -14,6 +14,7 @@ from fedsim.cli.calibrate import calibrate
 from fedsim.cli.data import data
 from fedsim.cli.deploy import app as deploy
 from fedsim.cli.entry import INTERRUPTED
+from fedsim.cli.membership import membership
 from fedsim.cli.report import report
 from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account, data, sensitivity):
+for command in (run, report, audit, calibrate, account, data, sensitivity, membership):
     app.command()(command)
 app.add_typer(deploy)
 
