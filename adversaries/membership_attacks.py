@@ -304,3 +304,8 @@ def chosen(names: str) -> dict[str, Attack]:
         return dict(ATTACKS) if names.strip() == "all" else {}
     listed = [name.strip() for name in names.split(",")]
     return {name: lookup(ATTACKS, name, "audit.attacks") for name in listed}
+
+
+def needed(names: str) -> frozenset[str]:
+    """Return what the attacks of a list, as in `chosen`, need to be told. Raises InputError."""
+    return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

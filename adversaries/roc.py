@@ -4,10 +4,13 @@ Scores and memberships are [N, n], of N models and n records. The pairs of one m
 they share its noise and its training data. Intervals are therefore over models.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 from adversaries.intervals import Interval, significance
 from adversaries.membership import MeanAdvantage, membership_advantage
@@ -130,6 +133,26 @@ def performance(
         },
         gained,
     )
+
+
+def independent_area(scores: Floats, members: Bools, confidence: float) -> Estimate:
+    """Return the area under the curve of independent trials, scores and members [T].
+
+    With the normal interval of DeLong et al., "Comparing the areas under two or more correlated
+    receiver operating characteristic curves", 1988; None with fewer than two trials of a kind.
+    """
+    alpha = significance(confidence)
+    area = curve(scores[:, None], members[:, None]).area
+    inside, outside = scores[members], scores[~members]
+    if min(len(inside), len(outside)) < 2:
+        return Estimate(area, None)
+    ranks = rankdata(scores)
+    # How often a member scores above all others, and another one below all members.
+    wins = (ranks[members] - rankdata(inside)) / len(outside)
+    losses = (ranks[~members] - rankdata(outside)) / len(inside)
+    error = math.sqrt(wins.var(ddof=1) / len(inside) + losses.var(ddof=1) / len(outside))
+    reach = float(ndtri(1 - alpha / 2)) * error
+    return Estimate(area, Interval(max(0.0, area - reach), min(1.0, area + reach), confidence))
 
 
 def advantage(

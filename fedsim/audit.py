@@ -11,7 +11,7 @@ from scipy.special import logit
 
 from adversaries import estimators, forecast, lower_bounds, membership
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from fedsim import identifiability, ledger, pac, trust_report, vantage_report
+from fedsim import identifiability, ledger, membership_audit, pac, trust_report, vantage_report
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
@@ -158,7 +158,10 @@ def assemble(
         "budget": _budget(config, nominal, transcript, rows, delta),
         "prediction": predictions[config.federation.vantage],
         "empirical": _empirical(config, transcript, bounds.epsilon, confidence, delta),
-        "membership_inference": _membership(config, transcript, confidence),
+        "membership_inference": {
+            **_membership(config, transcript, confidence),
+            **membership_audit.attacks(config, transcript, confidence),
+        },
         "bayesian": bayesian_report(config, transcript, delta, description),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],

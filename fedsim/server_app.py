@@ -16,6 +16,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
+from adversaries import membership_attacks
 from adversaries.posterior import log_odds
 from fedsim import (
     audit,
@@ -167,6 +168,7 @@ def check(config: Config) -> None:
     schedules.factor(config.training, 1)
     sampling.check(config)
     released_model.check(config)
+    membership_attacks.chosen(config.audit.attacks)
 
 
 def check_rounding(config: Config, parameters: int) -> None:

@@ -61,7 +61,7 @@ WITHOUT_FLOWER += ["fedsim.catalogue", "fedsim.holdings", "fedsim.holdings_repor
 WITHOUT_FLOWER += ["fedsim.embedding"]
 WITHOUT_FLOWER += ["fedsim.sensitivity_study", "fedsim.sensitivity_report"]
 WITHOUT_FLOWER += ["fedsim.record_display"]
-WITHOUT_FLOWER += ["fedsim.membership_game", "fedsim.membership_report"]
+WITHOUT_FLOWER += ["fedsim.membership_game", "fedsim.membership_report", "fedsim.membership_audit"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",
