@@ -7,6 +7,7 @@ given the shadows these are independent games, as those of the identification ad
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from adversaries import estimators, membership_attacks, roc
 from adversaries.membership_attacks import Attack
@@ -18,6 +19,9 @@ from fedsim.run_directory import Arrays
 
 LEAST = 2 * (FEWEST + 1)
 """Trials of each world without which there are no shadows to leave one out of."""
+
+SEEN, SHADOWS_FOR_ONE = 10, 20
+"""At how many global models after the first losses are compared at most; shadows for each."""
 
 COINS_SEED = 0x5EED
 """Of rules that answer at random: the same transcript gets the same report."""
@@ -61,9 +65,19 @@ def observations(transcript: Arrays) -> Observations | None:
     return Observations(
         losses[:, None],
         worlds[:, None],
-        None if along is None else along[:, :, None],
+        None if along is None else along[:, _points(along.shape[1], len(worlds)), None],
         array(POPULATION_LOSSES),
     )
+
+
+def _points(models: int, trials: int) -> npt.NDArray[np.intp]:
+    """Return which of the global models are compared: evenly, and few where there are few trials.
+
+    A covariance of as many numbers as there are shadows for it would be of chance alone.
+    """
+    most = min(SEEN, max(1, trials // SHADOWS_FOR_ONE // 2))
+    points = np.linspace(0, models - 1, min(models, most + 1)).round()
+    return np.unique(points).astype(np.intp)
 
 
 def of_shadows(worlds: Bools) -> Bools:

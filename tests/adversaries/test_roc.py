@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from adversaries.roc import advantage, curve, performance
+from adversaries.roc import advantage, curve, independent_area, performance
 from fedsim.errors import InputError
 
 Bools = npt.NDArray[np.bool_]
@@ -125,3 +125,19 @@ def test_one_model_has_no_interval() -> None:
 def test_what_has_no_curve_is_refused(scores: Floats, members: Bools, message: str) -> None:
     with pytest.raises(InputError, match=message):
         performance(scores, members, 0.95, [], np.random.default_rng(0))
+
+
+def test_the_area_of_independent_trials_has_delongs_interval() -> None:
+    """Against a loop over pairs; the variance is that of the two kinds' mean shares of wins."""
+    rng = np.random.default_rng(7)
+    members = np.arange(30) % 3 == 0
+    scores = np.round(rng.normal(members, 1), 1)  # with ties
+    inside, outside = scores[members], scores[~members]
+    wins = np.array([[(a > b) + (a == b) / 2 for b in outside] for a in inside])
+    found = independent_area(scores, members, 0.95)
+    assert found.point == pytest.approx(wins.mean())
+    error = np.sqrt(wins.mean(1).var(ddof=1) / 10 + wins.mean(0).var(ddof=1) / 20)
+    assert found.interval is not None
+    assert found.interval.high == pytest.approx(min(1, wins.mean() + norm.ppf(0.975) * error))
+    assert found.interval.low == pytest.approx(wins.mean() - norm.ppf(0.975) * error)
+    assert independent_area(scores[:4], members[:4] & (np.arange(4) == 0), 0.9).interval is None
