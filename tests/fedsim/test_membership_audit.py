@@ -10,7 +10,14 @@ import torch
 from flwr.app import Message
 
 from adversaries.membership_attacks import ATTACKS
-from fedsim import client_app, federation, messages, server_app
+from fedsim import (
+    client_app,
+    federation,
+    messages,
+    report_figures,
+    report_sections,
+    server_app,
+)
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
 from fedsim.membership_audit import attacks, key, observations, of_shadows
@@ -127,3 +134,16 @@ def test_an_unknown_attack_is_refused_before_anything_is_trained(
 ) -> None:
     with pytest.raises(InputError, match=r"audit\.attacks is 'lyra'.*did you mean 'lira'"):
         run(small({"audit.attacks": "lyra"}))
+
+
+def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_most() -> None:
+    rows = {name: {"advantage": 0.1} for name in ("yeom", "lira", "rmia_offline", "trajectory")}
+    report = {"empirical": {"advantage": 0.2}, "membership_inference": rows}
+    named = [row["attack"] for row in report_sections.inference(report)]
+    assert named[1:] == [
+        "LiRA, online, on the challenge",
+        "RMIA, offline, on the challenge",
+        "LiRA on all global models, on the challenge",
+    ]
+    drawn = [point.label for point in report_figures._measured(report)]
+    assert drawn == ["DI adversary", "Yeom", "LiRA on all\nglobal models"]

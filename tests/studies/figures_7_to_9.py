@@ -54,8 +54,8 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             ("advantage of", *(f"ρβ = {belief:g}" for belief in chosen)),
             [tuple(row) for row in rows],
             "Intervals of 95 %. † reaches the advantage predicted of the identification adversary "
-            "(exact, because noise is scaled to the pair's sensitivity); ‡ is above it. Yeom's members "
-            "and others are the same in all trials, and their luck is not in its interval.",
+            "(exact, because noise is scaled to the pair's sensitivity); ‡ is above it. Yeom's "
+            "members and others are the same in all trials: their luck is not in its interval.",
         )
         if smoke:
             return
