@@ -114,6 +114,12 @@ HISTORY = tuple(field.name for field in fields(Memory) if field.name not in ("pe
 BETWEEN_ROUNDS = "between_"
 """What their names begin with."""
 
+LOSS_TRAJECTORY, POPULATION_LOSSES = "loss-trajectory", "population-losses"
+"""The challenge's losses [T, k + 1] at all global models, and those of strangers [T, h]."""
+
+POPULATION = 64
+"""How many strangers at most: the standard error of a share of them is 1/16."""
+
 PENDING = "pending_"
 """What the names of the hypotheses' arrays begin with."""
 
@@ -267,25 +273,43 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
 
 
 def infer_membership(
-    federation: Federation, challenged: npt.NDArray[np.intp], parameters: Tensor
+    federation: Federation,
+    challenged: npt.NDArray[np.intp],
+    parameters: Tensor,
+    losses: bool = False,
 ) -> dict[str, npt.NDArray[np.generic]]:
     """Attack the final models [T, P] by their losses alone (Yeom et al.), for comparison.
 
     challenged: the positions in D of what is in question, one record or all of an owner's. The
     threshold is the mean loss over the members that are the same in both worlds. Returns, for each
     trial, the true and false positive rates among single records, and whether the challenge is
-    taken for a member: whether its mean loss is at most the threshold.
+    taken for a member: whether its mean loss is at most the threshold. With `losses` also what
+    attacks with shadow models compare: the challenge's mean loss [T], and the losses [T, h] of some
+    records that no model was trained on.
     """
     certain = np.delete(np.arange(len(federation.owner_of)), challenged)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
     strangers, _ = federation.evaluate(parameters, *federation.held_out())
     target, _ = federation.evaluate(parameters, *federation.members(challenged))
     true_positives, false_positives = membership.yeom(members, strangers)
-    return {
+    found: dict[str, npt.NDArray[np.generic]] = {
         "true-positive-rate": true_positives,
         "false-positive-rate": false_positives,
         "challenge-is-member": membership.yeom_challenge(target.mean(1), members),
     }
+    if losses:
+        found["challenge-loss"] = target.mean(1).cpu().numpy()
+        found[POPULATION_LOSSES] = strangers[:, :POPULATION].cpu().numpy()
+    return found
+
+
+def challenge_loss(
+    federation: Federation, challenged: npt.NDArray[np.intp], parameters: Tensor
+) -> npt.NDArray[np.float64]:
+    """Return the mean loss [T] of the records in question at models [T, P] along training."""
+    losses, _ = federation.evaluate(parameters, *federation.members(challenged))
+    mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
+    return mean
 
 
 def _append(history: Tensor, column: Tensor) -> Tensor:

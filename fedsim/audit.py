@@ -17,6 +17,7 @@ from fedsim import (
     crafted_report,
     identifiability,
     ledger,
+    membership_audit,
     one_run_report,
     pac,
     precision,
@@ -184,7 +185,10 @@ def assemble(
         "empirical": _empirical(
             config, mechanism, transcript, bounds.epsilon, confidence, delta, looks
         ),
-        "membership_inference": _membership(config, transcript, confidence),
+        "membership_inference": {
+            **_membership(config, transcript, confidence),
+            **membership_audit.attacks(config, transcript, confidence),
+        },
         "bayesian": bayesian_report(config, transcript, delta, description),
         "one_run": one_run_report.report(config, transcript, description, delta, confidence),
         "utility": _utility(transcript, facts["held_out"]),

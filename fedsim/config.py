@@ -396,7 +396,8 @@ class AuditConfig(Table):
     "instrumented" computes the same belief from the noise, which the auditor of a campaign reads.
     vantages: whose beliefs are computed; "configured" is federation.vantage alone. bayesian_pairs:
     how many pairs of its records each owner compares in a round, in the evaluated trials, for the
-    Bayesian accountant; 0 for none.
+    Bayesian accountant; 0 for none. attacks: by membership inference on the challenge, names with
+    commas between them, "all" or "none".
     """
 
     mode: Literal["participant", "instrumented"] = "participant"
@@ -405,6 +406,7 @@ class AuditConfig(Table):
     confidence: Fraction = 0.95
     evaluated_trials: PositiveInt = 20
     bayesian_pairs: Annotated[int, Field(ge=0)] = 0
+    attacks: str = "all"
 
     def evaluated(self, trials: range) -> int:
         """Return how many of these trials, the first of them, are evaluated."""

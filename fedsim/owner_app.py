@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from flwr.app import Context, Message
 
+from adversaries import membership_attacks
 from fedsim import (
     adversary,
     canary,
@@ -52,6 +53,7 @@ from fedsim.sampling import participation
 
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"
+LOSSES = "adversary-losses"
 RELEASED = "adversary-released-model"
 AWAITING = "adversary-awaiting"
 PROGRESS = "round"
@@ -133,6 +135,8 @@ def train(message: Message, context: Context) -> Message:
         content[messages.CONFIDED] = messages.array_record(noise=told.cpu().numpy())
     elif request.role == Role.ADVERSARY and _follows_rounds(config):
         _expect(message, context, config, known, request, parameters, sent.double(), taking_part)
+    if request.role == Role.ADVERSARY and _follows_losses(config):
+        _watch_losses(context, config, known, request, parameters)
     if (distances := _distances(config, known, partition, request, parameters)) is not None:
         content[messages.DISTANCES] = messages.array_record(distances=distances.cpu().numpy())
     seconds = time.perf_counter() - start
@@ -164,12 +168,17 @@ def evaluate(message: Message, context: Context) -> Message:
                 RELEASED,
                 {name.replace("_", "-"): array for name, array in step.items()},
             )
-        if config.privacy.unit == "client":
-            in_question = known.owned_by(request.challenged)
-        else:
-            in_question = np.asarray([request.record])
-        attack = adversary.infer_membership(known, in_question, _model(message, known))
         trials, model = request.trial_numbers, _model(message, known)
+        attack = adversary.infer_membership(
+            known,
+            _in_question(config, known, request),
+            model,
+            losses=bool(membership_attacks.chosen(config.audit.attacks)),
+        )
+        if _follows_losses(config):
+            watched = _watch_losses(context, config, known, request, model)
+            if watched is not None:
+                attack[adversary.LOSS_TRAJECTORY] = watched
         if (scores := poison_scores(config, known, trials, model)) is not None:
             attack["poison-scores"] = scores
         node_memory.remember(context, MEMBERSHIP, attack)
@@ -190,7 +199,7 @@ def findings(message: Message, context: Context) -> Message:
             records[name] = messages.array_record(
                 **{f"{key}{ending}": array for key, array in arrays.items()}
             )
-    node_memory.forget(context, [*names, AWAITING])
+    node_memory.forget(context, [*names, AWAITING, LOSSES])
     return messages.reply(message, messages.partition(context), records)
 
 
@@ -375,6 +384,39 @@ def _follows_rounds(config: Config) -> bool:
     """Whether the adversary itself keeps a belief from round to round."""
     follows = Vantage.PARTICIPANT in vantages.measured(config)
     return follows and config.audit.mode == "participant"
+
+
+def _follows_losses(config: Config) -> bool:
+    """Whether an attack wants the challenge's losses at all global models."""
+    return "trajectory" in membership_attacks.needed(config.audit.attacks)
+
+
+def _in_question(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
+    """Return the positions in D of what is in question: one record, or all of an owner's."""
+    if config.privacy.unit == "client":
+        return known.owned_by(request.challenged)
+    return np.asarray([request.record])
+
+
+def _watch_losses(
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+    parameters: torch.Tensor,
+) -> npt.NDArray[np.float64] | None:
+    """Remember the challenge's loss at a model that was received; return all so far, [T, i].
+
+    None where those of earlier rounds were lost: the transcript is then without them.
+    """
+    before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
+    seen = 0 if before is None else before.shape[1]
+    if seen != request.round - 1:
+        return None
+    column = adversary.challenge_loss(known, _in_question(config, known, request), parameters)
+    losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
+    node_memory.remember(context, LOSSES, {"losses": losses})
+    return losses
 
 
 def _waits(config: Config) -> bool:

@@ -29,6 +29,7 @@ class Role(IntEnum):
     CANARY = 9
     COMPARED = 10
     ONE_RUN = 11
+    INCLUSION = 12
     CRAFTED = 13
     PAIRED_WORLDS = 14
 

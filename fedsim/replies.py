@@ -15,6 +15,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 
 from fedsim import messages
+from fedsim.adversary import LOSS_TRAJECTORY, POPULATION, POPULATION_LOSSES
 
 NO_HEADER = (
     *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
@@ -147,6 +148,8 @@ def check_measurement(
 def check_findings(reply: Message, trials: int, rounds: int, needed: str | None) -> None:
     """Raise ValueError unless the adversary found something for every trial, [T] or [T, k].
 
+    Losses may be [T, k + 1], and those of a population [T, h] for up to POPULATION others.
+
     needed: the name of an array without which there is nothing to conclude from, None for none.
     """
     found = {
@@ -161,7 +164,12 @@ def check_findings(reply: Message, trials: int, rounds: int, needed: str | None)
         )
     for key, array in found.items():
         _, dtype, _ = _header(array.data, key)
-        check_bytes(array.data, key, [(trials,), (trials, rounds)], dtype.type)
+        shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
+        if key == LOSS_TRAJECTORY:
+            shapes = [(trials, rounds + 1)]
+        elif key == POPULATION_LOSSES:
+            shapes = [(trials, others) for others in range(1, POPULATION + 1)]
+        check_bytes(array.data, key, shapes, dtype.type)
         if np.isnan(array.numpy()).any():
             raise ValueError(f"its '{key}' is not a number: NaN")
 

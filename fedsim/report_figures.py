@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from scipy.special import logit
 
 from adversaries.forecast import trial_mu
+from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim import figures, one_run_report
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured, VantagePoint
-from fedsim.report_sections import attack_names, budget, score_caution
+from fedsim.report_sections import SHORT, attack_names, budget, score_caution
 from fedsim.report_values import (
     Report,
     advantage_limit,
@@ -262,6 +263,8 @@ def _vantage_points(report: Report) -> list[VantagePoint]:
 def _measured(report: Report) -> list[Measured]:
     attacks = {"empirical": "DI adversary"}
     for name in at(report, "membership_inference") or {}:
+        if name.replace("_", "-") in LOSS_ATTACKS and name not in SHORT:
+            continue  # told in the table: a dozen of them would crowd the figure
         attacks[f"membership_inference.{name}"] = attack_names(report, name)[0]
     return [
         Measured(label, value, interval_at(report, f"{path}.advantage_interval"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from scipy.special import expit
 
+from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim.report_values import (
     DASH,
     INFINITE,
@@ -108,6 +109,8 @@ CLIENT_ATTACK = (
     "Yeom on the challenged owner: by the mean loss of its records",
 )
 """The attack on the challenge where that is not a record."""
+SHORT = {"trajectory": "LiRA on all\nglobal models"}
+"""Of the attacks on the challenge by losses, those that are drawn: the one that sees most."""
 
 
 @dataclass(frozen=True)
@@ -875,6 +878,8 @@ def attack_names(report: Report, name: str) -> tuple[str, str]:
     """Return the short and the long name of an attack by membership inference."""
     if name == "yeom_challenge" and is_client(report):
         return CLIENT_ATTACK
+    if attack := LOSS_ATTACKS.get(name.replace("_", "-")):
+        return SHORT.get(name, attack.title), f"{attack.title}, on the challenge"
     return ATTACKS.get(name, (name, name))
 
 
@@ -891,6 +896,7 @@ def inference(report: Report) -> list[dict[str, str]]:
                 "detail": span(interval, number),
                 "tpr": percent(at(report, f"{attack}.tpr")),
                 "fpr": percent(at(report, f"{attack}.fpr")),
+                "area": number(at(report, f"{attack}.area")),
             }
         )
     return rows

@@ -302,16 +302,20 @@ confidence{% endif %}</th>
 
 {% if inference %}
 <h2>Membership inference</h2>
-<p>A weaker attack, for comparison: it sees the final model alone, and compares a record's loss with
-the mean loss of the training data.</p>
+<p>Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's compares a
+record's loss with the mean loss of the training data. Those on the challenge play the adversary's
+own game; all but Yeom's first two learn from one half of the trials, as shadow models, and are
+judged on the other half.</p>
 <div class="table"><table>
 <thead><tr><th scope="col">Attack</th><th scope="col">Advantage</th>
-<th scope="col">True positives</th><th scope="col">False positives</th></tr></thead>
+<th scope="col">True positives</th><th scope="col">False positives</th>
+<th scope="col">AUC</th></tr></thead>
 <tbody>
 {% for row in inference %}
 <tr><th scope="row">{{ row.attack }}</th>
 <td class="value">{{ row.advantage }}{% if row.detail %}<small>{{ row.detail }}</small>{% endif %}\
-</td><td class="limit">{{ row.tpr }}</td><td class="limit">{{ row.fpr }}</td></tr>
+</td><td class="limit">{{ row.tpr }}</td><td class="limit">{{ row.fpr }}</td>
+<td class="limit">{{ row.area }}</td></tr>
 {% endfor %}
 </tbody></table></div>
 {% endif %}

@@ -16,6 +16,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
+from adversaries import membership_attacks
 from adversaries.posterior import log_odds
 from fedsim import (
     audit,
@@ -191,6 +192,7 @@ def check(config: Config) -> None:
     released_model.check(config)
     if config.canaries.count:
         one_run.check(config, federation.load(config))
+    membership_attacks.chosen(config.audit.attacks)
 
 
 def check_rounding(config: Config, parameters: int) -> None:

@@ -17,6 +17,7 @@ CORE = [
     "adversaries.intervals",
     "adversaries.lower_bounds",
     "adversaries.membership",
+    "adversaries.membership_attacks",
     "adversaries.noisy_means",
     "adversaries.one_run",
     "adversaries.poisoning",
@@ -27,6 +28,8 @@ CORE = [
     "adversaries.stopping",
     "adversaries.rate_bounds",
     "adversaries.residuals",
+    "adversaries.roc",
+    "adversaries.shadow_models",
     "adversaries.trials",
     "fedsim.bayesian",
     "fedsim.blocks",
@@ -76,6 +79,7 @@ WITHOUT_FLOWER += ["fedsim.sweep", "fedsim.sweep_figures"]
 WITHOUT_FLOWER += ["fedsim.residual_report"]
 WITHOUT_FLOWER += ["fedsim.crafting", "fedsim.poison_scores", "fedsim.crafted_report"]
 WITHOUT_FLOWER += ["fedsim.group_privacy"]
+WITHOUT_FLOWER += ["fedsim.membership_game", "fedsim.membership_report", "fedsim.membership_audit"]
 BEYOND_TORCH_NUMPY_SCIPY = [
     "pydantic",
     "dp_accounting",

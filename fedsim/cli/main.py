@@ -14,6 +14,7 @@ from fedsim.cli.calibrate import calibrate
 from fedsim.cli.data import data
 from fedsim.cli.deploy import app as deploy
 from fedsim.cli.entry import INTERRUPTED
+from fedsim.cli.membership import membership
 from fedsim.cli.one_run import app as one_run
 from fedsim.cli.report import report
 from fedsim.cli.run import run
@@ -31,7 +32,18 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # which leaves [brackets] alone and fills paragraphs
     pretty_exceptions_enable=False,
 )
-for command in (run, report, audit, calibrate, account, data, sensitivity, sweep, trials):
+for command in (
+    run,
+    report,
+    audit,
+    calibrate,
+    account,
+    data,
+    sensitivity,
+    membership,
+    sweep,
+    trials,
+):
     app.command()(command)
 app.add_typer(deploy)
 app.add_typer(one_run)

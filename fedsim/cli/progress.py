@@ -73,6 +73,18 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
         )
 
 
+@contextmanager
+def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
+    """Show one bar on a terminal; yields what takes the fraction that is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    hidden = console.quiet or not console.is_terminal
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
+    ) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda fraction: bar.update(task, completed=fraction)
+
+
 def _steps(config: Config, rounds: int) -> int:
     """Return the length of the progress bar: the rounds of every cohort, and its conclusion."""
     return -(-config.trials.count // config.trials.cohort) * (rounds + 1)

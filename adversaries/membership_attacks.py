@@ -1,0 +1,311 @@
+"""Attacks by membership inference: was this model trained on this record?
+
+Every attack scores models and records at once, [N, n], higher where membership is likelier. It
+needs no gradients: losses of the models that are attacked and of shadow models, which are trained
+alike on data with and without the record. Without `shadows` every model is attacked with all others
+as shadows. A new attack is a function and an entry in `ATTACKS`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from adversaries.shadow_models import (
+    Moments,
+    Observations,
+    confidence,
+    moments,
+    pooled_covariance,
+)
+from adversaries.trials import Floats
+from fedsim.errors import InputError
+from fedsim.registry import lookup
+
+GAMMA = 1.0
+"""RMIA: by how much a record must beat another one of the population to count."""
+
+OFFLINE_SHARE = 0.3
+"""RMIA offline: Pr(x) of models with x is taken for a Pr(x) + 1 - a of those without it."""
+
+Score = Callable[[Observations, Observations | None], Floats]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A way to tell members from others.
+
+    score: of targets and shadows; title, source: for readers; threshold: from which score on it
+    calls a record a member, None where that is left to whoever uses it; randomised: whether the
+    score is the probability with which it does; needs: "members" (the losses of all records of the
+    same model), "shadows", "population", "trajectory".
+    """
+
+    score: Score
+    title: str
+    source: str
+    threshold: float | None = None
+    randomised: bool = False
+    needs: frozenset[str] = frozenset()
+
+
+def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return how far the loss is below the mean training loss, which the adversary knows."""
+    inside = targets.inclusion.sum(axis=1)
+    if not inside.all():
+        raise InputError("a model was trained on no record; give every model a member")
+    # As in `membership.yeom`: equal losses must not be told apart by the rounding of their mean.
+    smallest = targets.losses.min(axis=1, keepdims=True)
+    distances = targets.losses - smallest
+    threshold = (distances * targets.inclusion).sum(axis=1) / inside
+    score: Floats = threshold[:, None] - distances
+    return score
+
+
+def bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return 1 - error/B, the probability of answering "member"; the error is 1 - p, so that B = 1.
+
+    p is the probability of the true label. The advantage is the gap in mean error.
+    """
+    return np.exp(-targets.losses)
+
+
+def gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p.
+
+    The root mean square errors of members and of others are known in advance: from shadow models.
+    """
+    errors = -np.expm1(-targets.losses)
+    inside, outside = (
+        np.maximum(_mean_square(targets, shadows, world), 1e-24) for world in (True, False)
+    )
+    score: Floats = (np.log(outside / inside) + errors**2 * (1 / outside - 1 / inside)) / 2
+    return score
+
+
+def _mean_square(targets: Observations, shadows: Observations | None, world: bool) -> Floats:
+    """Return the mean square error over records and shadow models of one kind, [N or 1, 1]."""
+    given = targets if shadows is None else shadows
+    chosen = given.inclusion == world
+    own = np.where(chosen, np.expm1(-given.losses) ** 2, 0.0).sum(1, keepdims=True)
+    count = chosen.sum(1, keepdims=True)
+    squares, counts = own.sum(0, keepdims=True), count.sum(0, keepdims=True)
+    if shadows is None:
+        squares, counts = squares - own, counts - count
+    if not counts.all():
+        raise InputError("all shadow models were trained on the same records; train more models")
+    mean: Floats = squares / counts
+    return mean
+
+
+def calibrated_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return how far the loss is below its mean over shadow models without the record."""
+    usual = _of(targets, shadows, lambda seen: seen.losses, False)
+    return usual.mean - targets.losses
+
+
+def online(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return log N(c; in) - log N(c; out) of the scaled confidence c, with each record's variances.
+
+    "in" and "out" are the record's normal laws over shadow models with and without it.
+    """
+    return _log_ratio(targets, shadows, lambda law: law.variance)
+
+
+def online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return the same with variances that all records share: for few shadow models."""
+    return _log_ratio(targets, shadows, lambda law: law.pooled_variance)
+
+
+def offline(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return by how many standard deviations c is above its mean without the record.
+
+    As Pr[N(out) < c], one to one with it.
+    """
+    return _deviation(targets, shadows, lambda law: law.variance)
+
+
+def offline_fixed(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return the same with a variance that all records share."""
+    return _deviation(targets, shadows, lambda law: law.pooled_variance)
+
+
+def rmia(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return which share of the population z the record x beats: p(x)/Pr(x) >= gamma p(z)/Pr(z).
+
+    p: of the attacked model; Pr: its mean over shadow models, of x over half with and half without.
+    """
+    inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
+    return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
+
+
+def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return the same with Pr from shadow models without the record alone.
+
+    Pr = (1 + a)/2 Pr_out + (1 - a)/2 of x and of z.
+    """
+
+    def corrected(usual: Floats) -> Floats:
+        mean: Floats = (1 + OFFLINE_SHARE) / 2 * usual + (1 - OFFLINE_SHARE) / 2
+        return mean
+
+    outside = _of(targets, shadows, _probability, False).mean
+    return _beaten(targets, shadows, corrected(outside), corrected)
+
+
+def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return the log-likelihood ratio of the confidences at all global models that were sent.
+
+    A vector [k] of each model and record is normal around the record's mean over shadow models with
+    or without it, with a covariance S that all records and both worlds share: what an owner in a
+    federation sees, who receives every global model. S is shrunk towards its diagonal by k/(k + M)
+    for M shadow models. What a record does to its confidences, the difference of its two means, is
+    shrunk towards that of all records, as far as it varies no more between them than chance has it:
+    the prior is N(mean, t S), with t by the method of moments.
+    """
+    if targets.trajectory is None:
+        raise InputError("the attack needs the losses of the models along training; give them")
+    given = targets if shadows is None else shadows
+
+    def along(seen: Observations) -> Floats:
+        assert seen.trajectory is not None
+        return confidence(seen.trajectory)
+
+    covariance = pooled_covariance(along(given), given.inclusion, shadows is None)
+    size = covariance.shape[-1]
+    shrinkage = size / (size + len(given.losses) - (shadows is None))
+    diagonal = np.eye(size) * np.maximum(covariance, 1e-12)
+    covariance = (1 - shrinkage) * covariance + shrinkage * diagonal
+    laws = [_of(targets, shadows, along, world) for world in (True, False)]
+    effect = laws[0].mean - laws[1].mean
+    chance = (1 / laws[0].count + 1 / laws[1].count)[:, None, :]
+    common = effect.mean(axis=2, keepdims=True)
+    # Where S is the unit matrix, every number of an effect has the variance `chance` around its
+    # own truth.
+    root = np.linalg.cholesky(covariance)
+    apart = np.linalg.solve(root, effect - common)
+    varies = np.mean(apart**2 - chance, axis=(1, 2), keepdims=True).clip(min=0)
+    believed = common + varies / (varies + chance) * (effect - common)
+    towards = np.linalg.solve(covariance, believed)
+    middle = (laws[0].mean + laws[1].mean) / 2
+    score: Floats = ((along(targets) - middle) * towards).sum(axis=1)
+    return score
+
+
+def _probability(seen: Observations) -> Floats:
+    return np.exp(-seen.losses)
+
+
+def _confidence(seen: Observations) -> Floats:
+    return confidence(seen.losses)
+
+
+def _of(
+    targets: Observations,
+    shadows: Observations | None,
+    value: Callable[[Observations], Floats],
+    world: bool,
+) -> Moments:
+    """Return the moments of a value over the shadow models with or without each record."""
+    given = targets if shadows is None else shadows
+    return moments(value(given), given.inclusion, world, leave_one_out=shadows is None)
+
+
+def _log_ratio(
+    targets: Observations, shadows: Observations | None, variance: Callable[[Moments], Floats]
+) -> Floats:
+    inside, outside = (_of(targets, shadows, _confidence, world) for world in (True, False))
+    seen, logs = _confidence(targets), []
+    for law in (inside, outside):
+        spread = variance(law)
+        logs.append(-((seen - law.mean) ** 2 / spread + np.log(spread)) / 2)
+    score: Floats = logs[0] - logs[1]
+    return score
+
+
+def _deviation(
+    targets: Observations, shadows: Observations | None, variance: Callable[[Moments], Floats]
+) -> Floats:
+    outside = _of(targets, shadows, _confidence, False)
+    score: Floats = (_confidence(targets) - outside.mean) / np.sqrt(variance(outside))
+    return score
+
+
+def _beaten(
+    targets: Observations,
+    shadows: Observations | None,
+    usual: Floats,
+    corrected: Callable[[Floats], Floats],
+) -> Floats:
+    """Return which share of the population has a likelihood ratio that the record's reaches.
+
+    usual: Pr(x), [N or 1, n]; corrected: what is made of the mean of p(z) over the shadow models.
+    """
+    given = targets if shadows is None else shadows
+    if targets.population is None or given.population is None or not targets.population.size:
+        raise InputError("the attack needs the losses of records that no model knows; give some")
+    others = np.exp(-given.population)
+    total, count = others.sum(axis=0, keepdims=True), len(others)
+    if shadows is None:
+        total, count = total - others, count - 1
+    if not count:
+        raise InputError("the attack needs shadow models; train more models")
+    tiny = np.finfo(np.float64).tiny
+    record = -targets.losses - np.log(np.maximum(usual, tiny))
+    population = -targets.population - np.log(np.maximum(corrected(total / count), tiny))
+    # How many of a row are at most a number is its place when both are sorted together, the
+    # population first among equals.
+    both = np.concatenate([population, record - np.log(GAMMA)], axis=1)
+    order = np.argsort(both, axis=1, kind="stable")
+    size = population.shape[1]
+    below = np.cumsum(order < size, axis=1)
+    share = np.empty(both.shape)
+    np.put_along_axis(share, order, below / size, axis=1)
+    return share[:, size:]
+
+
+YEOM = "Yeom et al. 2018"
+LIRA = "Carlini et al. 2022"
+RMIA = "Zarifzadeh et al. 2024"
+SHADOWS, POPULATION = frozenset({"shadows"}), frozenset({"shadows", "population"})
+
+ATTACKS: dict[str, Attack] = {
+    "yeom-mean": Attack(
+        mean_loss, "Yeom: at most the mean training loss", YEOM, 0.0, needs=frozenset({"members"})
+    ),
+    "yeom-bounded": Attack(
+        bounded_loss, "Yeom: bounded loss, at random", f"{YEOM}, Adversary 1", randomised=True
+    ),
+    "yeom-gaussian": Attack(
+        gaussian_error, "Yeom: Gaussian errors", f"{YEOM}, Adversary 2", 0.0, needs=SHADOWS
+    ),
+    "calibrated": Attack(calibrated_loss, "Calibrated loss", "Watson et al. 2022", needs=SHADOWS),
+    "lira": Attack(online, "LiRA, online", LIRA, needs=SHADOWS),
+    "lira-fixed": Attack(online_fixed, "LiRA, online, fixed variance", LIRA, needs=SHADOWS),
+    "lira-offline": Attack(offline, "LiRA, offline", LIRA, needs=SHADOWS),
+    "lira-offline-fixed": Attack(
+        offline_fixed, "LiRA, offline, fixed variance", LIRA, needs=SHADOWS
+    ),
+    "rmia": Attack(rmia, "RMIA, online", RMIA, needs=POPULATION),
+    "rmia-offline": Attack(rmia_offline, "RMIA, offline", RMIA, needs=POPULATION),
+    "trajectory": Attack(
+        trajectory,
+        "LiRA on all global models",
+        "after Carlini et al. 2022",
+        needs=frozenset({"shadows", "trajectory"}),
+    ),
+}
+"""Attacks by name."""
+
+
+def chosen(names: str) -> dict[str, Attack]:
+    """Return the attacks of a list with commas, of "all" or of "none". Raises InputError."""
+    if names.strip() in ("all", "none"):
+        return dict(ATTACKS) if names.strip() == "all" else {}
+    listed = [name.strip() for name in names.split(",")]
+    return {name: lookup(ATTACKS, name, "audit.attacks") for name in listed}
+
+
+def needed(names: str) -> frozenset[str]:
+    """Return what the attacks of a list, as in `chosen`, need to be told. Raises InputError."""
+    return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

@@ -1,0 +1,239 @@
+"""How well scores tell members from others: curve, area, true positives at few false ones.
+
+Scores and memberships are [N, n], of N models and n records. The pairs of one model are dependent:
+they share its noise and its training data. Intervals are therefore over models.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from adversaries.intervals import Interval, significance
+from adversaries.membership import MeanAdvantage, membership_advantage
+from adversaries.trials import Bools, Floats
+from fedsim.errors import InputError
+
+REPLICATES = 1000
+"""Bootstrap samples of the models."""
+
+THRESHOLDS = 2048
+"""At how many thresholds at most the bootstrap counts."""
+
+FEWEST_FALSE = 10
+"""False positives that a rate must stand for before true positives are reported at it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A receiver operating characteristic: rates [m] from (0, 0) to (1, 1), by falling threshold.
+
+    thresholds [m]: records with at least this score are called members; the first is infinite.
+    """
+
+    false_positive: Floats
+    true_positive: Floats
+    thresholds: Floats
+
+    @property
+    def area(self) -> float:
+        """The area under the curve: how often a member scores higher, ties counted half."""
+        return float(np.trapezoid(self.true_positive, self.false_positive))
+
+    @property
+    def best_threshold(self) -> float:
+        """Where true positives less false positives are most."""
+        return float(self.thresholds[np.argmax(self.true_positive - self.false_positive)])
+
+    def true_positive_at(self, rate: float) -> float:
+        """Return the most true positives at no more than this rate of false ones."""
+        place = np.searchsorted(self.false_positive, rate * (1 + 1e-12), side="right") - 1
+        return float(self.true_positive[place])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its confidence interval over models; None where one model shows no spread."""
+
+    point: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, eq=False)
+class Performance:
+    """What an attack achieves.
+
+    true_positive: at rates of false positives; absent where there are too few pairs; advantage: of
+    a threshold that was fixed in advance, or chosen on one half of the models for the other half.
+    """
+
+    curve: Curve
+    area: Estimate
+    true_positive: dict[float, Estimate]
+    advantage: MeanAdvantage
+
+
+def curve(scores: Floats, members: Bools) -> Curve:
+    """Return the curve of all pairs together; scores and members of one shape.
+
+    Raises InputError for other shapes, scores that are not numbers, and unless there are both.
+    """
+    _check(scores, members)
+    flat, inside = scores.ravel(), members.ravel()
+    order = np.argsort(-flat, kind="stable")
+    ordered, hits = flat[order], inside[order]
+    last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)  # of equal scores
+    true, false = np.cumsum(hits)[last], np.cumsum(~hits)[last]
+    return Curve(
+        np.append(0.0, false / false[-1]),
+        np.append(0.0, true / true[-1]),
+        np.append(np.inf, ordered[last]),
+    )
+
+
+def performance(
+    scores: Floats,
+    members: Bools,
+    confidence: float,
+    rates: Sequence[float],
+    generator: np.random.Generator,
+    threshold: float | None = None,
+    randomised: bool = False,
+) -> Performance:
+    """Return what scores [N, n] achieve against members bool [N, n].
+
+    rates: of false positives, for which true positives are wanted; generator: of the bootstrap over
+    models, whose percentiles are the intervals of area and true positives. The advantage has a t
+    interval across models; threshold as of `advantage`. Raises InputError as `curve` does, for an
+    impossible confidence, and where a model has only members or none.
+    """
+    alpha = significance(confidence)
+    whole = curve(scores, members)
+    others = members.size - int(members.sum())
+    wanted = [rate for rate in rates if rate * others >= FEWEST_FALSE]
+    gained = advantage(scores, members, confidence, threshold, randomised)
+    if len(scores) == 1:
+        alone = {rate: Estimate(whole.true_positive_at(rate), None) for rate in wanted}
+        return Performance(whole, Estimate(whole.area, None), alone, gained)
+    areas, true_positives = _bootstrap(whole, scores, members, wanted, generator)
+
+    def interval(values: Floats) -> Interval:
+        low, high = np.quantile(values, [alpha / 2, 1 - alpha / 2])
+        return Interval(float(low), float(high), confidence)
+
+    return Performance(
+        whole,
+        Estimate(whole.area, interval(areas)),
+        {
+            rate: Estimate(whole.true_positive_at(rate), interval(values))
+            for rate, values in zip(wanted, true_positives, strict=True)
+        },
+        gained,
+    )
+
+
+def independent_area(scores: Floats, members: Bools, confidence: float) -> Estimate:
+    """Return the area under the curve of independent trials, scores and members [T].
+
+    With the normal interval of DeLong et al., "Comparing the areas under two or more correlated
+    receiver operating characteristic curves", 1988; None with fewer than two trials of a kind.
+    """
+    alpha = significance(confidence)
+    area = curve(scores[:, None], members[:, None]).area
+    inside, outside = scores[members], scores[~members]
+    if min(len(inside), len(outside)) < 2:
+        return Estimate(area, None)
+    ranks = rankdata(scores)
+    # How often a member scores above all others, and another one below all members.
+    wins = (ranks[members] - rankdata(inside)) / len(outside)
+    losses = (ranks[~members] - rankdata(outside)) / len(inside)
+    error = math.sqrt(wins.var(ddof=1) / len(inside) + losses.var(ddof=1) / len(outside))
+    reach = float(ndtri(1 - alpha / 2)) * error
+    return Estimate(area, Interval(max(0.0, area - reach), min(1.0, area + reach), confidence))
+
+
+def advantage(
+    scores: Floats,
+    members: Bools,
+    confidence: float,
+    threshold: float | None = None,
+    randomised: bool = False,
+) -> MeanAdvantage:
+    """Return the mean over models of TPR - FPR, with a t interval across them.
+
+    threshold: from which score on a record is called a member; None chooses it where TPR - FPR is
+    most on every second model, for the others, and the other way round, so that no model is judged
+    by a threshold that it had a say in. randomised: scores are probabilities of calling it one.
+    """
+    _check(scores, members)
+    inside = members.sum(axis=1)
+    if not (inside.all() and (members.shape[1] - inside).all()):
+        raise InputError("a model has only members, or none; give more records, or more models")
+    if randomised:
+        called = scores
+    elif threshold is not None:
+        called = (scores >= threshold).astype(np.float64)
+    else:
+        halves = np.arange(len(scores)) % 2
+        called = np.zeros(scores.shape)
+        for half in (0, 1):
+            # One model has no other half; its threshold is then no threshold at all.
+            learnt = scores[halves != half]
+            best = curve(learnt, members[halves != half]).best_threshold if len(learnt) else np.inf
+            called[halves == half] = scores[halves == half] >= best
+    true = (called * members).sum(axis=1) / inside
+    false = (called * ~members).sum(axis=1) / (members.shape[1] - inside)
+    return membership_advantage(true, false, confidence)
+
+
+def _bootstrap(
+    whole: Curve,
+    scores: Floats,
+    members: Bools,
+    rates: Sequence[float],
+    generator: np.random.Generator,
+) -> tuple[Floats, list[Floats]]:
+    """Return the areas [B] and the true positives at each rate [B] of samples of the models."""
+    models = len(scores)
+    # The tail of few false positives is what matters most, and is finest.
+    steps = np.concatenate([np.geomspace(1e-6, 1, THRESHOLDS // 2), np.linspace(0, 1, THRESHOLDS)])
+    places = np.searchsorted(whole.false_positive, np.unique(steps), side="right") - 1
+    grid = np.unique(whole.thresholds[places])  # ascending; the infinite one is the last
+    if len(whole.thresholds) <= THRESHOLDS:
+        grid = whole.thresholds[::-1]
+    bins = np.searchsorted(grid, scores, side="right")
+    bins += (len(grid) + 1) * np.arange(models)[:, None]
+
+    def counts(chosen: Bools) -> Floats:
+        """Return how many pairs of each model are called members at each threshold, [N, m]."""
+        found = np.bincount(bins[chosen], minlength=models * (len(grid) + 1))
+        # Bin i has the scores from threshold i - 1 up to i: those from i on are above.
+        above = found.reshape(models, -1)[:, ::-1].cumsum(axis=1)[:, :-1]
+        return above.astype(np.float64)
+
+    drawn = generator.multinomial(models, np.full(models, 1 / models), size=REPLICATES)
+    true, false = (drawn @ counts(chosen) for chosen in (members, ~members))
+    all_true, all_false = (drawn @ chosen.sum(axis=1)[:, None] for chosen in (members, ~members))
+    # A sample of models may lie below the lowest threshold's (1, 1), which is everybody.
+    true = np.concatenate([np.zeros_like(all_true), true, all_true], axis=1) / all_true
+    false = np.concatenate([np.zeros_like(all_false), false, all_false], axis=1) / all_false
+    areas = np.trapezoid(true, false, axis=1)
+    at = [
+        np.take_along_axis(true, (false <= rate * (1 + 1e-12)).sum(axis=1)[:, None] - 1, 1)[:, 0]
+        for rate in rates
+    ]
+    return areas, at
+
+
+def _check(scores: Floats, members: Bools) -> None:
+    if scores.ndim != 2 or scores.shape != members.shape:
+        raise InputError(
+            f"scores are {scores.shape}, members {members.shape}; give both as [models, records]"
+        )
+    if np.isnan(scores).any():
+        raise InputError("a score is not a number; a model diverged: lower the learning rate")
+    if members.all() or not members.any():
+        raise InputError("there are only members, or none; give pairs of both kinds")

@@ -1,0 +1,159 @@
+"""What shadow models say of a record: their losses with it and without it in the training data.
+
+N models at once, of which some are attacked and the others serve as shadows. A record's moments
+over the shadows are closed forms of sums, so that every model can be attacked with all others as
+shadows (leave one out) without a loop over models or records.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.trials import Bools, Floats
+from fedsim.errors import InputError
+
+LEAST_LOSS = 2.0**-24
+"""The smallest cross-entropy of float32 logits that is not rounding."""
+
+FEWEST = 2
+"""Shadow models on each side of a record, without which it has no variance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """What N models that were trained alike say of n records, as losses in nats.
+
+    losses, inclusion [N, n]: of the final models, and which records each was trained on;
+    trajectory [N, k, n]: of the global models along training, the last being the final ones, or
+    None; population [N, h]: of records that no model was trained on, or None. Raises InputError for
+    shapes that disagree and losses that are not finite.
+    """
+
+    losses: Floats
+    inclusion: Bools
+    trajectory: Floats | None = None
+    population: Floats | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.losses.shape
+        others = (
+            (self.inclusion.shape, shape),
+            (() if self.trajectory is None else self.trajectory.shape[::2], shape),
+            (() if self.population is None else self.population.shape[:1], shape[:1]),
+        )
+        if len(shape) != 2 or any(found not in ((), needed) for found, needed in others):
+            raise InputError(
+                f"losses are {shape}, inclusion {self.inclusion.shape}; give [models, records], a "
+                "trajectory as [models, rounds, records] and a population as [models, others]"
+            )
+        if self.inclusion.dtype != np.bool_:
+            raise InputError(f"inclusion is of {self.inclusion.dtype}; give True or False")
+        for values in (self.losses, self.trajectory, self.population):
+            if values is not None and not np.isfinite(values).all():
+                raise InputError("a loss is not finite: a model diverged; lower the learning rate")
+
+    def of(self, chosen: npt.NDArray[Any]) -> "Observations":
+        """Return what some of the models say; chosen: their numbers, or bool [N]."""
+        return Observations(
+            self.losses[chosen],
+            self.inclusion[chosen],
+            None if self.trajectory is None else self.trajectory[chosen],
+            None if self.population is None else self.population[chosen],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Of a value over the shadow models of one kind; [N, ..., n], or [1, ..., n] if all share them.
+
+    mean; scatter: the sum of squared deviations; count [N or 1, n]: of models.
+    """
+
+    mean: Floats
+    scatter: Floats
+    count: Floats
+
+    @property
+    def variance(self) -> Floats:
+        """The unbiased variance of each record's value; tiny rather than 0."""
+        return _positive(self.scatter / (self.count - 1))
+
+    @property
+    def pooled_variance(self) -> Floats:
+        """The variance that all records share, [N or 1, 1]; tiny rather than 0."""
+        degrees = (self.count - 1).sum(axis=-1, keepdims=True)
+        return _positive(self.scatter.sum(axis=-1, keepdims=True) / degrees)
+
+
+def confidence(losses: Floats) -> Floats:
+    """Return log p/(1 - p) of the probability p = e^-loss of the true label.
+
+    The logit scaling of Carlini et al., "Membership inference attacks from first principles", 2022,
+    section IV.C, after which the values of many models are nearly normal.
+    """
+    loss = np.maximum(losses, LEAST_LOSS)
+    scaled: Floats = -(loss + np.log(-np.expm1(-loss)))
+    return scaled
+
+
+def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) -> Moments:
+    """Return the moments of values [N, ..., n] over the models with (or without) each record.
+
+    inclusion [N, n]; world: whether of the models with the record. leave_one_out: for each of the N
+    models over all others, else over all for everybody. Raises InputError where a record has fewer
+    than two such models.
+    """
+    chosen = (inclusion == world).astype(np.float64)
+    weights = chosen.reshape(len(chosen), *[1] * (values.ndim - 2), chosen.shape[1])
+    # Sums of squares around a point nearby lose nothing to rounding.
+    centre = values.mean(axis=0)
+    deviations = weights * (values - centre)
+    squares = deviations * (values - centre)
+    count = chosen.sum(axis=0, keepdims=True)
+    total, square = deviations.sum(0, keepdims=True), squares.sum(0, keepdims=True)
+    if leave_one_out:
+        count, total, square = count - chosen, total - deviations, square - squares
+    check_enough(count, world)
+    broad = count.reshape(len(count), *weights.shape[1:])
+    return Moments(centre + total / broad, np.maximum(square - total**2 / broad, 0), count)
+
+
+def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> Floats:
+    """Return the covariance of a vector around each record's mean in its world, [N or 1, k, k].
+
+    values [N, k, n]; pooled over records and over both worlds. The rest as in `moments`.
+    """
+    centred = values - values.mean(axis=0)
+    scatter, degrees = np.zeros(()), np.zeros(())
+    for world in (True, False):
+        chosen = (inclusion == world).astype(np.float64)
+        own = chosen[:, None, :] * centred
+        count, total = chosen.sum(0, keepdims=True), own.sum(0, keepdims=True)
+        outer = np.einsum("mkn,mln->kl", own, own, optimize=True)[None]
+        if leave_one_out:
+            count, total = count - chosen, total - own
+            outer = outer - own @ own.swapaxes(1, 2)
+        check_enough(count, world)
+        scaled = total / np.sqrt(count)[:, None, :]
+        scatter = scatter + outer - scaled @ scaled.swapaxes(1, 2)
+        degrees = degrees + (count - 1).sum(axis=1)
+    covariance: Floats = scatter / degrees[:, None, None]
+    return covariance
+
+
+def check_enough(count: Floats, world: bool) -> None:
+    """Raise InputError unless every record has enough shadow models of one kind; count [N, n]."""
+    if count.size and count.min() < FEWEST:
+        kind = "with" if world else "without"
+        raise InputError(
+            f"a record has {count.min():.0f} shadow models {kind} it, but an attack needs at least "
+            f"{FEWEST}; train more models"
+        )
+
+
+def _positive(variance: Floats) -> Floats:
+    """Return a variance that can be divided by: of losses in nats, 1e-12 is rounding."""
+    floored: Floats = np.maximum(variance, 1e-12)
+    return floored

@@ -1,0 +1,77 @@
+"""`fedsim membership`: how well attacks tell the records that a model was trained on."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedsim import config as configuration
+from fedsim import report_directory
+from fedsim.cli.guarantees import print_json
+from fedsim.cli.progress import measuring
+
+
+def membership(
+    config_file: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/.")
+    ],
+    models: Annotated[
+        int, typer.Option(help="How many models to train; all are attacked, and shadows.")
+    ] = 128,
+    attacks: Annotated[
+        str, typer.Option(metavar="NAMES", help="Attacks, with commas between them, or all.")
+    ] = "all",
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random [run.seed].")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the report as one JSON document.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the report; default fedsim-runs/NAME-membership-TIME."),
+    ] = None,
+) -> None:
+    """Play membership inference against a federation's models: who was in the training data?
+
+    Trains many models at once with the configured DP-SGD, each on a random half of D, and attacks
+    every pair of a model and a record by losses alone: Yeom's rules, the calibrated loss, LiRA,
+    RMIA, and LiRA on all global models. Writes report.html, with the curves on log scales beside
+    what differential privacy allows, and report.json.
+
+    Examples:
+
+    fedsim membership configs/digits.toml
+
+    fedsim membership configs/digits.toml --models 256 --attacks lira,rmia
+
+    fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
+    """
+    given = {} if seed is None else {"run.seed": seed}
+    config = configuration.load(config_file, configuration.parse_overrides(set_) | given)
+    directory = out or Path("fedsim-runs") / (
+        f"{config.run.name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    )
+
+    from adversaries import membership_attacks  # noqa: PLC0415  (torch)
+    from fedsim import membership_game, membership_report  # noqa: PLC0415  (torch, matplotlib)
+
+    report_directory.check_new(directory)
+    playing = membership_attacks.chosen(attacks)
+    start = time.perf_counter()
+    console = Console(stderr=True)
+    with measuring(console, "training") as progress:
+        game = membership_game.play(config, models, progress)
+    seconds = time.perf_counter() - start
+    report = membership_report.assemble(config, game, playing, seconds)
+    with report_directory.refusing(directory):
+        page = membership_report.write(report, directory)
+    if json_:
+        print_json(report)
+    console.print(membership_report.summary(report))
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False)

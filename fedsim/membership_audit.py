@@ -1,0 +1,130 @@
+"""Membership inference in the adversary's own game: was the challenge used, from losses alone?
+
+Some of the trials are shadow models, whose worlds the attacker knows, and the others are attacked:
+given the shadows these are independent games, as those of the identification adversary are.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries import estimators, membership_attacks, roc
+from adversaries.design import Design
+from adversaries.membership_attacks import Attack
+from adversaries.shadow_models import FEWEST, Observations
+from adversaries.trials import Bools, Floats
+from fedsim import precision
+from fedsim.adversary import LOSS_TRAJECTORY, POPULATION_LOSSES
+from fedsim.config import Config
+from fedsim.run_directory import Arrays
+
+LEAST = 2 * (FEWEST + 1)
+"""Trials of each world without which there are no shadows to leave one out of."""
+
+SEEN, SHADOWS_FOR_ONE = 10, 20
+"""At how many global models after the first losses are compared at most; shadows for each."""
+
+COINS_SEED = 0x5EED
+"""Of rules that answer at random: the same transcript gets the same report."""
+
+
+def key(name: str) -> str:
+    """Return the name of an attack in a report."""
+    return name.replace("-", "_")
+
+
+def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, dict[str, Any]]:
+    """Return what each configured attack achieves on the challenge, by its name in the report.
+
+    Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing for
+    a transcript without losses, and of too few trials of either world.
+    """
+    seen = observations(transcript)
+    worlds = transcript["worlds"]
+    if seen is None or min(worlds.sum(), (~worlds).sum()) < LEAST:
+        return {}
+    shadows, played = of_shadows(worlds), precision.design(config, len(worlds))
+    return {
+        key(name): _entry(attack, seen, shadows, confidence, played)
+        for name, attack in membership_attacks.chosen(config.audit.attacks).items()
+        if attack.needs <= _told(seen)
+    }
+
+
+def observations(transcript: Arrays) -> Observations | None:
+    """Return the challenge's losses in all trials, [T, 1]; None for a transcript without them."""
+    worlds = transcript["worlds"]
+
+    def array(name: str) -> Any:
+        found = transcript.get(name.replace("-", "_"))
+        # A run that an earlier version began has them of some cohorts alone.
+        return found if found is not None and len(found) == len(worlds) else None
+
+    losses, along = array("challenge-loss"), array(LOSS_TRAJECTORY)
+    if losses is None or not np.isfinite(losses).all():
+        return None
+    return Observations(
+        losses[:, None],
+        worlds[:, None],
+        None if along is None else along[:, _points(along.shape[1], len(worlds)), None],
+        array(POPULATION_LOSSES),
+    )
+
+
+def _points(models: int, trials: int) -> npt.NDArray[np.intp]:
+    """Return which of the global models are compared: evenly, and few where there are few trials.
+
+    A covariance of as many numbers as there are shadows for it would be of chance alone.
+    """
+    most = min(SEEN, max(1, trials // SHADOWS_FOR_ONE // 2))
+    points = np.linspace(0, models - 1, min(models, most + 1)).round()
+    return np.unique(points).astype(np.intp)
+
+
+def of_shadows(worlds: Bools) -> Bools:
+    """Return which trials are shadows, bool [T]: every second one of each world."""
+    order = np.where(worlds, np.cumsum(worlds), np.cumsum(~worlds))
+    shadows: Bools = order % 2 == 1
+    return shadows
+
+
+def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Floats, Bools]:
+    """Return the scores [G] of the games, and whether each is taken for a member, bool [G]."""
+    given, games = seen.of(shadows), seen.of(~shadows)
+    scores = attack.score(games, given)[:, 0]
+    if attack.randomised:
+        return scores, np.random.default_rng(COINS_SEED).random(len(scores)) < scores
+    if attack.threshold is not None:
+        return scores, scores >= attack.threshold
+    learnt = roc.curve(attack.score(given, None), given.inclusion)
+    return scores, scores >= learnt.best_threshold
+
+
+def _told(seen: Observations) -> frozenset[str]:
+    """Return what is known of the models: not the losses of their other members."""
+    told = {"shadows"}
+    told |= {"trajectory"} if seen.trajectory is not None else set()
+    return frozenset(told | ({"population"} if seen.population is not None else set()))
+
+
+def _entry(
+    attack: Attack, seen: Observations, shadows: Bools, confidence: float, played: Design
+) -> dict[str, Any]:
+    games = seen.of(~shadows)
+    worlds = games.inclusion[:, 0]
+    scores, called = decisions(attack, seen, shadows)
+    won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence, played)
+    area = roc.independent_area(scores, worlds, played.level(confidence))
+    # The interval of the area takes the games of one world for independent of the other's.
+    ends = None if played.common else area.interval
+    return {
+        "advantage": won.point,
+        "advantage_interval": [won.interval.low, won.interval.high],
+        "tpr": float(called[worlds].mean()),
+        "fpr": float(called[~worlds].mean()),
+        "area": area.point,
+        "area_interval": None if ends is None else [ends.low, ends.high],
+        "shadow_trials": int(shadows.sum()),
+        "games": len(worlds),
+    }

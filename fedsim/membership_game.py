@@ -1,0 +1,214 @@
+"""The population's game of membership inference: N models, each trained on a random half of D.
+
+Every record of D is put into each model's training data by a fair coin of its own, so that every
+pair of a model and a record is one question, and all other models are shadows. The federation's
+training happens in one place, as in `fedsim.sensitivity_course`: the owners' sums are one sum, and
+the noise is all of the federation's. An attacker sees the global models, as everybody outside of
+the owners may, and some losses; no gradients.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtr, ndtri
+from torch import Tensor
+
+from adversaries.shadow_models import Observations, check_enough
+from fedsim import federation, models, privacy
+from fedsim.accounting import PLD
+from fedsim.config import Config
+from fedsim.device import single_threaded_kernels
+from fedsim.errors import InputError
+from fedsim.federation import Federation
+from fedsim.mechanism import (
+    Mechanism,
+    Neighbouring,
+    Trust,
+    aggregate_noise_multiplier,
+    sensitivity,
+)
+from fedsim.optimizers import ServerOptimizer
+from fedsim.owner import noise
+from fedsim.randomness import SERVER, Role, generator
+from fedsim.sampling import participation
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Progress = Callable[[float], None]
+
+SEEN = 10
+"""At how many global models after the first one losses are taken, evenly over training."""
+
+POPULATION = 1000
+"""How many held-out records stand for the population at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """What N models say of the n records of D, and of records that nobody trained on.
+
+    rounds [k]: after which rounds the trajectory's global models are; mechanism: what stands
+    between one record and all global models, None where nothing bounds a record's part; accuracy
+    [N]: of the final models on the held-out records.
+    """
+
+    observations: Observations
+    rounds: tuple[int, ...]
+    noise_multiplier: float
+    mechanism: Mechanism | None
+    accuracy: Floats
+
+
+def play(config: Config, count: int, progress: Progress | None = None) -> Game:
+    """Train `count` models on random halves of D and record their losses.
+
+    A model's numbers depend on the seed and on its own number alone, and not on trials.cohort, but
+    for rounding. The learning rate is for the mean over the n/2 records that are expected. Raises
+    InputError for what cannot be played, before anything is trained.
+    """
+    check(config)
+    inside = inclusion(config.run.seed, count, config.data.records)
+    check_enough(_fewest(inside), True)
+    check_enough(_fewest(~inside), False)
+    known = federation.load(config)
+    nominal = privacy.noise_multiplier(config)
+    if known.device.type == "cpu":
+        single_threaded_kernels()
+    rounds = _seen(config.training.rounds)
+    everybody = known.members(np.arange(config.data.records))
+    others = tuple(tensor[:POPULATION] for tensor in known.held_out())
+    along = np.empty((count, len(rounds), config.data.records))
+    population = np.empty((count, len(others[1])))
+    accuracy = np.empty(count)
+    cohort = federation.fit_cohort(config).trials.cohort
+    for first in range(0, count, cohort):
+        part = range(first, min(first + cohort, count))
+        rows = slice(part.start, part.stop)
+        theta = models.initial_parameters(
+            lambda: federation.build_model(config, known.split.dataset), config.run.seed, part
+        ).to(known.device)
+        optimizer = ServerOptimizer(config.training, config.divisor / 2)
+        along[rows, 0] = _losses(known, theta, everybody)
+        for round in range(1, config.training.rounds + 1):
+            total = _released(config, known, theta, inside[rows], part, round, nominal)
+            # What a run broadcasts, and steps its model with.
+            theta = optimizer.step(theta, total.float(), round)
+            if round in rounds:
+                along[rows, rounds.index(round)] = _losses(known, theta, everybody)
+            if progress is not None:
+                done = first * config.training.rounds + len(part) * round
+                progress(done / (count * config.training.rounds))
+        losses, correct = known.evaluate(theta, *others)
+        population[rows] = losses.cpu().numpy()
+        accuracy[rows] = correct.double().mean(1).cpu().numpy()
+    observations = Observations(along[:, -1], inside, along, population)
+    return Game(observations, rounds, nominal, mechanism(config, nominal), accuracy)
+
+
+def inclusion(seed: int, count: int, records: int) -> Bools:
+    """Return which records of D each model is trained on, bool [N, n]: fair coins."""
+    rows = [
+        generator(seed, Role.INCLUSION, trial=model).random(records) < 0.5 for model in range(count)
+    ]
+    return np.stack(rows) if rows else np.empty((0, records), np.bool_)
+
+
+def check(config: Config) -> None:
+    """Raise InputError for a training that is not DP-SGD on records, one step in a round."""
+    for key, value, needed in (
+        ("privacy.unit", config.privacy.unit, "record"),
+        ("privacy.noise", config.privacy.noise, "isotropic"),
+        ("privacy.sensitivity", config.privacy.sensitivity, "global"),
+        ("training.local-steps", config.training.local_steps, 1),
+        ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
+    ):
+        if value != needed:
+            wanted = f'"{needed}"' if isinstance(needed, str) else str(needed)
+            raise InputError(
+                f"{key} is {value}, but the population's game is about every record alike in "
+                f"DP-SGD with one step in a round; set {key} = {wanted}"
+            )
+
+
+def mechanism(config: Config, nominal: float) -> Mechanism | None:
+    """Return what hides one record in all global models; None without clipping.
+
+    A record is there or not, whatever neighbours the noise was made for, and all noise of all
+    owners hides it from somebody who is none of them.
+    """
+    training, federation_ = config.training, config.federation
+    if not training.clipping:
+        return None
+    whole = aggregate_noise_multiplier(
+        nominal, federation_.trust, federation_.owners, federation_.owners
+    )
+    norm = training.clipping_norm
+    return Mechanism.alike(
+        whole * sensitivity(config.privacy.neighbouring, norm) / norm,
+        training.rounds,
+        training.sampling_rate,
+        Neighbouring.ADD_REMOVE,
+    )
+
+
+def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
+    """Return how many true positives anybody can have at these rates of false ones, [m].
+
+    Phi(Phi^-1(rate) + mu) without sampling; else the least over epsilon of e^epsilon rate +
+    delta(epsilon) and of 1 - e^-epsilon (1 - rate - delta(epsilon)), from the loss distribution of
+    both directions.
+    """
+    if described.noiseless:
+        return np.ones_like(rates)
+    if not described.sampled:
+        return np.asarray(ndtr(ndtri(rates) + described.mu))
+    # Few rates are asked for at low epsilon; a grid of the most a loss comes to is fine enough.
+    reach = max(1.0, PLD.epsilon(described, 1e-9))
+    epsilons = np.linspace(0, min(reach, 20.0), 257)
+    deltas = np.array([PLD.delta(described, float(epsilon)) for epsilon in epsilons])
+    column = rates[:, None]
+    above = np.exp(epsilons) * column + deltas
+    below = 1 - np.exp(-epsilons) * (1 - column - deltas)
+    most: Floats = np.clip(np.minimum(above, below).min(axis=1), rates, 1.0)
+    return most
+
+
+def _fewest(inside: Bools) -> Floats:
+    """Return of how many models besides itself each record is seen with at least, [1, n]."""
+    return inside.sum(axis=0, keepdims=True) - 1.0
+
+
+def _seen(rounds: int) -> tuple[int, ...]:
+    """Return after which rounds losses are taken: before the first, and evenly to the last."""
+    return tuple(int(round) for round in np.unique(np.linspace(0, rounds, SEEN + 1).round()))
+
+
+def _losses(known: Federation, theta: Tensor, records: tuple[Tensor, Tensor]) -> Floats:
+    found: Floats = known.evaluate(theta, *records)[0].cpu().numpy()
+    return found
+
+
+def _released(
+    config: Config,
+    known: Federation,
+    theta: Tensor,
+    inside: Bools,
+    trials: range,
+    round: int,
+    nominal: float,
+) -> Tensor:
+    """Return the noisy sum of a round, float64 [T, P], over the records that each model has."""
+    rate, records = config.training.sampling_rate, config.data.records
+    coins = participation(config.noise_seed, trials, round, records, rate)
+    taking_part = torch.from_numpy(inside if coins is None else inside & coins).to(theta.device)
+    total = known.clipped_sum(theta, np.arange(records), taking_part)
+    local = config.federation.trust is Trust.LOCAL
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    each = torch.full((len(trials),), nominal * bound, dtype=torch.float64, device=theta.device)
+    # Under distributed trust the owners' shares are drawn as one, which has the same law.
+    for source in range(config.federation.owners) if local else [SERVER]:
+        total += noise(config.noise_seed, trials, round, source, each, theta.shape[1])
+    return total

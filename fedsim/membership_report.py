@@ -1,0 +1,311 @@
+"""The report of the population's game of membership inference: JSON, terminal, and a page."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+import fedsim
+from adversaries.membership_attacks import Attack
+from adversaries.roc import Curve, Estimate, Performance, performance
+from fedsim import audit_page, membership_figures, report_directory
+from fedsim.accounting import PLD
+from fedsim.config import Config
+from fedsim.membership_game import Floats, Game, most_true_positives
+from fedsim.report_figures import inline
+from fedsim.report_values import DASH, number, percent, plain
+from fedsim.strict_json import strict_json
+
+Report = Mapping[str, Any]
+
+RATES = (0.001, 0.01, 0.1)
+"""False positive rates at which true positives are reported, where there are pairs enough."""
+
+DRAWN = np.geomspace(1e-5, 1, 101)
+"""False positive rates at which curves are reported and drawn."""
+
+RESAMPLING_SEED = 0x5EED
+"""Of the bootstrap alone: the same losses give the same report."""
+
+LABEL = (
+    "Attacks give lower bounds: what no attack here finds, another may. Intervals are over models, "
+    "because all pairs of a model share its noise; that models also share their shadow models is "
+    "not in them. What differential privacy allows is for one record, all other records known, and "
+    "against everybody who sees every global model but is no owner."
+)
+
+
+def assemble(
+    config: Config, game: Game, attacks: Mapping[str, Attack], seconds: float
+) -> dict[str, Any]:
+    """Return the report as strict JSON values."""
+    members = game.observations.inclusion
+    generator = np.random.default_rng(RESAMPLING_SEED)
+    rows = {}
+    for name, attack in attacks.items():
+        found = performance(
+            attack.score(game.observations, None),
+            members,
+            config.audit.confidence,
+            RATES,
+            generator,
+            attack.threshold,
+            attack.randomised,
+        )
+        rows[name] = _row(attack, found, game)
+    bound = game.mechanism
+    allowed = None if bound is None else most_true_positives(bound, DRAWN)
+    report = {
+        "kind": "membership inference",
+        "label": LABEL,
+        "name": config.run.name,
+        "data": config.data.name,
+        "records": config.data.records,
+        "held_out": config.data.held_out,
+        "population": game.observations.population.shape[1]
+        if game.observations.population is not None
+        else 0,
+        "model": config.model.name,
+        "models": len(members),
+        "pairs": members.size,
+        "members": int(members.sum()),
+        "rounds": config.training.rounds,
+        "sampling_rate": config.training.sampling_rate,
+        "clipping": config.training.clipping,
+        "noise_multiplier": game.noise_multiplier,
+        "trust": config.federation.trust.value,
+        "owners": config.federation.owners,
+        "seed": config.run.seed,
+        "confidence": config.audit.confidence,
+        "accuracy": float(game.accuracy.mean()),
+        "trajectory_rounds": game.rounds,
+        "bounds": {
+            "delta": config.privacy.delta,
+            "epsilon": None if bound is None else PLD.epsilon(bound, config.privacy.delta),
+            "advantage": None if bound is None else PLD.delta(bound, 0.0),
+            "roc": None
+            if allowed is None
+            else {"false_positive": DRAWN.tolist(), "true_positive": allowed.tolist()},
+        },
+        "attacks": rows,
+        "seconds": seconds,
+        "versions": {"fedsim": fedsim.__version__},
+    }
+    finite: dict[str, Any] = strict_json(report)
+    return finite
+
+
+def _row(attack: Attack, found: Performance, game: Game) -> dict[str, Any]:
+    gained, rates = found.advantage, list(found.true_positive)
+    most: dict[float, float | None] = dict.fromkeys(rates)
+    if game.mechanism is not None and rates:
+        most = dict(zip(rates, most_true_positives(game.mechanism, np.array(rates)), strict=True))
+    return {
+        "title": attack.title,
+        "source": attack.source,
+        "advantage": gained.point,
+        "advantage_interval": None
+        if gained.interval is None
+        else [gained.interval.low, gained.interval.high],
+        "threshold": "at random, with the score as probability"
+        if attack.randomised
+        else "chosen on the other half of the models"
+        if attack.threshold is None
+        else "fixed in advance",
+        "area": _estimate(found.area),
+        "true_positive_at": [
+            {"false_positive_rate": rate, "allowed": most[rate]} | _estimate(estimate)
+            for rate, estimate in found.true_positive.items()
+        ],
+        "roc": _drawn(found.curve),
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    interval = found.interval
+    return {
+        "point": found.point,
+        "interval": None if interval is None else [interval.low, interval.high],
+    }
+
+
+def _drawn(curve: Curve) -> dict[str, list[float]]:
+    """Return a curve at no more points than a figure shows."""
+    least = curve.false_positive[curve.false_positive > 0][0]
+    false: Floats = np.append(DRAWN[least <= DRAWN], 1.0)
+    true = [curve.true_positive_at(rate) for rate in false]
+    return {"false_positive": false.tolist(), "true_positive": true}
+
+
+def verdict(report: Report) -> list[str]:
+    """Return in a few sentences what the strongest attack achieved, and what is allowed."""
+    attacks: Mapping[str, Report] = report["attacks"]
+    best = max(attacks.values(), key=lambda row: float(row["advantage"]))
+    sentences = [
+        f"Of {len(attacks)} attacks on {report['models']} models of {report['records']} records, "
+        f"{best['title']} has the most advantage: {_span(best['advantage'], best)}"
+        f"{_of_chance(best)}. It was picked among them on the same models, which flatters it.",
+    ]
+    bounds = report["bounds"]
+    if bounds["advantage"] is None:
+        return [*sentences, "Gradients are not clipped: differential privacy allows everything."]
+    epsilon = "∞" if bounds["epsilon"] is None else number(bounds["epsilon"])
+    sentences.append(
+        f"Differential privacy (ε = {epsilon} at δ = {bounds['delta']:g}, one record there or not) "
+        f"allows an advantage of {number(bounds['advantage'])}."
+    )
+    above = [row["title"] for row in attacks.values() if _exceeds(row, bounds["advantage"])]
+    if above:
+        sentences.append(
+            f"ALARM: {', '.join(above)} does better than differential privacy allows, by an "
+            "interval that excludes it: repeat with another seed, then doubt the noise."
+        )
+    return sentences
+
+
+def _exceeds(row: Report, allowed: float) -> bool:
+    interval = row["advantage_interval"]
+    return interval is not None and interval[0] > allowed
+
+
+def _of_chance(row: Report) -> str:
+    interval = row["advantage_interval"]
+    certain = interval is None or interval[0] > 0
+    return "" if certain else ", which may be chance"
+
+
+def _span(value: float, row: Report) -> str:
+    interval = row["advantage_interval"]
+    return number(value) if interval is None else f"{number(value)} ({_between(interval)})"
+
+
+def _between(interval: Iterable[float], wording: Any = number) -> str:
+    low, high = interval
+    return f"{wording(low)} to {wording(high)}"
+
+
+def headings(report: Report) -> list[str]:
+    """Return the headings of the table of attacks."""
+    rates = _rates(report)
+    return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
+
+
+def rows(report: Report) -> list[list[str]]:
+    """Return attacks as texts, a row each, and what is allowed in the last."""
+    found = [
+        [
+            row["title"],
+            _span(row["advantage"], row),
+            _with(row["area"], number),
+            *(_with(at, percent) for at in row["true_positive_at"]),
+        ]
+        for row in report["attacks"].values()
+    ]
+    if report["bounds"]["advantage"] is None or not report["attacks"]:
+        return found
+    first = next(iter(report["attacks"].values()))
+    allowed = [percent(at["allowed"]) for at in first["true_positive_at"]]
+    return [*found, ["allowed", number(report["bounds"]["advantage"]), DASH, *allowed]]
+
+
+def _with(estimate: Report, wording: Any) -> str:
+    interval, point = estimate["interval"], wording(estimate["point"])
+    return point if interval is None else f"{point} ({_between(interval, wording)})"
+
+
+def _rates(report: Report) -> list[float]:
+    row: Report = next(iter(report["attacks"].values()), {"true_positive_at": []})
+    return [at["false_positive_rate"] for at in row["true_positive_at"]]
+
+
+def summary(report: Report) -> RenderableType:
+    """Return what the terminal shows."""
+    table = Table(box=SIMPLE, padding=0, show_edge=False)
+    for i, heading in enumerate(headings(report)):
+        table.add_column(heading, justify="right" if i else "left", overflow="fold")
+    for row in rows(report):
+        table.add_row(*row)
+    return Group(*map(Text, verdict(report)), table, Text(LABEL))
+
+
+def write(report: Report, directory: Path) -> Path:
+    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    return report_directory.write_report(directory, report, render_html(report))
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    caption = (
+        "True positives at each rate of false ones, on log scales: what matters is the left, where "
+        "an attacker is right about the few records that it names."
+    )
+    curves = {
+        row["title"]: (row["roc"]["false_positive"], row["roc"]["true_positive"])
+        for row in report["attacks"].values()
+    }
+    allowed = report["bounds"]["roc"]
+    bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
+    figure = inline(membership_figures.roc(curves, bound), "roc", caption)
+    return audit_page.render(
+        PAGE,
+        report=report,
+        verdict=verdict(report),
+        headings=headings(report),
+        rows=rows(report),
+        figures=[(caption, figure)],
+        sources=[
+            (row["title"], f"{row['source']}; threshold {row['threshold']}")
+            for row in report["attacks"].values()
+        ],
+        settings=_settings(report),
+    )
+
+
+def _settings(report: Report) -> list[tuple[str, str]]:
+    keys = ["data", "records", "held_out", "population", "model", "models", "pairs", "rounds"]
+    keys += ["sampling_rate", "clipping", "noise_multiplier", "trust", "owners", "seed"]
+    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
+    settings.append(("accuracy on held-out records", percent(report["accuracy"])))
+    return [*settings, ("seconds", number(report["seconds"]))]
+
+
+PAGE = """\
+{% extends "frame" %}
+{% from "parts" import settings as listed, drawn %}
+{% block title %}Membership inference on {{ report.name }}{% endblock %}
+{% block kind %}Membership inference{% endblock %}
+{% block heading %}{{ report.name }}{% endblock %}
+{% block body %}
+<section class="verdict">
+{% for sentence in verdict %}
+<p>{{ sentence }}</p>
+{% endfor %}
+</section>
+<div class="label"><strong>An attack, not a guarantee.</strong> {{ report.label }}</div>
+
+<h2>What the attacks achieve</h2>
+<div class="table"><table>
+<thead><tr>{% for heading in headings %}<th scope="col">{{ heading }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for row in rows %}
+<tr><th scope="row">{{ row[0] }}</th>
+{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+<p class="meta">Intervals of {{ "%g" | format(100 * report.confidence) }}%: Student's t across
+models for the advantage, a bootstrap over models for the rest. Every record of D is in a model's
+training data by a fair coin; a model is attacked with the others as shadows.</p>
+{{ drawn(figures) }}
+
+<h2>The attacks</h2>
+{{ listed(sources) }}
+
+<h2>What was played</h2>
+{{ listed(settings) }}
+{% endblock %}
+"""

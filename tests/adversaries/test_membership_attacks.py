@@ -1,0 +1,280 @@
+"""Attacks by membership inference do what loops over models do, and reach what theory allows."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import norm
+
+from adversaries.membership import yeom
+from adversaries.membership_attacks import ATTACKS, OFFLINE_SHARE, chosen
+from adversaries.roc import curve, performance
+from adversaries.shadow_models import Observations, confidence
+from fedsim.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+
+NEEDING_SHADOWS = [name for name, attack in ATTACKS.items() if "shadows" in attack.needs]
+
+
+def losses_of(confidences: Floats) -> Floats:
+    """The loss whose probability has these log-odds: log(1 + e^-c)."""
+    return np.logaddexp(0.0, -confidences)
+
+
+@pytest.fixture
+def seen() -> Observations:
+    rng = np.random.default_rng(0)
+    inclusion = np.arange(12)[:, None] + np.arange(5) * 3
+    inclusion = rng.permuted(inclusion % 2 == 0, axis=0)
+    trajectory = losses_of(rng.normal(1 + 0.5 * inclusion[:, None], 1, (12, 4, 5)))
+    return Observations(
+        trajectory[:, -1], inclusion, trajectory, losses_of(rng.normal(1, 1, (12, 7)))
+    )
+
+
+def trajectory_by_hand(seen: Observations, i: int, j: int) -> float:
+    """The score of one model and record, from all models at once."""
+    others = [m for m in range(len(seen.losses)) if m != i]
+    assert seen.trajectory is not None
+    v = confidence(seen.trajectory)
+    size, scatter, degrees = v.shape[1], np.zeros((4, 4)), 0
+    for r in range(v.shape[2]):
+        for world in (True, False):
+            rows = np.stack([v[m, :, r] for m in others if seen.inclusion[m, r] == world])
+            scatter += (rows - rows.mean(0)).T @ (rows - rows.mean(0))
+            degrees += len(rows) - 1
+    covariance, shrinkage = scatter / degrees, size / (size + len(others))
+    covariance = (1 - shrinkage) * covariance + shrinkage * np.diag(np.diag(covariance))
+    inverse = np.linalg.inv(covariance)
+    means, effects, chances = [], [], []
+    for r in range(v.shape[2]):
+        sides = [
+            np.stack([v[m, :, r] for m in others if seen.inclusion[m, r] == world])
+            for world in (True, False)
+        ]
+        means.append(sum(rows.mean(0) for rows in sides) / 2)
+        effects.append(sides[0].mean(0) - sides[1].mean(0))
+        chances.append(sum(1 / len(rows) for rows in sides))
+    common = np.mean(effects, axis=0)
+    lengths = [float((e - common) @ inverse @ (e - common)) / size for e in effects]
+    varies = max(0.0, float(np.mean(lengths) - np.mean(chances)))
+    believed = common + varies / (varies + chances[j]) * (effects[j] - common)
+    return float((v[i, :, j] - means[j]) @ inverse @ believed)
+
+
+def by_hand(  # noqa: PLR0911, PLR0912  (one branch for each paper)
+    name: str, seen: Observations, i: int, j: int
+) -> float:
+    """The score of one model and record, from the papers' formulas and the other models."""
+    others = [m for m in range(len(seen.losses)) if m != i]
+    ins = [m for m in others if seen.inclusion[m, j]]
+    outs = [m for m in others if not seen.inclusion[m, j]]
+    loss, p, c = seen.losses[i, j], np.exp(-seen.losses), confidence(seen.losses)
+    if name == "yeom-gaussian":
+        errors = {True: [], False: []}
+        for m in others:
+            for r in range(seen.losses.shape[1]):
+                errors[bool(seen.inclusion[m, r])].append(1 - p[m, r])
+        inside, outside = (np.sqrt(np.mean(np.square(errors[w]))) for w in (True, False))
+        return float(norm.logpdf(1 - p[i, j], 0, inside) - norm.logpdf(1 - p[i, j], 0, outside))
+    if name == "calibrated":
+        return float(np.mean(seen.losses[outs, j]) - loss)
+    if name in ("lira", "lira-offline"):
+        mean, std = np.mean(c[outs, j]), np.std(c[outs, j], ddof=1)
+        if name == "lira-offline":
+            return float((c[i, j] - mean) / std)
+        inside = norm(np.mean(c[ins, j]), np.std(c[ins, j], ddof=1))
+        return float(inside.logpdf(c[i, j]) - norm(mean, std).logpdf(c[i, j]))
+    if name in ("lira-fixed", "lira-offline-fixed"):
+        stds = []
+        for world in (True, False):
+            squares, degrees = 0.0, 0
+            for r in range(seen.losses.shape[1]):
+                values = [c[m, r] for m in others if seen.inclusion[m, r] == world]
+                squares += float(np.sum((values - np.mean(values)) ** 2))
+                degrees += len(values) - 1
+            stds.append(np.sqrt(squares / degrees))
+        out = norm(np.mean(c[outs, j]), stds[1])
+        if name == "lira-offline-fixed":
+            return float((c[i, j] - out.mean()) / stds[1])
+        inside = norm(np.mean(c[ins, j]), stds[0])
+        return float(inside.logpdf(c[i, j]) - out.logpdf(c[i, j]))
+    if name in ("rmia", "rmia-offline"):
+        assert seen.population is not None
+        q = np.exp(-seen.population)
+        a = OFFLINE_SHARE
+        usual = (np.mean(p[ins, j]) + np.mean(p[outs, j])) / 2
+        if name == "rmia-offline":
+            usual = (1 + a) / 2 * np.mean(p[outs, j]) + (1 - a) / 2
+        beaten = 0
+        for z in range(q.shape[1]):
+            usual_z = np.mean(q[others, z])
+            if name == "rmia-offline":
+                usual_z = (1 + a) / 2 * usual_z + (1 - a) / 2
+            beaten += (p[i, j] / usual) / (q[i, z] / usual_z) >= 1
+        return beaten / q.shape[1]
+    return trajectory_by_hand(seen, i, j)
+
+
+@pytest.mark.parametrize("name", NEEDING_SHADOWS)
+def test_leaving_one_out_is_a_loop_over_models_and_records(name: str, seen: Observations) -> None:
+    scores = ATTACKS[name].score(seen, None)
+    assert scores.shape == seen.losses.shape
+    expected = [[by_hand(name, seen, i, j) for j in range(5)] for i in range(12)]
+    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NEEDING_SHADOWS)
+def test_shadows_apart_give_what_leaving_out_gives(name: str, seen: Observations) -> None:
+    """The only target, against the eleven others."""
+    last = np.arange(12) == 11
+    apart = ATTACKS[name].score(seen.of(last), seen.of(~last))
+    np.testing.assert_allclose(apart, ATTACKS[name].score(seen, None)[last], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_a_model_was_trained_on_does_not_change_its_own_score(
+    name: str, seen: Observations
+) -> None:
+    """But for the mean training loss, which the adversary is told."""
+    flipped = seen.inclusion.copy()
+    flipped[3] = ~flipped[3]
+    other = Observations(seen.losses, flipped, seen.trajectory, seen.population)
+    same = np.allclose(ATTACKS[name].score(seen, None)[3], ATTACKS[name].score(other, None)[3])
+    assert same == (name != "yeom-mean")
+
+
+def test_the_mean_loss_rule_is_yeoms(seen: Observations) -> None:
+    attack = ATTACKS["yeom-mean"]
+    called = attack.score(seen, None) >= 0
+    rates, _ = yeom(seen.losses, seen.losses[:, :1], seen.inclusion)
+    inside = np.average(called, axis=1, weights=seen.inclusion)
+    np.testing.assert_allclose(inside, rates)
+
+
+def test_the_bounded_rule_wins_the_gap_in_mean_error() -> None:
+    """Yeom et al., Theorem 2: the advantage is the generalisation error over B."""
+    rng = np.random.default_rng(1)
+    inclusion = rng.random((40, 30)) < 0.5
+    p = np.where(inclusion, 0.7, 0.4)
+    attack = ATTACKS["yeom-bounded"]
+    scores = attack.score(Observations(-np.log(p), inclusion), None)
+    found = performance(scores, inclusion, 0.95, [], rng, randomised=attack.randomised)
+    assert found.advantage.point == pytest.approx(0.3)
+
+
+def test_the_confidence_is_the_log_odds_of_the_true_label() -> None:
+    c = np.array([-800.0, -30.0, -1.0, 0.0, 3.0, 15.0])
+    np.testing.assert_allclose(confidence(losses_of(c)), c, rtol=1e-7, atol=1e-12)
+    assert np.isfinite(confidence(np.zeros(1))).all()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nothing_is_won_where_losses_know_nothing_of_membership(name: str) -> None:
+    rng = np.random.default_rng(2)
+    inclusion = rng.random((64, 40)) < 0.5
+    # A model and a record each make losses alike: neither may be mistaken for membership.
+    base = rng.normal(0, 1, (64, 1, 1)) + rng.normal(0, 1, (1, 1, 40))
+    trajectory = losses_of(base + rng.normal(0, 1, (64, 3, 40)))
+    seen = Observations(
+        trajectory[:, -1], inclusion, trajectory, losses_of(rng.normal(0, 1, (64, 50)))
+    )
+    attack = ATTACKS[name]
+    found = performance(
+        attack.score(seen, None),
+        inclusion,
+        0.999,
+        [0.01],
+        rng,
+        attack.threshold,
+        attack.randomised,
+    )
+    for interval, truth in ((found.advantage.interval, 0.0), (found.area.interval, 0.5)):
+        assert interval is not None
+        assert interval.low <= truth <= interval.high
+        assert interval.high - interval.low < 0.2
+    rare = found.true_positive[0.01].interval
+    assert rare is not None
+    assert rare.low <= 0.01  # and 0 where more than that have the highest score, as in RMIA
+
+
+@pytest.mark.parametrize(
+    ("name", "shift", "spread"),
+    [("lira-fixed", 1.0, 1.0), ("lira", 1.5, 0.5), ("lira-offline-fixed", 1.0, 1.0)],
+)
+def test_lira_approaches_the_best_test_of_known_normal_confidences(
+    name: str, shift: float, spread: float
+) -> None:
+    """N(0, 1) without a record and N(shift, spread^2) with it, whatever the record's difficulty."""
+    rng = np.random.default_rng(3)
+    models, records = 1000, 50
+    inclusion = rng.random((models, records)) < 0.5
+    noise = np.where(inclusion, rng.normal(shift, spread, inclusion.shape), 0)
+    noise += np.where(inclusion, 0, rng.normal(0, 1, inclusion.shape))
+    difficulty = rng.normal(0, 3, records)
+    seen = Observations(losses_of(difficulty + noise), inclusion)
+    found = curve(ATTACKS[name].score(seen, None), inclusion)
+    best = norm.logpdf(noise, shift, spread) - norm.logpdf(noise, 0, 1)
+    for rate in (0.01, 0.1):
+        # The same pairs under the true likelihood ratio: what is lost is the shadows' doing.
+        expected = curve(best, inclusion).true_positive_at(rate)
+        assert found.true_positive_at(rate) == pytest.approx(expected, rel=0.15)
+    if spread == 1:
+        closed = norm.cdf(shift / np.sqrt(2))
+        assert found.area == pytest.approx(closed, abs=0.01)
+        assert found.true_positive_at(0.01) == pytest.approx(
+            norm.cdf(norm.ppf(0.01) + shift), rel=0.15
+        )
+
+
+def test_the_trajectory_beats_the_final_model_where_the_way_tells_more() -> None:
+    """A drift that noise on the last model hides, and a start that all rounds share."""
+    rng = np.random.default_rng(4)
+    inclusion = rng.random((200, 30)) < 0.5
+    start = rng.normal(0, 3, (200, 1, 30))
+    way = start + np.arange(3)[None, :, None] * inclusion[:, None]
+    seen_way = losses_of(way + rng.normal(0, 0.7, way.shape))
+    seen = Observations(seen_way[:, -1], inclusion, seen_way)
+    areas = [curve(ATTACKS[n].score(seen, None), inclusion).area for n in ("lira", "trajectory")]
+    # Known starts: the statistic is the slope, N(2, 2 * 0.49) against N(0, 2 * 0.49).
+    assert areas[0] < 0.7
+    assert areas[1] == pytest.approx(norm.cdf(2 / np.sqrt(2 * 2 * 0.49)), abs=0.02)
+
+
+def test_all_none_and_named_attacks_can_be_chosen() -> None:
+    assert chosen("all") == ATTACKS
+    assert chosen("none") == {}
+    assert list(chosen("rmia, lira")) == ["rmia", "lira"]
+    with pytest.raises(InputError, match="did you mean 'lira'"):
+        chosen("lyra")
+
+
+def few(seen: Observations) -> Observations:
+    return seen.of(np.arange(12) < 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda seen: ATTACKS["lira"].score(few(seen), None), "train more models"),
+        (
+            lambda seen: ATTACKS["rmia"].score(Observations(seen.losses, seen.inclusion), None),
+            "records that no model knows",
+        ),
+        (
+            lambda seen: ATTACKS["trajectory"].score(
+                Observations(seen.losses, seen.inclusion), None
+            ),
+            "along training",
+        ),
+        (lambda seen: Observations(seen.losses, seen.inclusion[:, :2]), "give \\[models, records"),
+        (lambda seen: Observations(seen.losses * np.nan, seen.inclusion), "not finite"),
+    ],
+)
+def test_what_cannot_be_attacked_is_refused(
+    wrong: Callable[[Observations], object], message: str, seen: Observations
+) -> None:
+    with pytest.raises(InputError, match=message):
+        wrong(seen)

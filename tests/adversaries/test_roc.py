@@ -1,0 +1,143 @@
+"""The curve is scikit-learn's, and its intervals know that the pairs of a model are dependent."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from adversaries.roc import advantage, curve, independent_area, performance
+from fedsim.errors import InputError
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def game(models: int, records: int, shift: float, common: float, seed: int) -> tuple[Floats, Bools]:
+    """Scores N(shift member, 1), and a part that all records of a model share."""
+    rng = np.random.default_rng(seed)
+    members = rng.random((models, records)) < 0.5
+    scores = rng.normal(shift * members, 1) + common * rng.normal(0, 1, (models, 1))
+    return scores, members
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_curve_and_its_area_are_scikit_learns(ties: bool) -> None:
+    scores, members = game(20, 30, 1, 0, 0)
+    scores = np.round(scores) if ties else scores
+    found = curve(scores, members)
+    false, true, thresholds = roc_curve(members.ravel(), scores.ravel(), drop_intermediate=False)
+    np.testing.assert_allclose(found.false_positive, false)
+    np.testing.assert_allclose(found.true_positive, true)
+    np.testing.assert_array_equal(found.thresholds, thresholds)
+    assert found.area == pytest.approx(roc_auc_score(members.ravel(), scores.ravel()))
+
+
+def test_true_positives_are_read_where_false_ones_are_no_more_than_asked() -> None:
+    scores = np.array([[4.0, 3.0, 2.0, 1.0, 0.0]])
+    found = curve(scores, np.array([[True, False, True, True, False]]))
+    assert found.true_positive_at(0.49) == pytest.approx(1 / 3)
+    assert found.true_positive_at(0.5) == pytest.approx(1)
+    assert found.true_positive_at(0.0) == pytest.approx(1 / 3)
+
+
+def test_estimates_are_those_of_a_known_game() -> None:
+    scores, members = game(200, 50, 1, 0, 1)
+    found = performance(scores, members, 0.999, [0.01, 0.1], np.random.default_rng(0))
+    truths = {0.01: norm.cdf(norm.ppf(0.01) + 1), 0.1: norm.cdf(norm.ppf(0.1) + 1)}
+    for rate, truth in truths.items():
+        interval = found.true_positive[rate].interval
+        assert interval is not None
+        assert interval.low < truth < interval.high
+        assert interval.high - interval.low < 0.08
+    assert found.area.interval is not None
+    assert found.area.interval.low < norm.cdf(np.sqrt(0.5)) < found.area.interval.high
+    assert found.advantage.interval is not None
+    low, high = found.advantage.interval.low, found.advantage.interval.high
+    assert low < 2 * norm.cdf(0.5) - 1 < high
+
+
+def test_the_bootstrap_on_a_grid_of_thresholds_is_that_of_whole_curves() -> None:
+    """Models taken again, one replicate at a time, give the same spread."""
+    scores, members = game(30, 200, 1, 0.5, 2)  # more pairs than thresholds on the grid
+    found = performance(scores, members, 0.9, [0.05], np.random.default_rng(0))
+    generator = np.random.default_rng(0)
+    drawn = generator.multinomial(30, np.full(30, 1 / 30), size=1000)
+    curves = [curve(np.repeat(scores, w, 0), np.repeat(members, w, 0)) for w in drawn[:300]]
+    expected = np.quantile([c.area for c in curves], [0.05, 0.95])
+    assert found.area.interval is not None
+    assert [found.area.interval.low, found.area.interval.high] == pytest.approx(expected, abs=0.01)
+    expected = np.quantile([c.true_positive_at(0.05) for c in curves], [0.05, 0.95])
+    interval = found.true_positive[0.05].interval
+    assert interval is not None
+    assert [interval.low, interval.high] == pytest.approx(expected, abs=0.02)
+
+
+def test_intervals_are_wider_where_the_pairs_of_a_model_go_together() -> None:
+    """Some models betray all of their members, and others none of them."""
+    widths = []
+    for common in (0.0, 1.0):
+        scores, members = game(40, 100, 1, 0, 3)
+        scores += common * members * np.random.default_rng(0).choice([-1, 1], (40, 1))
+        area = performance(scores, members, 0.95, [], np.random.default_rng(0)).area
+        assert area.interval is not None
+        widths.append(area.interval.high - area.interval.low)
+    assert widths[1] > 2 * widths[0]
+
+
+def test_a_threshold_is_never_chosen_on_the_models_that_it_judges() -> None:
+    """Scores that only remember: chosen on themselves they would win, on others they cannot."""
+    rng = np.random.default_rng(4)
+    intervals = []
+    for _ in range(40):
+        members = rng.random((6, 4)) < 0.5
+        members[:, 0], members[:, 1] = True, False
+        found = advantage(rng.normal(0, 1, (6, 4)), members, 0.95)
+        intervals.append(found.point)
+    assert abs(np.mean(intervals)) < 3 * np.std(intervals) / np.sqrt(40)
+    own = [curve(rng.normal(0, 1, (6, 4)), members) for _ in range(40)]
+    assert np.mean([np.max(c.true_positive - c.false_positive) for c in own]) > 0.2
+
+
+def test_rates_that_too_few_pairs_can_show_are_left_out() -> None:
+    scores, members = game(10, 60, 1, 0, 5)
+    found = performance(scores, members, 0.95, [0.001, 0.1], np.random.default_rng(0))
+    assert list(found.true_positive) == [0.1]
+
+
+def test_one_model_has_no_interval() -> None:
+    scores, members = game(1, 60, 1, 0, 6)
+    found = performance(scores, members, 0.95, [0.5], np.random.default_rng(0), threshold=0.5)
+    assert found.area.interval is None
+    assert found.true_positive[0.5].interval is None
+    assert found.advantage.interval is None
+
+
+@pytest.mark.parametrize(
+    ("scores", "members", "message"),
+    [
+        (np.zeros((2, 3)), np.zeros((2, 2), bool), "give both as"),
+        (np.full((1, 2), np.nan), np.array([[True, False]]), "not a number"),
+        (np.zeros((2, 3)), np.ones((2, 3), bool), "only members"),
+        (np.zeros((2, 2)), np.array([[True, True], [False, True]]), "only members, or none"),
+    ],
+)
+def test_what_has_no_curve_is_refused(scores: Floats, members: Bools, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        performance(scores, members, 0.95, [], np.random.default_rng(0))
+
+
+def test_the_area_of_independent_trials_has_delongs_interval() -> None:
+    """Against a loop over pairs; the variance is that of the two kinds' mean shares of wins."""
+    rng = np.random.default_rng(7)
+    members = np.arange(30) % 3 == 0
+    scores = np.round(rng.normal(members, 1), 1)  # with ties
+    inside, outside = scores[members], scores[~members]
+    wins = np.array([[(a > b) + (a == b) / 2 for b in outside] for a in inside])
+    found = independent_area(scores, members, 0.95)
+    assert found.point == pytest.approx(wins.mean())
+    error = np.sqrt(wins.mean(1).var(ddof=1) / 10 + wins.mean(0).var(ddof=1) / 20)
+    assert found.interval is not None
+    assert found.interval.high == pytest.approx(min(1, wins.mean() + norm.ppf(0.975) * error))
+    assert found.interval.low == pytest.approx(wins.mean() - norm.ppf(0.975) * error)
+    assert independent_area(scores[:4], members[:4] & (np.arange(4) == 0), 0.9).interval is None

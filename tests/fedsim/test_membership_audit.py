@@ -1,0 +1,149 @@
+"""In the adversary's own game attacks by losses learn from half of the trials and play the rest."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from flwr.app import Message
+
+from adversaries.membership_attacks import ATTACKS
+from fedsim import (
+    client_app,
+    federation,
+    messages,
+    report_figures,
+    report_sections,
+    server_app,
+)
+from fedsim.config import Config, to_run_config
+from fedsim.errors import InputError
+from fedsim.membership_audit import attacks, key, observations, of_shadows
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+
+Make = Callable[..., Config]
+
+
+def transcript_of(trials: int, gap: float, seed: int = 0) -> Arrays:
+    """Losses of a challenge that is easier by `gap` deviations where it was trained on."""
+    rng = np.random.default_rng(seed)
+    worlds = rng.permutation(np.arange(trials) % 2 == 0)
+    ways = rng.normal(0, 1, (trials, 7)) + gap * worlds[:, None]
+    losses = np.logaddexp(0, -ways)
+    return {
+        "worlds": worlds,
+        "challenge_loss": losses[:, -1],
+        "loss_trajectory": losses,
+        "population_losses": np.logaddexp(0, -rng.normal(0, 1, (trials, 32))),
+    }
+
+
+def test_shadows_and_games_have_each_half_of_either_world() -> None:
+    worlds = np.random.default_rng(0).permutation(np.arange(40) % 2 == 0)
+    shadows = of_shadows(worlds)
+    assert [int((shadows & side).sum()) for side in (worlds, ~worlds)] == [10, 10]
+
+
+def test_every_attack_but_the_one_on_other_members_finds_a_plain_difference(small: Make) -> None:
+    found = attacks(small(), transcript_of(400, 2.0), 0.95)
+    assert set(found) == {key(name) for name in ATTACKS} - {"yeom_mean"}
+    for name, entry in found.items():
+        low, high = entry["advantage_interval"]
+        assert 0 < low <= entry["advantage"] <= high, name
+        assert entry["advantage"] == pytest.approx(entry["tpr"] - entry["fpr"]), name
+        assert entry["area_interval"][0] > 0.6, name
+        assert (entry["shadow_trials"], entry["games"]) == (200, 200), name
+    assert found["trajectory"]["area"] > found["lira"]["area"]
+
+
+def test_nothing_is_found_where_there_is_nothing(small: Make) -> None:
+    found = attacks(small(), transcript_of(400, 0.0, seed=1), 0.999)
+    for entry in found.values():
+        assert entry["advantage_interval"][0] <= 0 <= entry["advantage_interval"][1]
+        assert entry["area_interval"][0] <= 0.5 <= entry["area_interval"][1]
+
+
+def test_attacks_that_were_not_asked_for_are_not_played(small: Make) -> None:
+    config = small({"audit.attacks": "lira, rmia"})
+    assert set(attacks(config, transcript_of(40, 1.0), 0.95)) == {"lira", "rmia"}
+    assert attacks(small({"audit.attacks": "none"}), transcript_of(40, 1.0), 0.95) == {}
+
+
+def test_a_transcript_without_losses_or_of_few_trials_still_reports(small: Make) -> None:
+    whole = transcript_of(40, 1.0)
+    assert attacks(small(), {"worlds": whole["worlds"]}, 0.95) == {}
+    assert attacks(small(), whole | {"worlds": np.ones(40, bool)}, 0.95) == {}
+    assert attacks(small(), transcript_of(8, 1.0), 0.95) == {}
+    del whole["loss_trajectory"]
+    assert "trajectory" not in attacks(small(), whole, 0.95)
+    assert "lira" in attacks(small(), whole, 0.95)
+    # Of a run whose first cohorts are of an earlier version.
+    assert attacks(small(), whole | {"challenge_loss": whole["challenge_loss"][:20]}, 0.95) == {}
+
+
+class Watching(InProcessGrid):
+    """A grid that keeps every model that the first owner is sent."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        self.models: list[npt.NDArray[np.float32]] = []
+
+    def _execute(self, message: Message) -> Message:
+        if messages.MODEL in message.content and message.metadata.dst_node_id == FIRST_NODE:
+            self.models.append(messages.only(message.content.array_records[messages.MODEL]).copy())
+        return super()._execute(message)
+
+
+@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+def test_a_run_records_the_challenges_loss_at_every_global_model(
+    mode: str, small: Make, tmp_path: Path
+) -> None:
+    config = small({"audit.mode": mode, "trials.count": 12, "trials.cohort": 12})
+    grid, directory = Watching(config), RunDirectory.create(tmp_path / "run", config)
+    server_app.run(grid, config, directory)
+    transcript, facts = directory.read_arrays("transcript.npz"), directory.read_json("facts.json")
+    known = federation.load(config)
+    record = known.members(np.asarray([facts["challenge"]["record"]]))
+    expected = [known.evaluate(torch.tensor(m), *record)[0][:, 0].numpy() for m in grid.models]
+    assert len(expected) == 4
+    np.testing.assert_array_equal(transcript["loss_trajectory"], np.stack(expected, axis=1))
+    np.testing.assert_array_equal(transcript["challenge_loss"], expected[-1])
+    strangers, _ = known.evaluate(torch.tensor(grid.models[-1]), *known.held_out())
+    np.testing.assert_array_equal(transcript["population_losses"], strangers.numpy())
+    seen = observations(transcript)
+    assert seen is not None
+    assert seen.trajectory is not None
+    np.testing.assert_array_equal(seen.trajectory[:, -1], seen.losses)
+    report = directory.read_json("report.json")
+    assert {"yeom", "yeom_challenge", "lira", "rmia", "trajectory"} <= set(
+        report["membership_inference"]
+    )
+    assert "LiRA on all global models" in (directory.path / "report.html").read_text()
+
+
+def test_without_attacks_a_run_records_no_losses(small: Make, run: Callable[..., Arrays]) -> None:
+    transcript = run(small({"audit.attacks": "none"}))
+    assert not {"loss_trajectory", "challenge_loss", "population_losses"} & set(transcript)
+
+
+def test_an_unknown_attack_is_refused_before_anything_is_trained(
+    small: Make, run: Callable[..., Arrays]
+) -> None:
+    with pytest.raises(InputError, match=r"audit\.attacks is 'lyra'.*did you mean 'lira'"):
+        run(small({"audit.attacks": "lyra"}))
+
+
+def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_most() -> None:
+    rows = {name: {"advantage": 0.1} for name in ("yeom", "lira", "rmia_offline", "trajectory")}
+    report = {"empirical": {"advantage": 0.2}, "membership_inference": rows}
+    named = [row["attack"] for row in report_sections.inference(report)]
+    assert named[1:] == [
+        "LiRA, online, on the challenge",
+        "RMIA, offline, on the challenge",
+        "LiRA on all global models, on the challenge",
+    ]
+    drawn = [point.label for point in report_figures._measured(report)]
+    assert drawn == ["DI adversary", "Yeom", "LiRA on all\nglobal models"]

@@ -1,0 +1,192 @@
+"""The population's game trains what the federation would, and says what privacy allows."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from adversaries import membership_attacks
+from fedsim import federation, gaussian, membership_game, membership_report
+from fedsim.accounting import PLD
+from fedsim.cli.main import main
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.mechanism import Mechanism
+from fedsim.membership_game import inclusion, mechanism, most_true_positives, play
+from fedsim.models import initial_parameters
+from fedsim.owner import noise
+from fedsim.randomness import SERVER
+from fedsim.sampling import participation
+
+Make = Callable[..., Config]
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None:
+    config = small({"training.sampling-rate": rate, "training.rounds": 2})
+    game = play(config, 16)
+    known, chosen = federation.load(config), inclusion(0, 16, 24)
+    np.testing.assert_array_equal(game.observations.inclusion, chosen)
+    theta = initial_parameters(
+        lambda: federation.build_model(config, known.split.dataset), 0, range(16)
+    )[5:6]
+    for round in (1, 2):
+        coins = participation(0, range(5, 6), round, 24, rate)
+        inside = np.flatnonzero(chosen[5] if coins is None else chosen[5] & coins[0])
+        total = known.clipped_sum(theta, inside)
+        std = torch.tensor([game.noise_multiplier * config.training.clipping_norm])
+        total += noise(0, range(5, 6), round, SERVER, std.double(), theta.shape[1])
+        # Of the n records half are expected.
+        step = config.training.learning_rate / (rate * 24 / 2)
+        theta = (theta.double() - step * total).float()
+    losses, _ = known.evaluate(theta, *known.members(np.arange(24)))
+    np.testing.assert_allclose(game.observations.losses[5], losses[0], rtol=1e-4)
+    assert game.rounds == (0, 1, 2)
+    trajectory = game.observations.trajectory
+    assert trajectory is not None
+    np.testing.assert_array_equal(trajectory[:, -1], game.observations.losses)
+
+
+def test_results_do_not_depend_on_cohorts_or_on_how_many_models_there_are(small: Make) -> None:
+    whole, cut = (play(small({"trials.cohort": c, "run.seed": 1}), 16) for c in (16, 5))
+    more = play(small({"run.seed": 1}), 18)
+    for other in (cut, more):
+        np.testing.assert_allclose(
+            other.observations.losses[:16], whole.observations.losses, rtol=1e-4
+        )
+        np.testing.assert_array_equal(
+            other.observations.inclusion[:16], whole.observations.inclusion
+        )
+
+
+def test_what_hides_a_record_is_the_noise_of_all_owners(small: Make) -> None:
+    """Against add-remove: noise for replaced records is twice what one that is missing needs."""
+    plain = mechanism(small(), 2.0)
+    assert plain == Mechanism.alike(2.0, 3)
+    assert mechanism(small({"privacy.neighbouring": "replace"}), 2.0) == Mechanism.alike(4.0, 3)
+    local = mechanism(small({"federation.trust": "local"}), 2.0)
+    assert local is not None
+    assert local.mu == pytest.approx(np.sqrt(3) / (2 * np.sqrt(3)))
+    given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
+    assert mechanism(small(given | {"training.clipping": False}), 1.0) is None
+
+
+def test_privacy_allows_what_the_best_test_of_two_gaussians_has() -> None:
+    rates = np.array([0.001, 0.01, 0.5])
+    described = Mechanism.alike(2.0, 4)
+    expected = norm.sf(norm.isf(rates) - described.mu)
+    np.testing.assert_allclose(most_true_positives(described, rates), expected)
+    np.testing.assert_array_equal(most_true_positives(Mechanism.alike(0.0, 4), rates), np.ones(3))
+
+
+def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small: Make) -> None:
+    """One step at q: the likelihood ratio is monotone in x, so that a threshold on x is best."""
+    described, q, z = Mechanism.alike(1.0, 1, 0.3), 0.3, 1.0
+    rates = np.geomspace(1e-3, 0.9, 12)
+    cut = norm.isf(rates)
+    best = (1 - q) * rates + q * norm.sf(cut - 1 / z)
+    found = most_true_positives(described, rates)
+    assert np.all(found >= best - 1e-9)
+    np.testing.assert_allclose(found, best, rtol=0.05)
+    assert np.max(found - rates) <= PLD.delta(described, 0.0) + 1e-9
+    # Nearly all records in every step is nearly no sampling.
+    nearly = most_true_positives(Mechanism.alike(1.0, 1, 0.9999), rates)
+    np.testing.assert_allclose(nearly, norm.sf(cut - 1.0), rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"privacy.sensitivity": "local"}, 'set privacy.sensitivity = "global"'),
+        ({"privacy.unit": "client"}, 'set privacy.unit = "record"'),
+        (
+            {"training.local-steps": 2, "federation.trust": "local"},
+            "set training.local-steps = 1",
+        ),
+    ],
+)
+def test_what_is_no_dp_sgd_on_records_is_refused(
+    changes: dict[str, str | int], message: str, small: Make
+) -> None:
+    with pytest.raises(InputError, match=message):
+        play(small(changes), 16)
+
+
+def test_too_few_models_are_refused_before_any_is_trained(small: Make) -> None:
+    with pytest.raises(InputError, match="train more models"):
+        play(small(), 4)
+
+
+EXPERIMENT = """
+[data]
+records = 24
+held-out = 20
+[model]
+name = "linear"
+[training]
+rounds = 3
+[run]
+device = "cpu"
+"""
+
+
+def test_the_command_leaves_a_report_and_never_replaces_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "experiment.toml", tmp_path / "out"
+    file.write_text(EXPERIMENT)
+    command = ["membership", str(file), "--models", "24", "--out", str(out), "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads((out / "report.json").read_text())
+    assert set(report["attacks"]) == set(membership_attacks.ATTACKS)
+    for row in report["attacks"].values():
+        assert row["advantage_interval"][0] <= row["advantage"] <= row["advantage_interval"][1]
+        assert 0 <= row["area"]["interval"][0] <= row["area"]["interval"][1] <= 1
+    # 24 models of 24 records: 10 false positives of about 288 pairs are 3.5 %.
+    assert [at["false_positive_rate"] for at in report["attacks"]["lira"]["true_positive_at"]] == [
+        0.1
+    ]
+    assert report["bounds"]["advantage"] == pytest.approx(
+        gaussian.advantage(np.sqrt(3) / report["noise_multiplier"])
+    )
+    page = (out / "report.html").read_text()
+    assert "LiRA, offline" in page
+    assert "differential privacy allows" in page
+    assert "<script" not in page
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 2
+    assert "name a new directory with --out" in capsys.readouterr().err
+
+
+def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
+    """Noise that is claimed a thousand times larger than it is."""
+    config = small(
+        {
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 0.001,
+            "training.rounds": 40,
+            "model.name": "mlp",
+        }
+    )
+    game = play(config, 48)
+    attacks = {"lira-fixed": membership_attacks.ATTACKS["lira-fixed"]}
+    honest = membership_report.assemble(config, game, attacks, 1.0)
+    assert honest["attacks"]["lira-fixed"]["advantage_interval"][0] > 0.1
+    assert not any("ALARM" in sentence for sentence in membership_report.verdict(honest))
+    false = replace(game, mechanism=mechanism(config, 1000.0))
+    told = membership_report.verdict(membership_report.assemble(config, false, attacks, 1.0))
+    assert any("ALARM: LiRA, online, fixed variance" in sentence for sentence in told)
+
+
+def test_rounds_are_seen_evenly_up_to_the_last() -> None:
+    assert membership_game._seen(30) == (0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30)
+    assert membership_game._seen(3) == (0, 1, 2, 3)
