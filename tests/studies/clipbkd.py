@@ -53,7 +53,7 @@ class Size:
 
     trials: int = 2000
     cohort: int = 250
-    rounds: int = 12
+    rounds: int = 6
     copies: tuple[int, ...] = (1, 2, 4, 8)
     epsilons: tuple[str, ...] = tuple(TABLE_2)
 
@@ -128,7 +128,8 @@ def _config(size: Size, epsilon: str, copies: int, root: Path | None) -> Config:
             "trials.count": size.trials,
             "trials.cohort": size.cohort,
             "training.rounds": size.rounds,
-            "model.hidden": 16,
+            "training.learning-rate": 2.0,
+            "model.hidden": 8,
             **data,
             **noise,
         },
