@@ -78,6 +78,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         utility=drawn.pop("utility", None),
         bayesian_figure=drawn.pop("bayesian", None),
         budget=drawn.pop("budget", None),
+        poison=drawn.pop("poison", None),
         budget_reading=sections.budget(report) if report_figures.budget_by_round(report) else "",
         figures=list(drawn.values()),
         trust=sections.trust(report),
