@@ -404,7 +404,11 @@ def _empirical(
         "lower_bounds": {
             name: asdict(bound)
             for name, bound in lower_bounds.lower_bounds(
-                worlds, final, delta, confidence, _not_normal(config)
+                worlds,
+                final,
+                delta,
+                confidence,
+                _not_normal(config) or crafted_report.not_normal(config, transcript),
             ).items()
         },
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
@@ -613,9 +617,8 @@ def _alarms(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> di
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
-    proven = lower_bounds.lower_bounds(
-        worlds, final, bounds["delta"], ALARM_CONFIDENCE, _not_normal(config)
-    )
+    not_normal = _not_normal(config) or crafted_report.not_normal(config, transcript)
+    proven = lower_bounds.lower_bounds(worlds, final, bounds["delta"], ALARM_CONFIDENCE, not_normal)
     for name, bound in proven.items():
         if bound.epsilon > bounds["tight_epsilon"]:
             alarms[name] = (

@@ -79,7 +79,9 @@ class Transcript:
                     "give the one that the run wrote"
                 )
         scores = arrays.get("poison_scores")
-        return cls(worlds, *steps, None if scores is None else np.asarray(scores, np.float64))
+        log_odds, sensitivities, noise_stds = steps
+        made = None if scores is None else np.asarray(scores, np.float64)
+        return cls(worlds, log_odds, sensitivities, noise_stds, made)
 
 
 def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, str]]:

@@ -43,7 +43,6 @@ CONFIDENCE = 0.99
 NAMES = {
     "released_model": "ClipBKD",
     "identification": "identification",
-    "identification_gaussian": "identification, Gaussian",
 }
 
 
@@ -110,7 +109,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         ("ε of theory", "adversary", *(f"k = {copies}" for copies in size.copies)),
         each,
         f"With confidence {CONFIDENCE:.0%} each. ClipBKD chooses its threshold on half of the "
-        "trials; identification decides at log-odds 0, or assumes normal log-odds (Gaussian).",
+        "trials; identification decides at log-odds 0.",
     )
 
 
