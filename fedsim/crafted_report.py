@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adversaries.forecast import predict
 from adversaries.gaussian_bounds import gaussian_bound
 from adversaries.intervals import LowerBound
 from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
@@ -34,6 +35,8 @@ WHAT = {
     "gradient": "a gradient of the clipping norm that no record has",
 }
 """What each challenge.kind is."""
+
+VARIES = "the gradients of the challenge vary between trials, so that log-odds are not normal"
 
 
 def report(
@@ -81,8 +84,9 @@ def bounds(
     """Return lower bounds on the epsilon of one record, by who sees what.
 
     "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
-    by mu_k = k mu; "released_model": of the poison's score, at a threshold that half of the trials
-    choose. `transcript` has worlds [T], log_odds [T, k] and perhaps poison_scores [T].
+    by mu_k = k mu, where every trial had the same; "released_model": of the poison's score, at a
+    threshold that half of the trials choose. `transcript` has worlds [T], log_odds, sensitivities,
+    noise_stds [T, k] and perhaps poison_scores [T].
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     found = {
@@ -92,10 +96,12 @@ def bounds(
     }
     if not_normal is None:
         bound = gaussian_bound(worlds, final, delta, confidence)
-        mu = bound.details.get("mu_low", 0.0) / copies
+        reason = varies(transcript) or bound.reason
+        mu = 0.0 if reason else bound.details["mu_low"] / copies
         found["identification_gaussian"] = replace(
             bound,
             epsilon=gaussian.epsilon(mu, delta),
+            reason=reason,
             method=f"{bound.method}, of which one of {copies} has its share",
         )
     if "poison_scores" in transcript:
@@ -104,6 +110,23 @@ def bounds(
             clopper_pearson_split(worlds, scores, delta, confidence), copies
         )
     return found
+
+
+def not_normal(config: Config, transcript: Arrays) -> str | None:
+    """Return why the log-odds of a challenge that was made, or of a group, are not normal."""
+    if config.challenge.kind == "record" and config.challenge.copies == 1:
+        return None
+    return varies(transcript)
+
+
+def varies(transcript: Arrays) -> str | None:
+    """Return a reason where the noise decided how much the challenge moved the sums, None if not.
+
+    A gradient that is no longer clipped depends on the noise before it: poison that the model has
+    learnt is hardly noticed any more, and the tails of the log-odds are cut.
+    """
+    steps = transcript["sensitivities"], transcript["noise_stds"]
+    return None if predict(*steps).deterministic else VARIES
 
 
 def alarms(report: Mapping[str, Any], surely: Mapping[str, LowerBound]) -> dict[str, str]:

@@ -176,6 +176,28 @@ def log_odds_histogram(
     return figure
 
 
+def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Figure:
+    """Draw the scores [T] that the released models of both worlds [T] got, and the threshold."""
+    with _style():
+        figure, axes = _axes()
+        bins = np.histogram_bin_edges(scores, bins=_bin_count(scores))
+        for world, colour, label in WORLDS:
+            chosen = scores[worlds == world]
+            if not len(chosen):
+                continue
+            counts, _ = np.histogram(chosen, bins)
+            heights = counts / (len(chosen) * np.diff(bins))
+            axes.stairs(heights, bins, fill=True, color=colour, alpha=0.28)
+            axes.stairs(heights, bins, color=colour, linewidth=0.9, label=label)
+        if threshold is not None:
+            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--")
+            _note(axes, threshold, "decides D′ ◂ ▸ decides D", "center")
+        axes.set_xlabel("score of the released model")
+        axes.set_ylabel("density")
+        _legend(axes, above=0.06)
+    return figure
+
+
 def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
     """Return the density, at the points `log_odds` [n], that final log-odds have from prior 1/2.
 

@@ -88,6 +88,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         one_run_reading=one_run_report.reading(report),
         one_run_figure=drawn.pop("one-run", None),
         budget=drawn.pop("budget", None),
+        poison=drawn.pop("poison", None),
         budget_reading=sections.budget(report) if report_figures.budget_by_round(report) else "",
         figures=list(drawn.values()),
         trust=sections.trust(report),

@@ -45,12 +45,16 @@ LARGEST_SVG = 500_000
 
 @dataclass(frozen=True)
 class Transcript:
-    """What the adversary saw: worlds [T]; log_odds, sensitivities and noise_stds [T, k]."""
+    """What the adversary saw: worlds [T]; log_odds, sensitivities and noise_stds [T, k].
+
+    poison_scores [T]: of the released models, where the challenge was made.
+    """
 
     worlds: Bools
     log_odds: Floats
     sensitivities: Floats
     noise_stds: Floats
+    poison_scores: Floats | None = None
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
@@ -75,7 +79,10 @@ class Transcript:
                     f"the transcript's {name} are {array.shape}, its log_odds {shape}; "
                     "give the one that the run wrote"
                 )
-        return cls(worlds, *steps)
+        scores = arrays.get("poison_scores")
+        log_odds, sensitivities, noise_stds = steps
+        made = None if scores is None else np.asarray(scores, np.float64)
+        return cls(worlds, log_odds, sensitivities, noise_stds, made)
 
 
 def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, str]]:
@@ -149,6 +156,16 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             "The advantage of an adversary at each vantage: measured, with the "
             f"{confidence_of(report)}interval; predicted for this run; and the most that the noise "
             "allows (the grey bar). 0 is a coin, 1 is certainty.",
+        )
+    if seen.poison_scores is not None:
+        bound = "crafted.lower_bounds.released_model"
+        drawn["poison"] = (
+            figures.poison_scores(
+                seen.worlds, seen.poison_scores, at(report, f"{bound}.details.threshold")
+            ),
+            "What the released model gives away.",
+            "How far each trial's last model went the way that the challenge was made to push it. "
+            "The threshold was chosen by half of the trials; the bound counts the others.",
         )
     by_round = at(report, "bayesian.by_round")
     if by_round and all(isinstance(series, list) for series in by_round.values()):

@@ -212,6 +212,9 @@ is highlighted.</p>
 <dt>{{ name }}</dt><dd>{{ value }}</dd>
 {% endfor %}
 </dl>
+{% if poison %}
+{{ drawn(poison) }}
+{% endif %}
 {% endif %}
 
 {% if bayesian %}

@@ -17,6 +17,7 @@ Make = Callable[..., Config]
         ({}, Role.OWNER, set()),
         ({}, Role.ADVERSARY, set()),
         ({}, Role.CHALLENGED, {"challenge"}),
+        ({"challenge.kind": "blank"}, Role.CHALLENGED, {"challenge", "canaries"}),
         ({"audit.mode": "instrumented"}, Role.OWNER, {"instrumented"}),
         ({"audit.bayesian-pairs": 2}, Role.OWNER, {"instrumented"}),
         ({"audit.mode": "instrumented"}, Role.CHALLENGED, {"challenge", "instrumented"}),

@@ -129,6 +129,8 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     page = render_html(report, directory.read_arrays("transcript.npz"))
     assert "What was put into D to be noticed" in page
     assert "from the released model alone" in page
+    assert "What the released model gives away." in page
+    assert (directory.path / "figures" / "poison.svg").exists()
     # The first model is not what differential privacy is about, and is no release of it either.
     assert "fitted to the records of D, without noise" in report["mechanism"]["dp_note"]
 
@@ -138,6 +140,8 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     transcript = {
         "worlds": worlds,
         "log_odds": np.zeros((400, 1)),
+        "sensitivities": np.ones((400, 1)),
+        "noise_stds": np.ones((400, 1)),
         "poison_scores": np.where(worlds, 1.0, -1.0),
     }
     found = crafted_report.bounds(transcript, 1, 1e-5, 0.999)
@@ -155,9 +159,23 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     generator = np.random.default_rng(0)
     worlds, mu, copies = np.arange(4000) % 2 == 0, 3.0, 3
     odds = mu * generator.standard_normal(4000) + np.where(worlds, 1, -1) * mu**2 / 2
-    transcript = {"worlds": worlds, "log_odds": odds[:, None]}
+    steps = {"sensitivities": np.full((4000, 1), mu), "noise_stds": np.ones((4000, 1))}
+    transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
     found = crafted_report.bounds(transcript, copies, 1e-3, 0.95)
     true = gaussian.epsilon(mu / copies, 1e-3)
     assert 0.9 * true < found["identification_gaussian"].epsilon < true
     assert 0 < found["identification"].epsilon < true
     assert "released_model" not in found
+
+
+def test_gradients_that_the_noise_decides_about_make_no_normal_log_odds() -> None:
+    worlds = np.arange(40) % 2 == 0
+    transcript = {
+        "worlds": worlds,
+        "log_odds": np.where(worlds, 1.0, -1.0)[:, None] + np.arange(40)[:, None] / 40,
+        "sensitivities": np.where(np.arange(40) < 5, 0.9, 1.0)[:, None],
+        "noise_stds": np.ones((40, 1)),
+    }
+    found = crafted_report.bounds(transcript, 1, 1e-3, 0.95)["identification_gaussian"]
+    assert found.epsilon == 0
+    assert "vary between trials" in (found.reason or "")

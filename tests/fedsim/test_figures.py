@@ -33,6 +33,19 @@ def game():
     return worlds, np.cumsum(random.normal(centre, step, (TRIALS, ROUNDS)), axis=1)
 
 
+def test_the_scores_of_both_worlds_are_densities_beside_their_threshold():
+    random = np.random.default_rng(0)
+    worlds = np.arange(200) % 2 == 0
+    scores = random.normal(np.where(worlds, 1.0, 0.0))
+    (axes,) = figures.poison_scores(worlds, scores, 0.4).get_axes()
+    drawn = [patch for patch in axes.patches if isinstance(patch, StepPatch)]
+    for patch in drawn:
+        heights, edges, _ = patch.get_data()
+        assert heights @ np.diff(edges) == pytest.approx(1)
+    assert len(drawn) == 4
+    assert [line.get_xdata()[0] for line in axes.get_lines()] == [0.4]
+
+
 def lines(axes, label):
     return [line for line in axes.get_lines() if str(line.get_label()).startswith(label)]
 
