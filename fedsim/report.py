@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import figures, report_figures
+from fedsim import bounds_report, figures, report_figures
 from fedsim import report_sections as sections
 from fedsim.config import flatten
 from fedsim.report_figures import Transcript
@@ -89,7 +89,10 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         bayesian=sections.bayesian(report),
         bayesian_reading=sections.bayesian_reading(report),
         estimates=sections.estimates(report),
-        lower_bounds=sections.lower_bounds(report),
+        lower_bounds=bounds_report.groups(report, sections.lower_bounds(report)),
+        agreement=bounds_report.agreement(report),
+        bounds_figure=drawn.pop("lower-bounds", None),
+        profile_figure=drawn.pop("privacy-profile", None),
         confidence=confidence_of(report),
         prediction=sections.prediction(report),
         inference=sections.inference(report),
