@@ -23,8 +23,8 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     repeats, n = (4, 50) if smoke else (200, 1000)
     note = (
         f"Median of {repeats} campaigns (5 % and 95 % quantiles); n = {n} trials of each world, "
-        f"α = {1 - coverage.CONFIDENCE:.2g}, δ = {coverage.DELTA:g}. {BEST}: at the threshold fixed in "
-        "advance that the true mechanism makes the best one."
+        f"α = {1 - coverage.CONFIDENCE:.2g}, δ = {coverage.DELTA:g}. {BEST}: at the threshold fixed "
+        "in advance that the true mechanism makes the best one."
     )
     yield Table(
         "Bound reached on a Gaussian mechanism, by its true ε",
