@@ -22,8 +22,8 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     """Yield the median bound of every estimator, on Gaussian and on sampled games."""
     repeats, n = (4, 50) if smoke else (200, 1000)
     note = (
-        f"Median of {repeats} campaigns (5 % and 95 % quantiles); n = {n} trials of each world, "
-        f"α = {1 - coverage.CONFIDENCE:.2g}, δ = {coverage.DELTA:g}. {BEST}: at the threshold fixed "
+        f"Median of {repeats} campaigns (5 % and 95 % quantiles); n = {n} trials of each world, α "
+        f"= {1 - coverage.CONFIDENCE:.2g}, δ = {coverage.DELTA:g}. {BEST}: at the threshold fixed "
         "in advance that the true mechanism makes the best one."
     )
     yield Table(
