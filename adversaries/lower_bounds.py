@@ -161,7 +161,7 @@ CREDIBLE = frozenset({"jeffreys"})
 
 
 DEPENDENT_WORLDS = frozenset(
-    {"clopper_pearson", "clopper_pearson_split", "mu_gdp", "privacy_profile", "trade_off"}
+    {"clopper_pearson", "clopper_pearson_split", "mu_gdp", "privacy_profile"}
 )
 """The lower bounds that hold however the trials of one world depend on those of the other."""
 

@@ -114,10 +114,7 @@ def assemble(
         for row in identifiability.vantage_bounds(description, delta)
     ]
     predictions = _predictions(config, transcript)
-    final = transcript["log_odds"][:, -1] - logit(config.audit.prior)
-    looks = bounds_audit.looks_of(
-        config, predictions[config.federation.vantage], transcript["worlds"], final
-    )
+    looks = bounds_audit.looks_of(config, predictions[config.federation.vantage], transcript)
     report: dict[str, Any] = {
         "name": config.run.name,
         "created": facts["created"],
@@ -205,7 +202,8 @@ def assemble(
         of_one,
         delta,
         confidence,
-        bounds_audit.not_normal(config),
+        bounds_audit.not_normal(config, transcript),
+        precision.design(config, len(transcript["worlds"])),
     )
     report["residuals"] = residual_report.report(config, transcript, confidence)
     report["campaign"] = precision.assemble(
@@ -448,9 +446,9 @@ def _empirical(
             "advantage": estimators.epsilon_from_advantage(advantage.point, delta),
         },
         **bounds_audit.report(
-            bounds_audit.bounds_of(config, mechanism, worlds, loss, delta, confidence),
+            bounds_audit.bounds_of(config, mechanism, transcript, delta, confidence),
             looks,
-            bounds_audit.profile_of(config, mechanism, worlds, loss, confidence),
+            bounds_audit.profile_of(config, mechanism, transcript, confidence),
         ),
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
         "sensitivity_max": float(norms.max()),
@@ -655,10 +653,16 @@ def _alarms(
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
     alarms |= one_run_report.alarms(report["one_run"])
-    alarms |= bounds_audit.alarms(config, mechanism, worlds, loss, looks, bounds)
+    alarms |= bounds_audit.alarms(config, mechanism, transcript, looks, bounds)
     if report["crafted"]:
-        copies = config.challenge.copies
-        surely = crafted_report.bounds(transcript, copies, bounds["delta"], ALARM_CONFIDENCE)
+        surely = crafted_report.bounds(
+            transcript,
+            config.challenge.copies,
+            bounds["delta"],
+            ALARM_CONFIDENCE,
+            bounds_audit.not_normal(config, transcript),
+            played,
+        )
         alarms |= crafted_report.alarms(report["crafted"], surely)
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     # No statistics: the steps that were taken are known, and so is what they come to.
@@ -670,7 +674,7 @@ def _alarms(
             f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Rounds "
             "were not all composed, or a difference exceeds the sensitivity."
         )
-    alarms |= residual_report.alarms(report["residuals"])
+    alarms |= residual_report.alarms(report["residuals"], played)
     prediction = report["prediction"]
     exact = exact_posterior and prediction["deterministic"]
     theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"

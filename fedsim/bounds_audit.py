@@ -5,8 +5,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 
-from adversaries import agreement, privacy_profile
+from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.lower_bounds import CREDIBLE, lower_bounds
@@ -17,6 +18,7 @@ from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.mechanism import Mechanism, Vantage
 from fedsim.noise_family import noise_family
+from fedsim.run_directory import Arrays
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
 """The headline is the first of these that holds: what it is rests on the mechanism, not on how
@@ -43,20 +45,16 @@ MORE_NOISE = (
 
 
 def bounds_of(
-    config: Config,
-    mechanism: Mechanism,
-    worlds: Bools,
-    log_odds: Floats,
-    delta: float,
-    confidence: float,
+    config: Config, mechanism: Mechanism, transcript: Arrays, delta: float, confidence: float
 ) -> dict[str, LowerBound]:
     """Return every lower bound by its name; those that do not hold of the run are 0 with a reason.
 
-    log_odds: final Lambda [T] from even odds; mechanism: as claimed, towards the vantage point.
+    mechanism: as claimed, towards the vantage point.
     """
+    worlds, log_odds = _played(config, transcript)
     refused, played = _refused(config), precision.design(config, len(worlds))
     found = lower_bounds(
-        worlds, log_odds, delta, confidence, not_normal(config), played, refused=refused
+        worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=refused
     )
     if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refused:
         family = noise_family(mechanism)
@@ -90,32 +88,32 @@ def headline(bounds: Mapping[str, LowerBound]) -> str:
     return (holding or ["clopper_pearson"])[0]
 
 
-def looks_of(
-    config: Config, prediction: Mapping[str, Any], worlds: Bools, log_odds: Floats
-) -> list[Look]:
+def looks_of(config: Config, prediction: Mapping[str, Any], transcript: Arrays) -> list[Look]:
     """Return the comparisons of what trusts the noise with what does not.
 
     Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are the
     score of an attack, which nobody claims to be a likelihood ratio, or the worlds share random
     numbers, which both comparisons take for independent.
     """
+    worlds, log_odds = _played(config, transcript)
     played = precision.design(config, len(worlds))
     if not _exact(config) or played.common:
         return []
     each = played.level((1 + ALARM_CONFIDENCE) / 2)
     looks = [agreement.calibration(worlds, log_odds, each)]
-    if prediction["deterministic"] and not not_normal(config) and prediction["mu"] is not None:
+    if prediction["mu"] is not None and not not_normal(config, transcript):
         looks.append(agreement.mu(worlds, log_odds, prediction["mu"], each))
     return [look for look in looks if look is not None]
 
 
 def profile_of(
-    config: Config, mechanism: Mechanism, worlds: Bools, log_odds: Floats, confidence: float
+    config: Config, mechanism: Mechanism, transcript: Arrays, confidence: float
 ) -> dict[str, Any] | None:
     """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
 
     None where log-odds are no likelihood ratios, or the noise hides nothing.
     """
+    worlds, log_odds = _played(config, transcript)
     if not _exact(config) or mechanism.noiseless or not np.isfinite(log_odds).all():
         return None
     played = precision.design(config, len(log_odds))
@@ -140,8 +138,7 @@ def profile_of(
 def alarms(
     config: Config,
     mechanism: Mechanism,
-    worlds: Bools,
-    log_odds: Floats,
+    transcript: Arrays,
     looks: list[Look],
     bounds: Mapping[str, Any],
 ) -> dict[str, str]:
@@ -152,7 +149,7 @@ def alarms(
     """
     found = {}
     sure = f"with confidence {ALARM_CONFIDENCE:g}"
-    proven = bounds_of(config, mechanism, worlds, log_odds, bounds["delta"], ALARM_CONFIDENCE)
+    proven = bounds_of(config, mechanism, transcript, bounds["delta"], ALARM_CONFIDENCE)
     for name, bound in proven.items():
         if bound.trusts_noise or name in CREDIBLE or bound.reason:
             continue
@@ -171,7 +168,7 @@ def alarms(
     return found
 
 
-def not_normal(config: Config) -> str | None:
+def not_normal(config: Config, transcript: Arrays) -> str | None:
     """Return why the log-odds are not normal, None where theory says that they are."""
     if config.training.sampling_rate < 1:
         return "log-odds are not normal under sampling"
@@ -183,7 +180,17 @@ def not_normal(config: Config) -> str | None:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
+    # A gradient that is not clipped depends on the noise before it: one that the model has learnt
+    # is hardly noticed any more, and the tails of the log-odds are cut.
+    steps = transcript["sensitivities"], transcript["noise_stds"]
+    if not forecast.predict(*steps).deterministic:
+        return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
     return None
+
+
+def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:
+    """Return the worlds and the final log-odds of all trials, [T], the latter from even odds."""
+    return transcript["worlds"], transcript["log_odds"][:, -1] - logit(config.audit.prior)
 
 
 def _exact(config: Config) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adversaries.forecast import predict
+from adversaries.design import INDEPENDENT, Design
 from adversaries.gaussian_bounds import gaussian_bound
 from adversaries.intervals import LowerBound
 from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
@@ -36,8 +36,6 @@ WHAT = {
 }
 """What each challenge.kind is."""
 
-VARIES = "the gradients of the challenge vary between trials, so that log-odds are not normal"
-
 
 def report(
     config: Config,
@@ -47,6 +45,7 @@ def report(
     delta: float,
     confidence: float,
     not_normal: str | None,
+    played: Design,
 ) -> dict[str, Any] | None:
     """Return the `crafted` of report.json; None where one record of D is in question.
 
@@ -73,60 +72,48 @@ def report(
         "group_epsilon": PLD.epsilon(group, delta),
         "lower_bounds": {
             name: asdict(bound)
-            for name, bound in bounds(transcript, copies, delta, confidence, not_normal).items()
+            for name, bound in bounds(
+                transcript, copies, delta, confidence, not_normal, played
+            ).items()
         },
     }
 
 
 def bounds(
-    transcript: Arrays, copies: int, delta: float, confidence: float, not_normal: str | None = None
+    transcript: Arrays,
+    copies: int,
+    delta: float,
+    confidence: float,
+    not_normal: str | None = None,
+    played: Design = INDEPENDENT,
 ) -> dict[str, LowerBound]:
     """Return lower bounds on the epsilon of one record, by who sees what.
 
     "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
     by mu_k = k mu, where every trial had the same; "released_model": of the poison's score, at a
-    threshold that half of the trials choose. `transcript` has worlds [T], log_odds, sensitivities,
-    noise_stds [T, k] and perhaps poison_scores [T].
+    threshold that half of the trials choose. not_normal: why log-odds are not normal, if so;
+    played: how the trials were. `transcript` has worlds [T], log_odds [T, k] and perhaps
+    poison_scores [T].
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    level = played.level(confidence)
     found = {
-        "identification": per_record(
-            clopper_pearson_bound(worlds, final, delta, confidence), copies
-        )
+        "identification": per_record(clopper_pearson_bound(worlds, final, delta, level), copies)
     }
-    if not_normal is None:
-        bound = gaussian_bound(worlds, final, delta, confidence)
-        reason = varies(transcript) or bound.reason
-        mu = 0.0 if reason else bound.details["mu_low"] / copies
+    if not_normal is None and not played.common:
+        bound = gaussian_bound(worlds, final, delta, level)
+        mu = bound.details.get("mu_low", 0.0) / copies
         found["identification_gaussian"] = replace(
             bound,
             epsilon=gaussian.epsilon(mu, delta),
-            reason=reason,
             method=f"{bound.method}, of which one of {copies} has its share",
         )
     if "poison_scores" in transcript:
         scores = np.asarray(transcript["poison_scores"], np.float64)
         found["released_model"] = per_record(
-            clopper_pearson_split(worlds, scores, delta, confidence), copies
+            clopper_pearson_split(worlds, scores, delta, level), copies
         )
-    return found
-
-
-def not_normal(config: Config, transcript: Arrays) -> str | None:
-    """Return why the log-odds of a challenge that was made, or of a group, are not normal."""
-    if config.challenge.kind == "record" and config.challenge.copies == 1:
-        return None
-    return varies(transcript)
-
-
-def varies(transcript: Arrays) -> str | None:
-    """Return a reason where the noise decided how much the challenge moved the sums, None if not.
-
-    A gradient that is no longer clipped depends on the noise before it: poison that the model has
-    learnt is hardly noticed any more, and the tails of the log-odds are cut.
-    """
-    steps = transcript["sensitivities"], transcript["noise_stds"]
-    return None if predict(*steps).deterministic else VARIES
+    return {name: replace(bound, confidence=confidence) for name, bound in found.items()}
 
 
 def alarms(report: Mapping[str, Any], surely: Mapping[str, LowerBound]) -> dict[str, str]:

@@ -440,6 +440,58 @@ def epsilons(
     return figure
 
 
+def lower_bounds(
+    points: Sequence[tuple[str, float, bool, bool]], limit: float | None, confidence: str
+) -> Figure:
+    """Draw lower bounds on epsilon below each other, against what theory allows.
+
+    points: (title, epsilon, whether it trusts the claimed noise, whether the report leads with it);
+    confidence: the start of a phrase, such as "95% ".
+    """
+    with _style():
+        figure, axes = _axes()
+        places = np.arange(len(points))[::-1]
+        for place, (_, epsilon, trusts, leads) in zip(places, points, strict=True):
+            colour = PURPLE if trusts else BLUE
+            axes.hlines(place, 0, epsilon, color=colour, linewidth=3 if leads else 1.5)
+            face = colour if leads else "white"
+            axes.plot(epsilon, place, "o", color=colour, markerfacecolor=face, markersize=7)
+        names = [f"{title} (leads)" if leads else title for title, _, _, leads in points]
+        axes.set_yticks(places, names)
+        for colour, label in ((BLUE, "does not trust the noise"), (PURPLE, "trusts the noise")):
+            axes.plot([], [], "o-", color=colour, label=label)
+        highest = max([epsilon for _, epsilon, _, _ in points] + [limit or 0.0])
+        if limit is not None:
+            axes.axvline(limit, color=INK, linestyle="--", linewidth=1.4, label="ε by theory")
+        axes.set_xlim(0, 1.08 * highest or 1)
+        axes.set_ylim(-0.6, len(points) - 0.4)
+        axes.set_xlabel(f"ε is at least, with {confidence}confidence")
+        _legend(axes)
+    return figure
+
+
+def privacy_profile(
+    epsilons: Sequence[float],
+    theory: Sequence[float],
+    directions: Mapping[str, Mapping[str, Sequence[float]]],
+) -> Figure:
+    """Draw delta [n] over epsilon [n]: estimate and band of each direction, and theory's."""
+    with _style():
+        figure, axes = _axes()
+        looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
+        for name, profile in directions.items():
+            colour, label = looks[name]
+            axes.fill_between(epsilons, profile["low"], profile["high"], color=colour, alpha=0.15)
+            axes.plot(epsilons, profile["estimate"], color=colour, linewidth=2, label=label)
+        axes.plot(epsilons, theory, "--", color=INK, label="by theory")
+        axes.set_xlim(epsilons[0], epsilons[-1])
+        axes.set_ylim(0, None)
+        axes.set_xlabel("ε")
+        axes.set_ylabel("δ(ε)")
+        _legend(axes)
+    return figure
+
+
 def owner_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
     """Draw the belief that an owner took part, after every round, for each owner by its name."""
     with _style():

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim import (
+    bounds_report,
     crafted_report,
     figures,
     one_run_report,
@@ -90,6 +91,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         budget=drawn.pop("budget", None),
         poison=drawn.pop("poison", None),
         budget_reading=sections.budget(report) if report_figures.budget_by_round(report) else "",
+        bounds_figure=drawn.pop("lower-bounds", None),
+        profile_figure=drawn.pop("privacy-profile", None),
         figures=list(drawn.values()),
         trust=sections.trust(report),
         vantages=sections.vantages(report),
@@ -102,7 +105,8 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         bayesian=sections.bayesian(report),
         bayesian_reading=sections.bayesian_reading(report),
         estimates=sections.estimates(report),
-        lower_bounds=sections.lower_bounds(report),
+        lower_bounds=bounds_report.groups(report, sections.lower_bounds(report)),
+        agreement=bounds_report.agreement(report),
         confidence=confidence_of(report),
         prediction=sections.prediction(report),
         precision=precision.entries(report),

@@ -14,7 +14,7 @@ from scipy.special import logit
 
 from adversaries.forecast import trial_mu
 from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
-from fedsim import figures, one_run_report
+from fedsim import bounds_report, figures, one_run_report
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured, VantagePoint
 from fedsim.report_sections import SHORT, attack_names, budget, score_caution
@@ -199,6 +199,22 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
         )
     if one_run := one_run_report.drawn(report):
         drawn["one-run"] = one_run
+    limit = at(report, "bounds.tight_epsilon")
+    proven = bounds_report.points(report)
+    if proven and all(math.isfinite(epsilon) for _, epsilon, _, _ in proven):
+        drawn["lower-bounds"] = (
+            figures.lower_bounds(proven, limit, confidence_of(report)),
+            "Lower bounds on ε.",
+            "What each estimator proves, beside theory's ε. The one that leads was chosen by a "
+            "rule fixed in advance; the largest of several would claim too much.",
+        )
+    if profile := at(report, "empirical.privacy_profile"):
+        drawn["privacy-profile"] = (
+            figures.privacy_profile(profile["epsilon"], profile["theory"], profile["directions"]),
+            "Privacy profile.",
+            "δ as a function of ε, estimated from log-odds as if the noise is as claimed, and by "
+            f"theory. Each point of the {confidence_of(report)}bands holds on its own.",
+        )
     utility = at(report, "utility")
     if utility and at(utility, "accuracy.mean") and at(utility, "loss.mean"):
         accuracy = first_to_last(report, "accuracy", percent)

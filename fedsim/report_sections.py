@@ -11,6 +11,7 @@ from typing import Any
 from scipy.special import expit
 
 from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
+from fedsim import bounds_report
 from fedsim.report_values import (
     DASH,
     INFINITE,
@@ -70,10 +71,6 @@ TRUST = {
     "the messages than their sum.",
 }
 
-LOWER_BOUNDS = {
-    "clopper_pearson": "Clopper–Pearson",
-    "gaussian": "Gaussian",
-}
 OPTIMIZER_SETTINGS = {
     "sgd": {"momentum": "momentum"},
     "adam": {"β₁": "beta1", "β₂": "beta2", "ε": "adam_epsilon"},
@@ -96,9 +93,6 @@ NO_LIMIT_OF_BELIEF = (
 )
 UNCLIPPED_BELIEF = "The belief of the most extreme trial. Without clipping nothing sets it a limit."
 UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
-
-PROOF = "clopper_pearson"
-"""The lower bound that answers how much is proven: fixed in advance, and the one assuming least."""
 
 ATTACKS = {
     "yeom": ("Yeom", "Yeom: members are those with at most the mean loss"),
@@ -421,7 +415,7 @@ def questions(report: Report) -> list[Row]:
                 "How much privacy loss is proven?",
                 "nothing" if proven.answer == DASH else f"ε ≥ {proven.answer}",
                 DASH if unlimited else f"ε ≤ {proven.limit}",
-                f"By {proven.name}, which assumes only independent trials. {gap}",
+                f"By {proven.name}, which assumes {_assumed(report)}. {gap}",
                 mark=proven.mark,
             )
         )
@@ -820,7 +814,7 @@ def lower_bounds(report: Report) -> list[Row]:
         ]
         rows.append(
             Row(
-                LOWER_BOUNDS.get(name, str(name)),
+                bounds_report.TITLES.get(name, str(name)),
                 DASH if reason else number(value),
                 epsilon_of(report, "tight_epsilon"),
                 " ".join(filter(None, worth)),
@@ -1048,11 +1042,17 @@ def _measured_epsilon(report: Report, name: str) -> str:
 
 
 def _proven(report: Report) -> Row | None:
-    """Return the bound that assumes least; to take the largest of several would cost confidence."""
-    names = list(at(report, "empirical.lower_bounds") or {})
-    if PROOF not in names or at(report, f"empirical.lower_bounds.{PROOF}.epsilon") is None:
+    """Return the bound chosen in advance; to take the largest of several would cost confidence."""
+    name = bounds_report.leading(report)
+    if name is None:
         return None
-    return lower_bounds(report)[names.index(PROOF)]
+    names = list(at(report, "empirical.lower_bounds") or {})
+    return lower_bounds(report)[names.index(name)]
+
+
+def _assumed(report: Report) -> str:
+    assumes = at(report, f"empirical.lower_bounds.{bounds_report.leading(report)}.assumes")
+    return "only independent trials" if assumes == "independent trials" else plain(assumes)
 
 
 def _success(report: Report) -> float | None:

@@ -266,16 +266,28 @@ confidence{% endif %}</th>
 <th scope="col">ε′ at least</th><th scope="col">Theory</th>
 <th scope="col">What it is worth</th></tr></thead>
 <tbody>
-{% for row in lower_bounds %}
+{% for title, rows in lower_bounds %}
+<tr><th scope="rowgroup" colspan="4">{{ title }}</th></tr>
+{% for row in rows %}
 <tr><th scope="row">{{ row.name }}</th>
 <td class="value">{{ row.answer }}</td>
 <td class="limit">{{ row.limit }}</td>
 <td>{% if row.mark %}<span class="mark {{ row.mark.kind }}">{{ row.mark.text }}.</span> \
 {% endif %}{{ row.reading }}</td></tr>
+{% endfor %}
 {% else %}
 <tr><td colspan="4">None was computed.</td></tr>
 {% endfor %}
 </tbody></table></div>
+{% if agreement %}
+<p>{{ agreement }}</p>
+{% endif %}
+{% if bounds_figure %}
+{{ drawn(bounds_figure) }}
+{% endif %}
+{% if profile_figure %}
+{{ drawn(profile_figure) }}
+{% endif %}
 
 <h2>Does the run agree with its own prediction?</h2>
 <dl>

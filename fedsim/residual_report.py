@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from adversaries import residuals
+from adversaries.design import INDEPENDENT, Design
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim.config import Config
 from fedsim.mechanism import Vantage
 from fedsim.report_values import DASH, Report, at, interval_at, number, plain, span
 from fedsim.run_directory import Arrays
 from fedsim.vantages import suffix
-
-SURE = 1 - ALARM_CONFIDENCE
 
 MEANING = (
     "What is left of every aggregate when all that the adversary knows is subtracted, in the "
@@ -45,11 +44,13 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
     """
     ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
     names = "squares", "freedoms", "repeats", "scales", "signals"
-    arrays = {name: transcript.get(f"residual_{name}{ending}") for name in names}
+    arrays: Any = {name: transcript.get(f"residual_{name}{ending}") for name in names}
     # A transcript without them is from before they were kept.
     if any(array is None for array in arrays.values()):
         return None
-    seen: dict[str, Any] = arrays
+    # Of two trials with the same noise, one says it all.
+    apart = slice(None, None, 2 if config.trials.pairing == "common" else 1)
+    seen: dict[str, Any] = {name: arrays[name][apart] for name in names}
     noise = residuals.noise_test(seen["squares"], seen["freedoms"], confidence)
     if noise is None:
         return None
@@ -61,7 +62,7 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
     if config.training.sampling_rate < 1:
         sampled = asdict(
             residuals.sampling_test(
-                transcript[f"batch_sizes{ending}"],
+                transcript[f"batch_sizes{ending}"][apart],
                 config.data.records - 1,
                 config.training.sampling_rate,
             )
@@ -80,30 +81,31 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
     }
 
 
-def alarms(found: Mapping[str, Any] | None) -> dict[str, str]:
+def alarms(found: Mapping[str, Any] | None, played: Design = INDEPENDENT) -> dict[str, str]:
     """Return which tests contradict the claimed mechanism, and the likely cause, by a name."""
     if found is None:
         return {}
-    told, sure = {}, f"p below {SURE:.2g}"
+    level = 1 - played.level(ALARM_CONFIDENCE)
+    told, sure = {}, f"p below {level:.2g}"
     noise, repeats, scale, sampling = (
         found[name] for name in ("noise", "repeats", "scale", "sampling")
     )
-    if noise["p_value"] < SURE:
+    if noise["p_value"] < level:
         told["residual_noise"] = (
             f"The noise is {noise['ratio']:.3g} times what is claimed ({sure}): "
             f"{_cause_of_noise(found)}."
         )
-    if repeats is not None and repeats["p_value"] < SURE:
+    if repeats is not None and repeats["p_value"] < level:
         told["residual_repeats"] = (
             f"What the noise should hide leans the same way in several rounds ({sure}): "
             f"{_cause_of_repeats(found)}."
         )
-    if scale is not None and scale["p_value"] < SURE:
+    if scale is not None and scale["p_value"] < level:
         told["residual_scale"] = (
             f"The sum is {scale['factor']:.3g} times the sum of clipped gradients that it should "
             f"be ({sure}): {_cause_of_scale(found)}."
         )
-    if sampling is not None and sampling["p_value"] < SURE:
+    if sampling is not None and sampling["p_value"] < level:
         told["sampling"] = (
             f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
             f"{sampling['dispersion']:.3g} of the binomial's, and a share {sampling['rate']:.4g} "

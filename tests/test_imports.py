@@ -52,7 +52,7 @@ CORE = [
 ]
 WITHOUT_FLOWER = ["fedsim.accounting", "fedsim.audit", "fedsim.calibration", "fedsim.challenge"]
 WITHOUT_FLOWER += ["fedsim.bayesian_audit"]
-WITHOUT_FLOWER += ["fedsim.bounds_audit", "fedsim.noise_family"]
+WITHOUT_FLOWER += ["fedsim.bounds_audit", "fedsim.bounds_report", "fedsim.noise_family"]
 WITHOUT_FLOWER += ["fedsim.adversary", "fedsim.federation", "fedsim.owner"]
 WITHOUT_FLOWER += ["fedsim.config", "fedsim.privacy", "fedsim.figures", "fedsim.identifiability"]
 WITHOUT_FLOWER += ["fedsim.report", "fedsim.run_directory", "fedsim.optimizers"]

@@ -294,7 +294,7 @@ def console_text(report):
 
 def test_the_page_is_balanced_html_with_unique_ids(html):
     page = Page(html)
-    assert page.tags.count("svg") == page.tags.count("figure") == 5
+    assert page.tags.count("svg") == page.tags.count("figure") == 6
     assert len(page.ids) == len(set(page.ids)) > 100
     references = {
         reference
@@ -315,7 +315,7 @@ def test_the_page_needs_nothing_but_itself(html):
 def test_every_figure_has_a_text_alternative(html):
     page = Page(html)
     alternatives = [value for name, value in page.attributes if name == "aria-label"]
-    assert len(alternatives) == 5
+    assert len(alternatives) == 6
     assert any("0.256" in alternative for alternative in alternatives)
 
 
@@ -428,7 +428,7 @@ def test_an_absent_section_is_a_gap_and_not_an_error(report, transcript):
     for gap in (None, {}):
         sections = ("utility", "membership_inference", "timing", "prediction")
         html = render_html(report | dict.fromkeys(sections, gap), transcript)
-        assert Page(html).tags.count("figure") == 4
+        assert Page(html).tags.count("figure") == 5
         assert "Membership inference" not in html
         assert "What the model is worth" not in html
 
@@ -767,7 +767,7 @@ def test_bayesian_epsilon_stands_beside_that_of_dp_with_what_it_means(gathered, 
 
 def test_bayesian_epsilon_is_drawn_beside_that_of_dp(gathered, transcript):
     page = Page(render_html(gathered, transcript))
-    assert page.tags.count("figure") == 6
+    assert page.tags.count("figure") == 7
     assert "Privacy spent, round by round." in page.text
     assert "DP, everybody" in page.text
 
@@ -824,6 +824,7 @@ def test_figures_are_written_as_standalone_svg(report, transcript, tmp_path):
         "advantage.svg",
         "belief.svg",
         "log-odds.svg",
+        "lower-bounds.svg",
         "sensitivity.svg",
         "utility.svg",
     ]

@@ -19,12 +19,12 @@ BEST = "clopper_pearson, best threshold"
 
 
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
-    """Yield the mean bound of every estimator, on Gaussian and on sampled games."""
+    """Yield the median bound of every estimator, on Gaussian and on sampled games."""
     repeats, n = (4, 50) if smoke else (200, 1000)
     note = (
-        f"Mean of {repeats} campaigns ± its standard error; n = {n} trials of each world, α = "
-        f"{1 - coverage.CONFIDENCE:.2g}, δ = {coverage.DELTA:g}. {BEST}: at the threshold fixed in "
-        "advance that the true mechanism makes the best one."
+        f"Median of {repeats} campaigns (5 % and 95 % quantiles); n = {n} trials of each world, α "
+        f"= {1 - coverage.CONFIDENCE:.2g}, δ = {coverage.DELTA:g}. {BEST}: at the threshold fixed "
+        "in advance that the true mechanism makes the best one."
     )
     yield Table(
         "Bound reached on a Gaussian mechanism, by its true ε",
@@ -74,10 +74,12 @@ def _reached(game: coverage.Game) -> dict[str, str]:
         at_best = clopper_pearson_bound(game.worlds, row, coverage.DELTA, coverage.CONFIDENCE, best)
         for name, epsilon in {BEST: at_best.epsilon, **bounds}.items():
             found.setdefault(name, []).append(epsilon)
-    return {
-        name: f"{np.mean(values):.2f} ± {np.std(values) / np.sqrt(len(values)):.2f}"
-        for name, values in found.items()
-    }
+    return {name: _spread(values) for name, values in found.items()}
+
+
+def _spread(values: list[float]) -> str:
+    low, median, high = np.quantile(values, [0.05, 0.5, 0.95])
+    return f"{median:.2f} ({low:.2f}–{high:.2f})"
 
 
 def _best_threshold(game: coverage.Game) -> float:

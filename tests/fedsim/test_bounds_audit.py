@@ -1,0 +1,176 @@
+"""The report leads with a bound chosen in advance and says whether trust and distrust agree."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries.intervals import LowerBound
+from fedsim import bounds_audit, bounds_report, privacy
+from fedsim.config import Config
+from fedsim.mechanism import Mechanism
+from fedsim.run_directory import Arrays
+
+ROUNDS = 30
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def config(small: Make) -> Config:
+    return small({"training.rounds": ROUNDS, "privacy.delta": 0.01})
+
+
+def play(
+    config: Config, noise: float, trials: int = 600, seed: int = 0, spread: float = 0.0
+) -> tuple[Mechanism, Arrays]:
+    """Log-odds by the claimed noise, where the real one is `noise` times as much.
+
+    spread: of the challenge's sensitivity between the trials.
+    """
+    mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+    worlds = np.arange(trials) % 2 == 0
+    draw = np.random.default_rng(seed).standard_normal(trials)
+    log_odds = np.where(worlds, 0.5, -0.5) * mechanism.mu**2 + mechanism.mu * noise * draw
+    transcript = {
+        "worlds": worlds,
+        "log_odds": log_odds[:, None],
+        "sensitivities": np.linspace(1 - spread, 1, trials)[:, None],
+        "noise_stds": np.ones((trials, 1)),
+    }
+    return mechanism, transcript
+
+
+def judged(
+    config: Config, mechanism: Mechanism, transcript: Arrays
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the alarms, and the entries of the report."""
+    prediction = {"deterministic": True, "mu": mechanism.mu}
+    looks = bounds_audit.looks_of(config, prediction, transcript)
+    theory = {"delta": 0.01, "tight_epsilon": 1.3}
+    alarms = bounds_audit.alarms(config, mechanism, transcript, looks, theory)
+    found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
+    return alarms, bounds_audit.report(found, looks, None)
+
+
+def test_where_the_claim_is_true_trust_and_distrust_agree(config: Config) -> None:
+    alarms, report = judged(config, *play(config, noise=1.0))
+    assert alarms == {}
+    assert report["agreement"]["agree"] is True
+    assert [look["name"] for look in report["agreement"]["looks"]] == ["calibration", "mu"]
+
+
+def test_honest_noise_is_not_accused(config: Config) -> None:
+    """Two looks share one in a thousand."""
+    accused = 0
+    for seed in range(60):
+        mechanism, transcript = play(config, 1.0, 100, seed)
+        prediction = {"deterministic": True, "mu": mechanism.mu}
+        looks = bounds_audit.looks_of(config, prediction, transcript)
+        accused += not all(look.agree for look in looks)
+    assert accused <= 1
+
+
+@pytest.mark.parametrize(
+    ("noise", "cause"), [(0.5, "less noise than claimed"), (2.0, "more noise than claimed")]
+)
+def test_other_noise_than_claimed_is_an_alarm_with_its_causes(
+    config: Config, noise: float, cause: str
+) -> None:
+    alarms, report = judged(config, *play(config, noise))
+    assert cause in alarms["trust"]
+    assert "measured between" in alarms["trust"]
+    assert report["agreement"]["agree"] is False
+
+
+def test_bounds_that_trust_the_noise_or_are_credible_raise_no_alarm(config: Config) -> None:
+    mechanism, transcript = play(config, noise=0.05)
+    alarms, report = judged(config, mechanism, transcript)
+    assert {"clopper_pearson", "gaussian", "mu_gdp"} <= set(alarms)
+    assert not {"jeffreys", "privacy_profile"} & set(alarms)
+    assert report["lower_bounds"]["jeffreys"]["kind"] == "credible"
+    assert report["lower_bounds"]["privacy_profile"]["trusts_noise"]
+
+
+def test_full_batches_lead_with_the_studentised_bound(config: Config) -> None:
+    _, report = judged(config, *play(config, noise=1.0))
+    assert report["headline"]["name"] == "gaussian"
+    assert "trade_off" not in report["lower_bounds"]
+
+
+def test_a_challenge_that_moves_the_sums_differently_every_time_has_no_normal_log_odds(
+    config: Config,
+) -> None:
+    _, report = judged(config, *play(config, noise=1.0, spread=0.1))
+    assert report["headline"]["name"] == "mu_gdp"
+    assert "differently in every trial" in report["lower_bounds"]["gaussian"]["reason"]
+    assert [look["name"] for look in report["agreement"]["looks"]] == ["calibration"]
+
+
+def test_common_random_numbers_leave_the_bounds_of_each_world_alone(small: Make) -> None:
+    config = small({"training.rounds": ROUNDS, "trials.pairing": "common"})
+    _, report = judged(config, *play(config, noise=1.0))
+    held = {name for name, found in report["lower_bounds"].items() if not found["reason"]}
+    assert held == {"clopper_pearson", "clopper_pearson_split", "mu_gdp", "privacy_profile"}
+    assert report["headline"]["name"] == "mu_gdp"
+    assert report["agreement"]["looks"] == []
+
+
+def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
+    stopping = {"trials.until-halfwidth": 0.05, "trials.count": 600, "trials.cohort": 100}
+    planned = small({"training.rounds": ROUNDS})
+    game = play(planned, noise=1.0)
+    _, fixed = judged(planned, *game)
+    _, stopped = judged(small({"training.rounds": ROUNDS, **stopping}), *game)
+    for name, bound in stopped["lower_bounds"].items():
+        assert bound["confidence"] == 0.95
+        if bound["epsilon"] > 0:
+            assert bound["epsilon"] < fixed["lower_bounds"][name]["epsilon"]
+
+
+def test_sampled_steps_lead_with_their_trade_off_curve(small: Make) -> None:
+    config = small({"training.sampling-rate": 0.3})
+    _, report = judged(config, *play(config, noise=1.0))
+    bounds = report["lower_bounds"]
+    assert report["headline"]["name"] == "trade_off"
+    assert report["headline"]["epsilon"] == bounds["trade_off"]["epsilon"] > 0
+    assert "see trade_off" in bounds["mu_gdp"]["reason"]
+    assert bounds["gaussian"]["reason"] == "log-odds are not normal under sampling"
+
+
+def test_local_steps_leave_what_counts_decisions(small: Make) -> None:
+    config = small({"training.local-steps": 2, "federation.trust": "local"})
+    _, report = judged(config, *play(config, noise=1.0))
+    assert report["headline"]["name"] == "mu_gdp"
+    assert report["lower_bounds"]["privacy_profile"]["reason"]
+    assert report["agreement"] == {"agree": None, "looks": []}
+
+
+def test_the_headline_does_not_depend_on_which_bound_is_largest() -> None:
+    def bound(epsilon: float, reason: str | None = None) -> LowerBound:
+        return LowerBound(epsilon, 0.01, 0.95, "", "", False, reason=reason)
+
+    bounds = {"clopper_pearson": bound(9.0), "gaussian": bound(0.0), "mu_gdp": bound(3.0)}
+    assert bounds_audit.headline(bounds) == "gaussian"
+    assert bounds_audit.headline(bounds | {"gaussian": bound(0.0, "refused")}) == "mu_gdp"
+    assert bounds_audit.headline({"clopper_pearson": bound(1.0)}) == "clopper_pearson"
+
+
+def test_the_profile_lies_about_that_of_the_claimed_mechanism(config: Config) -> None:
+    game = play(config, noise=1.0)
+    profile = bounds_audit.profile_of(config, *game, 0.999)
+    assert profile is not None
+    for direction in profile["directions"].values():
+        assert np.all(np.array(direction["low"]) <= profile["theory"])
+        assert np.all(np.array(direction["high"]) >= profile["theory"])
+
+
+def test_a_report_groups_bounds_by_what_they_trust(config: Config) -> None:
+    _, empirical = judged(config, *play(config, noise=1.0))
+    report = {"empirical": empirical}
+    names = list(empirical["lower_bounds"])
+    grouped = dict(bounds_report.groups(report, names))
+    assert grouped[bounds_report.TRUSTING] == ["privacy_profile"]
+    assert set(grouped[bounds_report.MEASURED]) == set(names) - {"privacy_profile"}
+    assert "agrees with the one measured without it" in bounds_report.agreement(report)
+    assert [title for title, *_, leads in bounds_report.points(report) if leads] == ["Gaussian"]
