@@ -1,5 +1,6 @@
 """The lower bounds on epsilon of a run: which hold, which one leads, and whether they agree."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -10,10 +11,10 @@ from scipy.special import logit
 from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.lower_bounds import CREDIBLE, lower_bounds
+from adversaries.lower_bounds import CREDIBLE, NORMAL_LOG_ODDS, lower_bounds
 from adversaries.rate_bounds import trade_off_bound
 from adversaries.trials import Bools, Floats
-from fedsim import precision, vantage_report
+from fedsim import gaussian, precision, vantage_report
 from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.mechanism import Mechanism, Vantage
@@ -31,6 +32,9 @@ RULE = (
 )
 
 PROFILE_POINTS = 41
+
+LARGEST_SHARE = 0.05
+"""Of their standard deviation, how far log-odds may be from normal before no bound rests on it."""
 
 LESS_NOISE = (
     "The worlds lie further apart than the claimed noise lets them. Likely causes: less noise than "
@@ -56,6 +60,9 @@ def bounds_of(
     found = lower_bounds(
         worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=refused
     )
+    if share := _mixed_share(transcript):
+        for name in NORMAL_LOG_ODDS:
+            found[name] = _lessened(found[name], share, delta)
     if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refused:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
@@ -101,7 +108,7 @@ def looks_of(config: Config, prediction: Mapping[str, Any], transcript: Arrays) 
         return []
     each = played.level((1 + ALARM_CONFIDENCE) / 2)
     looks = [agreement.calibration(worlds, log_odds, each)]
-    if prediction["mu"] is not None and not not_normal(config, transcript):
+    if prediction["deterministic"] and not not_normal(config, transcript):
         looks.append(agreement.mu(worlds, log_odds, prediction["mu"], each))
     return [look for look in looks if look is not None]
 
@@ -180,12 +187,42 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
-    # A gradient that is not clipped depends on the noise before it: one that the model has learnt
-    # is hardly noticed any more, and the tails of the log-odds are cut.
-    steps = transcript["sensitivities"], transcript["noise_stds"]
-    if not forecast.predict(*steps).deterministic:
+    if _mixed_share(transcript) > LARGEST_SHARE:
         return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
     return None
+
+
+def _mixed_share(transcript: Arrays) -> float:
+    """Return how far log-odds are from normal at most, as a share of their standard deviation.
+
+    A gradient that is not clipped depends on the noise before it: one that the model has learnt is
+    hardly noticed any more, and the tails of the log-odds are cut. One more step of mu r_t, r_t^2 =
+    M^2 - mu_t^2, of noise of its own would bring every trial to the largest mu, M, and its log-odds
+    to exactly N(+-M^2/2, M^2). What that step adds has the mean square E[r^2 + r^4/4].
+    """
+    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"])
+    largest = float(predicted.trial_mu.max())
+    if predicted.deterministic or not 0 < largest < math.inf:
+        return 0.0
+    lacking = largest**2 - predicted.trial_mu**2
+    return math.sqrt(float(np.mean(lacking + lacking**2 / 4))) / largest
+
+
+def _lessened(bound: LowerBound, share: float, delta: float) -> LowerBound:
+    """Return a bound of normal log-odds for those that are normal but for this share.
+
+    Their means lie no further apart than those of the normal ones, and their standard deviation is
+    at least 1 - share of theirs (Minkowski), so that mu is overstated by 1/(1 - share) at most.
+    """
+    if bound.reason:
+        return bound
+    mu = bound.details["mu_low"] * (1 - share)
+    return replace(
+        bound,
+        epsilon=gaussian.epsilon(mu, delta),
+        method=f"{bound.method}, lessened by {share:.1%} because sensitivities vary",
+        details=bound.details | {"mu_low": mu, "mixed_share": share},
+    )
 
 
 def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:

@@ -104,7 +104,20 @@ def test_a_challenge_that_moves_the_sums_differently_every_time_has_no_normal_lo
     _, report = judged(config, *play(config, noise=1.0, spread=0.1))
     assert report["headline"]["name"] == "mu_gdp"
     assert "differently in every trial" in report["lower_bounds"]["gaussian"]["reason"]
-    assert [look["name"] for look in report["agreement"]["looks"]] == ["calibration"]
+
+
+def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:
+    """A mu that is uniform on [1 - s, 1] of the largest lacks s of its square on average."""
+    spread = 1e-3
+    exact, mixed = (
+        judged(config, *play(config, noise=1.0, spread=s))[1]["lower_bounds"]["gaussian"]
+        for s in (0.0, spread)
+    )
+    assert mixed["details"]["mixed_share"] == pytest.approx(np.sqrt(spread), rel=0.01)
+    assert mixed["details"]["mu_low"] == pytest.approx(
+        exact["details"]["mu_low"] * (1 - mixed["details"]["mixed_share"])
+    )
+    assert 0 < mixed["epsilon"] < exact["epsilon"]
 
 
 def test_common_random_numbers_leave_the_bounds_of_each_world_alone(small: Make) -> None:
