@@ -187,8 +187,9 @@ def lower_bounds(
     independent worlds where the design has others; where the trials stopped at one look of several,
     each is computed at what that leaves. Raises InputError as the bounds do.
     """
-    names = set(LOWER_BOUNDS if names is None else names)
-    reasons = dict.fromkeys(names - DEPENDENT_WORLDS, COMMON) if design.common else {}
+    names = list(LOWER_BOUNDS if names is None else names)
+    dependent = set(names) - DEPENDENT_WORLDS if design.common else set()
+    reasons = dict.fromkeys(dependent, COMMON)
     reasons |= dict.fromkeys(NORMAL_LOG_ODDS, not_normal) if not_normal else {}
     reasons |= refused or {}
     bounds = {}

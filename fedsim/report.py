@@ -175,8 +175,12 @@ def summary(report: Report) -> RenderableType:
         )
     for row in sections.estimates(report):
         table.add_row(Text(f"ε′ {row.name}"), row.answer, "", f"ε {row.limit}")
-    for row in sections.lower_bounds(report):
-        table.add_row(Text(f"ε′ at least, {row.name}"), row.answer, "", f"ε {row.limit}")
+    # The others are on the page: what leads, and what assumes least.
+    shown = {bounds_report.leading(report), bounds_report.ASSUMES_LEAST}
+    rows = sections.lower_bounds(report)
+    for name, row in zip(at(report, "empirical.lower_bounds") or {}, rows, strict=True):
+        if name in shown:
+            table.add_row(Text(f"ε′ at least, {row.name}"), row.answer, "", f"ε {row.limit}")
     if at(report, "bayesian"):
         answer = number(at(report, "bayesian.epsilon.mean"))
         table.add_row("ε Bayesian DP", answer, "", f"ε {epsilon_of(report, 'tight_epsilon')}")
