@@ -167,6 +167,9 @@ def test_steps_are_joined_under_the_transcripts_names() -> None:
     ]
 
 
+LEFT = ("residual_", "batch_sizes")
+
+
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(map(str, mode.values())))
 def test_the_adversary_and_the_auditor_agree(
     mode: dict[str, str | float], small: Make, run: Run
@@ -176,7 +179,8 @@ def test_the_adversary_and_the_auditor_agree(
     config = small(mode | fixed)
     instrumented = small(mode | fixed | {"audit.mode": "instrumented"})
     participant, auditor = run(config), run(instrumented)
-    assert participant.keys() == auditor.keys()
+    # What is left of an aggregate when all that is known is subtracted, only who knows it can say.
+    assert set(auditor) == {name for name in participant if not name.startswith(LEFT)}
     np.testing.assert_allclose(auditor["log_odds"], participant["log_odds"], rtol=0, atol=1e-6)
     assert np.abs(participant["log_odds"]).max() > 0.1
     for name in ("log_odds_server", "log_odds_released_model"):
