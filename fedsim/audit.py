@@ -84,8 +84,9 @@ def write_report(
         delta or config.privacy.delta,
         ledger.verified(directory),
     )
-    rendering.write_figures(report, transcript, directory.path / "figures")
-    directory.write_text("report.html", rendering.render_html(report, transcript))
+    pictures = rendering.Pictures(report, transcript)
+    rendering.write_figures(pictures, directory.path / "figures")
+    directory.write_text("report.html", rendering.render_html(report, pictures))
     # Last, because its presence says that the run is finished.
     directory.write_json("report.json", report)
     return report

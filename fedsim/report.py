@@ -7,6 +7,7 @@ or as ∞ with its reason.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from rich.text import Text
 from fedsim import (
     bounds_report,
     crafted_report,
-    figures,
     one_run_report,
     precision,
     report_figures,
@@ -57,15 +57,35 @@ class Drawn:
     markup: Markup
 
 
-def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
+class Pictures:
+    """The figures of a run, drawn when they are first asked for and not again."""
+
+    def __init__(self, report: Report, transcript: Mapping[str, Any]) -> None:
+        self._report, self._transcript = report, transcript
+
+    @cached_property
+    def drawn(self) -> dict[str, tuple[str | bytes, str, str]]:
+        """Name -> (SVG or PNG, title, caption).
+
+        Raises InputError if the transcript's arrays are missing or do not fit together.
+        """
+        seen = Transcript.of(self._transcript)
+        return {
+            name: (report_figures.picture(figure), title, caption)
+            for name, (figure, title, caption) in report_figures.drawn_figures(
+                self._report, seen
+            ).items()
+        }
+
+
+def render_html(report: Report, pictures: Pictures) -> str:
     """Return the report as one HTML page that needs no other file, script or network.
 
-    Raises InputError if the transcript's arrays are missing or do not fit together.
+    Raises InputError as `Pictures.drawn` does.
     """
-    seen = Transcript.of(transcript)
     drawn = {
-        name: Drawn(title, caption, report_figures.inline(figure, name, f"{title} {caption}"))
-        for name, (figure, title, caption) in report_figures.drawn_figures(report, seen).items()
+        name: Drawn(title, caption, report_figures.embedded(picture, name, f"{title} {caption}"))
+        for name, (picture, title, caption) in pictures.drawn.items()
     }
     return ENVIRONMENT.from_string(TEMPLATE).render(
         name=plain(at(report, "name")),
@@ -121,21 +141,18 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
     )
 
 
-def write_figures(report: Report, transcript: Mapping[str, Any], directory: Path) -> list[Path]:
+def write_figures(pictures: Pictures, directory: Path) -> list[Path]:
     """Write every figure into `directory`, as SVG, or as PNG where SVG would be too large.
 
-    Returns the paths. Raises InputError as `render_html` does.
+    Returns the paths. Raises InputError as `Pictures.drawn` does.
     """
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, (figure, _, _) in report_figures.drawn_figures(
-        report, Transcript.of(transcript)
-    ).items():
-        svg = figures.to_svg(figure)
-        if len(svg) <= report_figures.LARGEST_SVG:
-            path, content = directory / f"{name}.svg", svg.encode()
+    for name, (picture, _, _) in pictures.drawn.items():
+        if isinstance(picture, str):
+            path, content = directory / f"{name}.svg", picture.encode()
         else:
-            path, content = directory / f"{name}.png", figures.to_png(figure)
+            path, content = directory / f"{name}.png", picture
         path.write_bytes(content)
         paths.append(path)
     return paths

@@ -308,12 +308,22 @@ def _measured(report: Report) -> list[Measured]:
 
 def inline(figure: Figure, name: str, alternative: str) -> Markup:
     """Return the figure as HTML: inline SVG with ids of its own, or an embedded PNG."""
+    return embedded(picture(figure), name, alternative)
+
+
+def picture(figure: Figure) -> str | bytes:
+    """Return the figure as an SVG document, or as a PNG where that would be too large."""
     svg = figures.to_svg(figure)
-    if len(svg) > LARGEST_SVG:
-        data = base64.b64encode(figures.to_png(figure)).decode()
+    return svg if len(svg) <= LARGEST_SVG else figures.to_png(figure)
+
+
+def embedded(drawn: str | bytes, name: str, alternative: str) -> Markup:
+    """Return a `picture` as HTML; its ids begin with the name."""
+    if isinstance(drawn, bytes):
+        data = base64.b64encode(drawn).decode()
         return Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, alternative)
     # HTML needs no namespaces, and ids and styles must not reach other figures or the page.
-    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg[svg.index("<svg") :])
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn[drawn.index("<svg") :])
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = svg.replace(">*{", ">svg *{")
     label = Markup('<svg role="img" aria-label="{}"').format(alternative)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from fedsim import audit, client_app, crafted_report, gaussian, server_app
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.report import render_html
+from fedsim.report import Pictures, render_html
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 
@@ -126,7 +126,7 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
         "identification_gaussian",
         "released_model",
     }
-    page = render_html(report, directory.read_arrays("transcript.npz"))
+    page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
     assert "What was put into D to be noticed" in page
     assert "from the released model alone" in page
     assert "What the released model gives away." in page

@@ -15,13 +15,23 @@ from scipy.stats import kstest, norm
 
 from fedsim.config import flatten
 from fedsim.errors import InputError
-from fedsim.report import render_html, summary, write_figures
+from fedsim.report import Pictures, summary
+from fedsim.report import render_html as render_page
+from fedsim.report import write_figures as write_pictures
 
 TRIALS, ROUNDS, CLIP, NOISE_MULTIPLIER = 1000, 30, 3.0, 8.38022703488798
 EPSILON, DELTA = 2.1972245773362196, 0.01
 MU = math.sqrt(ROUNDS) / NOISE_MULTIPLIER
 RHO_ALPHA = 0.2561767421042713
 VOID, CELLS = {"meta", "img"}, {"th", "td", "dt", "dd", "small"}
+
+
+def render_html(report, transcript):
+    return render_page(report, Pictures(report, transcript))
+
+
+def write_figures(report, transcript, directory):
+    return write_pictures(Pictures(report, transcript), directory)
 
 
 @pytest.fixture(scope="module")
