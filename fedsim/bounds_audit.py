@@ -1,6 +1,5 @@
 """The lower bounds on epsilon of a run: which hold, which one leads, and whether they agree."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -10,11 +9,12 @@ from scipy.special import logit
 
 from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
+from adversaries.gaussian_bounds import lessened, mixed_share
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.lower_bounds import CREDIBLE, NORMAL_LOG_ODDS, lower_bounds
 from adversaries.rate_bounds import trade_off_bound
 from adversaries.trials import Bools, Floats
-from fedsim import gaussian, precision, vantage_report
+from fedsim import precision, vantage_report
 from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.mechanism import Mechanism, Vantage
@@ -23,8 +23,9 @@ from fedsim.run_directory import Arrays
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
 """The headline is the first of these that holds: what it is rests on the mechanism, not on how
-large the bounds came out. Only the check of normality looks at the trials: where it refuses the
-first, as it does one sample of normal log-odds in a hundred, the second leads."""
+large the bounds came out. Of the trials two things decide whether the first holds: the realised
+sensitivities, which must hardly vary (`LARGEST_SHARE`), and the check of normality, which refuses
+one sample of normal log-odds in a hundred. Where either does, the second leads."""
 
 RULE = (
     "the first that holds of: studentised Gaussian (full batches), mu of Gaussian privacy (full "
@@ -60,9 +61,9 @@ def bounds_of(
     found = lower_bounds(
         worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=refused
     )
-    if share := _mixed_share(transcript):
-        for name in NORMAL_LOG_ODDS:
-            found[name] = _lessened(found[name], share, delta)
+    share = mixed_share(_trial_mu(transcript))
+    for name in NORMAL_LOG_ODDS:
+        found[name] = lessened(found[name], share, delta)
     if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refused:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
@@ -187,42 +188,13 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
-    if _mixed_share(transcript) > LARGEST_SHARE:
+    if mixed_share(_trial_mu(transcript)) > LARGEST_SHARE:
         return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
     return None
 
 
-def _mixed_share(transcript: Arrays) -> float:
-    """Return how far log-odds are from normal at most, as a share of their standard deviation.
-
-    A gradient that is not clipped depends on the noise before it: one that the model has learnt is
-    hardly noticed any more, and the tails of the log-odds are cut. One more step of mu r_t, r_t^2 =
-    M^2 - mu_t^2, of noise of its own would bring every trial to the largest mu, M, and its log-odds
-    to exactly N(+-M^2/2, M^2). What that step adds has the mean square E[r^2 + r^4/4].
-    """
-    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"])
-    largest = float(predicted.trial_mu.max())
-    if predicted.deterministic or not 0 < largest < math.inf:
-        return 0.0
-    lacking = largest**2 - predicted.trial_mu**2
-    return math.sqrt(float(np.mean(lacking + lacking**2 / 4))) / largest
-
-
-def _lessened(bound: LowerBound, share: float, delta: float) -> LowerBound:
-    """Return a bound of normal log-odds for those that are normal but for this share.
-
-    Their means lie no further apart than those of the normal ones, and their standard deviation is
-    at least 1 - share of theirs (Minkowski), so that mu is overstated by 1/(1 - share) at most.
-    """
-    if bound.reason:
-        return bound
-    mu = bound.details["mu_low"] * (1 - share)
-    return replace(
-        bound,
-        epsilon=gaussian.epsilon(mu, delta),
-        method=f"{bound.method}, lessened by {share:.1%} because sensitivities vary",
-        details=bound.details | {"mu_low": mu, "mixed_share": share},
-    )
+def _trial_mu(transcript: Arrays) -> Floats:
+    return forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"])
 
 
 def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:
