@@ -147,7 +147,7 @@ def lessened(bound: LowerBound, share: float, delta: float) -> LowerBound:
     Their means lie no further apart than those of the normal ones, and their standard deviation is
     at least 1 - share of theirs (Minkowski), so that mu is overstated by 1/(1 - share) at most. How
     the studentised difference scatters about that is taken to be as of normal log-odds, which is
-    why the share must be small. A bound that holds not, or needs no lessening, is returned as it is.
+    why the share must be small. A bound that was refused is returned as it is.
     """
     if bound.reason or not share:
         return bound

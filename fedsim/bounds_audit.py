@@ -11,7 +11,14 @@ from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
 from adversaries.gaussian_bounds import lessened, mixed_share
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.lower_bounds import CREDIBLE, NORMAL_LOG_ODDS, lower_bounds
+from adversaries.lower_bounds import (
+    COMMON,
+    CREDIBLE,
+    DEPENDENT_WORLDS,
+    LOWER_BOUNDS,
+    NORMAL_LOG_ODDS,
+    lower_bounds,
+)
 from adversaries.rate_bounds import trade_off_bound
 from adversaries.trials import Bools, Floats
 from fedsim import precision, vantage_report
@@ -57,14 +64,20 @@ def bounds_of(
     mechanism: as claimed, towards the vantage point.
     """
     worlds, log_odds = _played(config, transcript)
-    refused, played = _refused(config), precision.design(config, len(worlds))
+    refusals, played = refused(config), precision.design(config, len(worlds))
     found = lower_bounds(
-        worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=refused
+        worlds,
+        log_odds,
+        delta,
+        confidence,
+        not_normal(config, transcript),
+        played,
+        refused=refusals,
     )
     share = mixed_share(_trial_mu(transcript))
     for name in NORMAL_LOG_ODDS:
         found[name] = lessened(found[name], share, delta)
-    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refused:
+    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refusals:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
         found["trade_off"] = replace(bound, confidence=confidence)
@@ -176,8 +189,36 @@ def alarms(
     return found
 
 
+def refused(config: Config) -> dict[str, str]:
+    """Return by their names the lower bounds that hold of no run of a configuration, and why.
+
+    Of those that are left the Gaussian ones may still be refused for what the trials were.
+    """
+    reasons: dict[str, str] = {}
+    if config.trials.pairing == "common":
+        reasons |= dict.fromkeys(LOWER_BOUNDS.keys() - DEPENDENT_WORLDS, COMMON)
+    if reason := _never_normal(config):
+        reasons |= dict.fromkeys(NORMAL_LOG_ODDS, reason)
+    if config.privacy.noise == "pac" or not config.training.clipping:
+        reason = "the mechanism is not one scale of noise on clipped sums"
+        reasons |= {"mu_gdp": reason, "trade_off": reason}
+    if config.training.sampling_rate < 1:
+        reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
+    if not _exact(config):
+        reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
+    return reasons
+
+
 def not_normal(config: Config, transcript: Arrays) -> str | None:
     """Return why the log-odds are not normal, None where theory says that they are."""
+    if reason := _never_normal(config):
+        return reason
+    if mixed_share(_trial_mu(transcript)) > LARGEST_SHARE:
+        return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
+    return None
+
+
+def _never_normal(config: Config) -> str | None:
     if config.training.sampling_rate < 1:
         return "log-odds are not normal under sampling"
     if config.privacy.pac_prior == "halves":
@@ -188,8 +229,6 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
-    if mixed_share(_trial_mu(transcript)) > LARGEST_SHARE:
-        return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
     return None
 
 
@@ -205,19 +244,6 @@ def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:
 def _exact(config: Config) -> bool:
     exact = vantage_report.is_exact(config, config.federation.vantage)
     return exact and config.privacy.pac_prior != "halves"
-
-
-def _refused(config: Config) -> dict[str, str]:
-    """Return, for bounds that rest on the kind of mechanism, why they do not hold of this run."""
-    refused: dict[str, str] = {}
-    if config.privacy.noise == "pac" or not config.training.clipping:
-        reason = "the mechanism is not one scale of noise on clipped sums"
-        refused |= {"mu_gdp": reason, "trade_off": reason}
-    if config.training.sampling_rate < 1:
-        refused["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
-    if not _exact(config):
-        refused["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
-    return refused
 
 
 def _worded(look: Look) -> str:

@@ -92,8 +92,8 @@ def bounds(
 
     "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
     by mu_k = k mu, lessened where the trials' mu vary slightly; "released_model": of the poison's
-    score, at a threshold that half of the trials choose. not_normal: why log-odds are not normal, if so;
-    played: how the trials were. `transcript` has worlds [T], log_odds, sensitivities and
+    score, at a threshold that half of the trials choose. not_normal: why log-odds are not normal,
+    if so; played: how the trials were. `transcript` has worlds [T], log_odds, sensitivities and
     noise_stds [T, k], and perhaps poison_scores [T].
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
