@@ -233,8 +233,19 @@ def prepare(
 
     searched: is told the fraction of the pairs that the search for the challenge has compared.
     """
+    from fedsim import challenge  # noqa: PLC0415
+
+    config = check(config)
+    challenge.choose(config, searched)
+    return config, RunDirectory.create(Path(config.run.out), config)
+
+
+def check(config: Config) -> Config:
+    """Find out what is wrong without a search for the challenge; return what fits the device.
+
+    Raises InputError.
+    """
     from fedsim import (  # noqa: PLC0415
-        challenge,
         federation,
         identifiability,
         ledger,
@@ -249,13 +260,13 @@ def prepare(
     federation.load(config).cut(
         config.trials.cohort, config.training.sampling_rate < 1, config.candidates
     )
-    challenge.choose(config, searched)
     # What the report will need, before the work rather than after it.
     nominal = privacy.noise_multiplier(config)
     mechanism = privacy.mechanism(config, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
     ledger.plan(config, nominal)
-    return config, RunDirectory.create(Path(config.run.out), config)
+    RunDirectory.check(Path(config.run.out), config)
+    return config
 
 
 def _check_ledger(config: Config, directory: RunDirectory) -> None:
