@@ -43,8 +43,9 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Look | No
     or not, and however sensitivities depend on earlier rounds. With h = Lambda, cut off at
     +-`LARGEST_WEIGHT`, the sum of (b - p) h has mean 0 and variance V = sum p (1 - p) h^2; with
     less noise than claimed the worlds lie further apart than the beliefs say and the sum is
-    positive. Bernstein's inequality gives the p-value at every T; balanced worlds vary less than
-    coins. None without trials of both worlds. Raises InputError as `advantage` does.
+    positive. Bernstein's inequality gives the p-value at every T where the worlds are coins; that
+    worlds which are balanced reject no more often is seen in simulations (the slow tests), not
+    proven. None without trials of both worlds. Raises InputError as `advantage` does.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -52,20 +53,21 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Look | No
         return None
     weights = np.clip(log_odds, -LARGEST_WEIGHT, LARGEST_WEIGHT)
     belief, doubt = expit(log_odds), expit(-log_odds)
+    largest = float(np.abs(weights).max()) or 1.0
+    weights /= largest  # the squares of tiny log-odds are 0
     total = float(np.where(worlds, doubt, -belief) @ weights)
     variance = float(belief * doubt @ weights**2)
-    largest = float(np.abs(weights).max())
     p_value = 1.0
     if total:
-        p_value = 2 * math.exp(-(total**2) / (2 * variance + 2 * largest * abs(total) / 3))
+        p_value = 2 * math.exp(-(total**2) / (2 * variance + 2 * abs(total) / 3))
     return Look(
         name="calibration",
         agree=p_value >= alpha,
         surer=total > 0,
         confidence=confidence,
         details={
-            "sum": total,
-            "standard_deviation": math.sqrt(variance),
+            "sum": largest * total,
+            "standard_deviation": largest * math.sqrt(variance),
             "p_value": min(1.0, p_value),
         },
     )

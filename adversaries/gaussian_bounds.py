@@ -6,6 +6,7 @@ samples look normal is checked first; where they do not, the bounds give a reaso
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -30,6 +31,9 @@ LEAST_CHECKED = 8
 
 LARGEST_ERROR = 0.39
 """An alpha above this counts as this: so far the proof of the unequal bound reaches."""
+
+ALIKE = 1e-6
+"""Relative differences of mu up to this are single precision, not sensitivities that vary."""
 
 NOT_NORMAL = "the log-odds do not look normal (Anderson-Darling)"
 
@@ -117,6 +121,43 @@ def gaussian_unequal_bound(
         trusts_noise=False,
         details=details,
         reason=reason,
+    )
+
+
+def mixed_share(trial_mu: Floats) -> float:
+    """Return how far log-odds are from normal at most, as a share of their standard deviation.
+
+    trial_mu [T]: sqrt(sum_i (LS_i/sigma_i)^2) of every trial, as realised. A gradient that is not
+    clipped depends on the noise before it: one that the model has learnt is hardly noticed any
+    more, and the tails of the log-odds are cut. One more step of mu r_t, r_t^2 = M^2 - mu_t^2, of
+    noise of its own would bring every trial to the largest mu, M, and its log-odds to exactly
+    N(+-M^2/2, M^2). What that step adds has the mean square E[r^2 + r^4/4]. 0 where all are alike;
+    infinite or zero mu are left to the bounds, which refuse such log-odds.
+    """
+    largest = float(trial_mu.max())
+    if not 0 < largest < math.inf or np.allclose(trial_mu, largest, rtol=ALIKE, atol=0):
+        return 0.0
+    lacking = largest**2 - trial_mu**2
+    return math.sqrt(float(np.mean(lacking + lacking**2 / 4))) / largest
+
+
+def lessened(bound: LowerBound, share: float, delta: float) -> LowerBound:
+    """Return a bound of normal log-odds for those that are normal but for this `mixed_share`.
+
+    Their means lie no further apart than those of the normal ones, and their standard deviation is
+    at least 1 - share of theirs (Minkowski), so that mu is overstated by 1/(1 - share) at most. How
+    the studentised difference scatters about that is taken to be as of normal log-odds, which is
+    why the share must be small. A bound that was refused is returned as it is.
+    """
+    if bound.reason or not share:
+        return bound
+    mu = bound.details["mu_low"] * (1 - share)
+    return replace(
+        bound,
+        epsilon=gaussian_epsilon(mu, delta),
+        method=f"{bound.method}, lessened by {share:.1%} because sensitivities vary",
+        assumes=bound.assumes.replace("normal", "approximately normal"),
+        details=bound.details | {"mu_low": mu, "mixed_share": share},
     )
 
 

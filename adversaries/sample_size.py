@@ -31,10 +31,12 @@ def expected_halfwidth(
     """Return what half the length of the advantage's interval will be, on average.
 
     Of `adversaries.estimators.advantage` after an even number of trials, in both worlds of which
-    one trial is won with probability (1 + advantage)/2: the mean over how many may be won. With
-    common random numbers the two trials of a pair are both won with probability `advantage` and
-    else one each, as for normal log-odds (`fedsim.precision.variance_ratio`). Raises InputError on
-    an impossible advantage, confidence or number of trials.
+    one trial is won with probability (1 + advantage)/2: the mean over how many may be won. From
+    another prior than 1/2 one world is won more often than the other; then this is the length at
+    the same mean, about which the wins vary less. With common random numbers the two trials of a
+    pair are both won with probability `advantage` and else one each, as for normal log-odds from
+    any prior (`fedsim.precision.variance_ratio`). Raises InputError on an impossible advantage,
+    confidence or number of trials.
     """
     _check(advantage, confidence)
     if trials < 2 or trials % 2:

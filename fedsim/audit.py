@@ -214,7 +214,7 @@ def assemble(
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
-        *precision.cautions(config),
+        *precision.cautions(config, len(transcript["worlds"])),
         *trust_report.cautions(config, report),
         *one_run_report.cautions(report["one_run"]),
         *_budget_cautions(report["budget"]),

@@ -1,6 +1,5 @@
 """The lower bounds on epsilon of a run: which hold, which one leads, and whether they agree."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -10,11 +9,19 @@ from scipy.special import logit
 
 from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
+from adversaries.gaussian_bounds import lessened, mixed_share
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.lower_bounds import CREDIBLE, NORMAL_LOG_ODDS, lower_bounds
+from adversaries.lower_bounds import (
+    COMMON,
+    CREDIBLE,
+    DEPENDENT_WORLDS,
+    LOWER_BOUNDS,
+    NORMAL_LOG_ODDS,
+    lower_bounds,
+)
 from adversaries.rate_bounds import trade_off_bound
 from adversaries.trials import Bools, Floats
-from fedsim import gaussian, precision, vantage_report
+from fedsim import precision, vantage_report
 from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.mechanism import Mechanism, Vantage
@@ -23,8 +30,9 @@ from fedsim.run_directory import Arrays
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
 """The headline is the first of these that holds: what it is rests on the mechanism, not on how
-large the bounds came out. Only the check of normality looks at the trials: where it refuses the
-first, as it does one sample of normal log-odds in a hundred, the second leads."""
+large the bounds came out. Of the trials two things decide whether the first holds: the realised
+sensitivities, which must hardly vary (`LARGEST_SHARE`), and the check of normality, which refuses
+one sample of normal log-odds in a hundred. Where either does, the second leads."""
 
 RULE = (
     "the first that holds of: studentised Gaussian (full batches), mu of Gaussian privacy (full "
@@ -56,14 +64,20 @@ def bounds_of(
     mechanism: as claimed, towards the vantage point.
     """
     worlds, log_odds = _played(config, transcript)
-    refused, played = _refused(config), precision.design(config, len(worlds))
+    refusals, played = refused(config), precision.design(config, len(worlds))
     found = lower_bounds(
-        worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=refused
+        worlds,
+        log_odds,
+        delta,
+        confidence,
+        not_normal(config, transcript),
+        played,
+        refused=refusals,
     )
-    if share := _mixed_share(transcript):
-        for name in NORMAL_LOG_ODDS:
-            found[name] = _lessened(found[name], share, delta)
-    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refused:
+    share = mixed_share(_trial_mu(transcript))
+    for name in NORMAL_LOG_ODDS:
+        found[name] = lessened(found[name], share, delta)
+    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refusals:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
         found["trade_off"] = replace(bound, confidence=confidence)
@@ -175,8 +189,36 @@ def alarms(
     return found
 
 
+def refused(config: Config) -> dict[str, str]:
+    """Return by their names the lower bounds that hold of no run of a configuration, and why.
+
+    Of those that are left the Gaussian ones may still be refused for what the trials were.
+    """
+    reasons: dict[str, str] = {}
+    if config.trials.pairing == "common":
+        reasons |= dict.fromkeys(LOWER_BOUNDS.keys() - DEPENDENT_WORLDS, COMMON)
+    if reason := _never_normal(config):
+        reasons |= dict.fromkeys(NORMAL_LOG_ODDS, reason)
+    if config.privacy.noise == "pac" or not config.training.clipping:
+        reason = "the mechanism is not one scale of noise on clipped sums"
+        reasons |= {"mu_gdp": reason, "trade_off": reason}
+    if config.training.sampling_rate < 1:
+        reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
+    if not _exact(config):
+        reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
+    return reasons
+
+
 def not_normal(config: Config, transcript: Arrays) -> str | None:
     """Return why the log-odds are not normal, None where theory says that they are."""
+    if reason := _never_normal(config):
+        return reason
+    if mixed_share(_trial_mu(transcript)) > LARGEST_SHARE:
+        return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
+    return None
+
+
+def _never_normal(config: Config) -> str | None:
     if config.training.sampling_rate < 1:
         return "log-odds are not normal under sampling"
     if config.privacy.pac_prior == "halves":
@@ -187,42 +229,11 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
-    if _mixed_share(transcript) > LARGEST_SHARE:
-        return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
     return None
 
 
-def _mixed_share(transcript: Arrays) -> float:
-    """Return how far log-odds are from normal at most, as a share of their standard deviation.
-
-    A gradient that is not clipped depends on the noise before it: one that the model has learnt is
-    hardly noticed any more, and the tails of the log-odds are cut. One more step of mu r_t, r_t^2 =
-    M^2 - mu_t^2, of noise of its own would bring every trial to the largest mu, M, and its log-odds
-    to exactly N(+-M^2/2, M^2). What that step adds has the mean square E[r^2 + r^4/4].
-    """
-    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"])
-    largest = float(predicted.trial_mu.max())
-    if predicted.deterministic or not 0 < largest < math.inf:
-        return 0.0
-    lacking = largest**2 - predicted.trial_mu**2
-    return math.sqrt(float(np.mean(lacking + lacking**2 / 4))) / largest
-
-
-def _lessened(bound: LowerBound, share: float, delta: float) -> LowerBound:
-    """Return a bound of normal log-odds for those that are normal but for this share.
-
-    Their means lie no further apart than those of the normal ones, and their standard deviation is
-    at least 1 - share of theirs (Minkowski), so that mu is overstated by 1/(1 - share) at most.
-    """
-    if bound.reason:
-        return bound
-    mu = bound.details["mu_low"] * (1 - share)
-    return replace(
-        bound,
-        epsilon=gaussian.epsilon(mu, delta),
-        method=f"{bound.method}, lessened by {share:.1%} because sensitivities vary",
-        details=bound.details | {"mu_low": mu, "mixed_share": share},
-    )
+def _trial_mu(transcript: Arrays) -> Floats:
+    return forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"])
 
 
 def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:
@@ -233,19 +244,6 @@ def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:
 def _exact(config: Config) -> bool:
     exact = vantage_report.is_exact(config, config.federation.vantage)
     return exact and config.privacy.pac_prior != "halves"
-
-
-def _refused(config: Config) -> dict[str, str]:
-    """Return, for bounds that rest on the kind of mechanism, why they do not hold of this run."""
-    refused: dict[str, str] = {}
-    if config.privacy.noise == "pac" or not config.training.clipping:
-        reason = "the mechanism is not one scale of noise on clipped sums"
-        refused |= {"mu_gdp": reason, "trade_off": reason}
-    if config.training.sampling_rate < 1:
-        refused["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
-    if not _exact(config):
-        refused["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
-    return refused
 
 
 def _worded(look: Look) -> str:

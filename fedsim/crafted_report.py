@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from adversaries.design import INDEPENDENT, Design
-from adversaries.gaussian_bounds import gaussian_bound
+from adversaries.forecast import trial_mu
+from adversaries.gaussian_bounds import gaussian_bound, lessened, mixed_share
 from adversaries.intervals import LowerBound
 from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.poisoning import per_record
@@ -90,10 +91,10 @@ def bounds(
     """Return lower bounds on the epsilon of one record, by who sees what.
 
     "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
-    by mu_k = k mu, where every trial had the same; "released_model": of the poison's score, at a
-    threshold that half of the trials choose. not_normal: why log-odds are not normal, if so;
-    played: how the trials were. `transcript` has worlds [T], log_odds [T, k] and perhaps
-    poison_scores [T].
+    by mu_k = k mu, lessened where the trials' mu vary slightly; "released_model": of the poison's
+    score, at a threshold that half of the trials choose. not_normal: why log-odds are not normal,
+    if so; played: how the trials were. `transcript` has worlds [T], log_odds, sensitivities and
+    noise_stds [T, k], and perhaps poison_scores [T].
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
@@ -101,7 +102,8 @@ def bounds(
         "identification": per_record(clopper_pearson_bound(worlds, final, delta, level), copies)
     }
     if not_normal is None and not played.common:
-        bound = gaussian_bound(worlds, final, delta, level)
+        share = mixed_share(trial_mu(transcript["sensitivities"], transcript["noise_stds"]))
+        bound = lessened(gaussian_bound(worlds, final, delta, level), share, delta)
         mu = bound.details.get("mu_low", 0.0) / copies
         found["identification_gaussian"] = replace(
             bound,

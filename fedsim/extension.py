@@ -6,6 +6,7 @@ campaign stays until that of the larger one is written. Every trial is a trainin
 that the guarantee is no other: the ledger states the worst cohort's epsilon, and not a sum.
 """
 
+from fedsim import cohorts
 from fedsim import config as configuration
 from fedsim.config import Config
 from fedsim.errors import InputError
@@ -13,18 +14,26 @@ from fedsim.run_directory import RunDirectory
 
 
 def extend(directory: RunDirectory, trials: int) -> Config:
-    """Raise the number of trials of a run to `trials`, and return its configuration from now on.
+    """Set the number of trials of a run to `trials`, and return its configuration from now on.
 
-    The caller holds the lock of the run. Raises InputError where that is not more than there are,
-    is odd, or where the trials were to stop by what they showed.
+    More than there are; or, where a larger number was given before and has not been reached, any
+    that is not below the trials of the first plan, whose worlds were drawn together, and those that
+    finished cohorts hold. The caller holds the lock of the run. Raises InputError for other
+    numbers, odd ones, and where the trials were to stop by what they showed.
     """
     config = directory.config
     given = config.trials
     if trials == given.count and not directory.finished:
         return config  # the same command again, after an interruption
-    if trials <= given.count:
+    if directory.finished and trials <= given.count:
         raise InputError(
             f"'{directory.path}' has {given.count} trials already; give --trials a larger number"
+        )
+    first = given.first or given.count
+    if trials < (least := max(first, _held(config, directory))):
+        raise InputError(
+            f"'{directory.path}' is to have {given.count} trials, {least} of which were planned at "
+            f"first or have finished; give --trials at least {least}"
         )
     if trials % 2 and given.worlds == "both":
         raise InputError(
@@ -37,8 +46,16 @@ def extend(directory: RunDirectory, trials: int) -> Config:
             f"looks were planned for {given.count} trials and have spent all of the significance; "
             "begin another run with --out and a larger --max-trials"
         )
-    changes = {"count": trials, "first": given.first or given.count}
+    changes = {"count": trials, "first": first if trials > first else 0}
     table = type(given).model_validate(given.model_dump() | changes)
     extended = config.model_copy(update={"trials": table})
     directory.write_text("config.toml", configuration.dump(extended.placed_at("")))
     return extended
+
+
+def _held(config: Config, directory: RunDirectory) -> int:
+    """Return how many trials the finished cohorts hold, the first of which has number 0."""
+    found = cohorts.ranges(config, directory)
+    return max(
+        (each.stop for each in found if directory.has(directory.cohort_file(each.start))), default=0
+    )

@@ -4,14 +4,18 @@ The design of the trials (`adversaries.design`) is the configuration's: whether 
 share their random numbers, and whether the trials stop by what they showed.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logit, ndtr
 
 from adversaries import estimators, stopping
 from adversaries.design import Design, pair_scores
 from adversaries.trials import Bools, Floats
+from fedsim import gaussian
 from fedsim.config import Config
 from fedsim.report_values import DASH, Report, at, number
 from fedsim.run_directory import Arrays
@@ -30,10 +34,13 @@ STOPPED = (
     "last look is."
 )
 EXTENDED = (
-    "The campaign was extended from {first} to {count} trials. Intervals and bounds are those of "
-    "{count} trials planned in advance: they hold if what the first {first} showed did not decide "
+    "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
+    "{trials} trials planned in advance: they hold if what the first {first} showed did not decide "
     "whether to go on."
 )
+
+NEGLIGIBLE = 1e-9
+"""An advantage below this is none."""
 
 
 def looks(config: Config) -> dict[int, float]:
@@ -87,7 +94,7 @@ def assemble(
     return {
         "trials": trials,
         "planned": planned,
-        "extended_from": config.trials.first or None,
+        "extended_from": config.trials.first if trials > config.trials.first > 0 else None,
         "pairing": config.trials.pairing,
         "until_halfwidth": wanted or None,
         "halfwidth": reached,
@@ -95,7 +102,9 @@ def assemble(
         "reason": _reason(config, trials, planned, facts.get("stopped_at")),
         "variance": {
             "measured": _variance_ratio(worlds, final),
-            "predicted": None if predicted is None else variance_ratio(predicted),
+            "predicted": None
+            if predicted is None
+            else variance_ratio(predicted, config.audit.prior),
         }
         if config.trials.pairing == "common"
         else None,
@@ -114,23 +123,39 @@ def assemble(
     }
 
 
-def variance_ratio(advantage: float) -> float:
+def variance_ratio(advantage: float, prior: float = 0.5) -> float:
     """Return the variance of the estimate with common random numbers over that without them.
 
-    Where Lambda = +-mu^2/2 + mu Z with the same normal Z in both worlds, the trials of a pair are
-    both won where |Z| < mu/2, which has probability 2p - 1 = Adv for the probability p of winning
-    one, and never both lost. The mean score of a pair then has variance Adv (1 - Adv), that of
-    independent trials 2p (1 - p): the ratio is (2p - 1)/p.
+    Where Lambda = l +- mu^2/2 + mu Z, l = logit(prior), with the same normal Z in both worlds, that
+    on D is won with probability p1 = Phi(mu/2 + l/mu) and that on D' with p0 = Phi(mu/2 - l/mu).
+    Both are won with p1 + p0 - 1 = Adv, and never both lost. The mean score of a pair then has
+    variance Adv (1 - Adv), that of independent trials p1 (1 - p1) + p0 (1 - p0). From even odds the
+    ratio is (2p - 1)/p; from others it is larger. 0 for an advantage below `NEGLIGIBLE`, where
+    next to no trial is decided by what is seen, and neither estimate varies.
     """
-    return max(0.0, 2 * advantage / (1 + advantage))
+    if not NEGLIGIBLE < advantage < 1:
+        return 1.0 if advantage >= 1 else 0.0
+    lead = abs(float(logit(prior)))
+
+    def rates(mu: float) -> tuple[float, float]:  # of being won on D, and of being lost on D'
+        return float(ndtr(lead / mu + mu / 2)), float(ndtr(lead / mu - mu / 2))
+
+    def excess(mu: float) -> float:
+        won, lost = rates(mu)
+        return won - lost - advantage
+
+    # From even odds mu is least; lead/mu < mu/2 - 9 wins all but 1e-19 of the trials.
+    least, most = gaussian.mu_of_advantage(advantage), 20 + 2 * math.sqrt(lead)
+    won, lost = rates(brentq(excess, least / 2, most)) if excess(most) > 0 else (1.0, 1 - advantage)
+    return advantage * (1 - advantage) / (won * (1 - won) + lost * (1 - lost))
 
 
-def cautions(config: Config) -> list[str]:
-    """Return what a reader must know of a campaign that was extended."""
-    first, count = config.trials.first, config.trials.count
-    if not 0 < first < count or config.trials.until_halfwidth:
+def cautions(config: Config, trials: int) -> list[str]:
+    """Return what a reader must know of a campaign of so many trials that was extended."""
+    first = config.trials.first
+    if not 0 < first < trials or config.trials.until_halfwidth:
         return []
-    return [EXTENDED.format(first=first, count=count)]
+    return [EXTENDED.format(first=first, trials=trials)]
 
 
 def entries(report: Report) -> list[tuple[str, str]]:

@@ -46,19 +46,9 @@ class RunDirectory:
         another run, or cannot be written.
         """
         directory = cls(path.absolute())
-        existing = directory.path / "config.toml"
         try:
-            if existing.exists():
-                if configuration.load(existing) != config.placed_at(""):
-                    raise InputError(
-                        f"'{path}' holds a run with another configuration; "
-                        "name a new directory with --out"
-                    )
+            if cls.check(path, config):
                 return directory
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise InputError(
-                    f"'{path}' exists and holds no fedsim run; name a new directory with --out"
-                )
             directory.path.parent.mkdir(parents=True, exist_ok=True)
             # World bits and seeds tell whose record was used: nobody else's to read.
             directory.path.mkdir(mode=0o700, exist_ok=True)
@@ -69,6 +59,31 @@ class RunDirectory:
                 f"cannot write to '{path}': {error.strerror}; name another directory with --out"
             ) from None
         return directory
+
+    @staticmethod
+    def check(path: Path, config: Config) -> bool:
+        """Return whether a directory holds the run of this configuration already.
+
+        Raises InputError if it holds another run, or something else.
+        """
+        existing = path.absolute() / "config.toml"
+        try:
+            if existing.exists():
+                if configuration.load(existing) == config.placed_at(""):
+                    return True
+                raise InputError(
+                    f"'{path}' holds a run with another configuration; "
+                    "name a new directory with --out"
+                )
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise InputError(
+                    f"'{path}' exists and holds no fedsim run; name a new directory with --out"
+                )
+        except OSError as error:
+            raise InputError(
+                f"cannot read '{path}': {error.strerror}; name another directory with --out"
+            ) from None
+        return False
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":

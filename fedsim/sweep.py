@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,13 @@ from fedsim.strict_json import strict_json
 BOUND_COLUMN = "at_least_"
 """What the columns of the lower bounds on epsilon begin with."""
 
-SHOWN = {"clopper_pearson": "Clopper–Pearson", "gaussian": "Gaussian"}
-"""The lower bounds in tables and figures, and how they are called; summary.csv has all of them."""
+SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
+"""The lower bounds in tables and figures, and how they are called: the one that a report leads with
+and the one that assumes least. summary.csv has all of them."""
+
+
+OF_A_RUN = ("run.out", "run.name")
+"""Keys that every run of a sweep gets a value of its own for."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def grid(over: Sequence[str]) -> list[Point]:
                 f"--over {text!r} is not KEY=V1,V2,...; give for example "
                 "--over privacy.rho-beta=0.75,0.9"
             )
-        if key in axes or key in ("run.out", "run.name"):
+        if key in axes or key in OF_A_RUN:
             raise InputError(f"--over {key} " + ("is given twice" if key in axes else "is no axis"))
         if key not in KNOWN_KEYS:
             configuration.from_run_config({key: ""})  # which says so, and the nearest one
@@ -74,6 +80,10 @@ def grid(over: Sequence[str]) -> list[Point]:
         Point(_folder(dict(zip(axes, values, strict=True))), dict(zip(axes, values, strict=True)))
         for values in itertools.product(*axes.values())
     ]
+    if any(
+        isinstance(value, float) and math.isnan(value) for axis in axes.values() for value in axis
+    ):
+        raise InputError("--over has a value that is not a number (nan); give one")
     if len({point.name for point in points}) < len(points):
         raise InputError("two of the runs would have one folder; rename what --over varies")
     return points
@@ -94,8 +104,9 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return a row for each run, with the same columns in all: the swept keys, then the figures.
 
     run, status ("done" or the failure), trials, advantage with its interval and confidence,
-    predicted, rho_alpha, epsilon (tight) and delta, and a column for every lower bound on epsilon;
-    None where unknown, infinite or refused.
+    predicted, rho_alpha, epsilon (tight) and delta, the name of the lower bound on epsilon that its
+    report leads with, that bound, and a column for every one; None where unknown, infinite or
+    refused.
     """
     reports = [outcome.report for outcome in outcomes if outcome.report]
     names = list(
@@ -127,6 +138,8 @@ def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
         "rho_alpha": at(report, "bounds.rho_alpha"),
         "epsilon": at(report, "bounds.tight_epsilon"),
         "delta": at(report, "bounds.delta"),
+        "headline": at(report, "empirical.headline.name"),
+        f"{BOUND_COLUMN}headline": at(report, "empirical.headline.epsilon"),
         **{f"{BOUND_COLUMN}{name}": proven(name) for name in bounds},
     }
 
@@ -165,6 +178,8 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
         between = f"\n{span(ends, '{:.2f}'.format)}" if ends else ""
         measured = number(row["advantage"]) + between
         bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
+        if row["headline"]:
+            bounds[0] += f"\n{row['headline']}"
         known = [number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")]
         worded.append(
             [
@@ -184,14 +199,17 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     from fedsim.report_figures import inline  # noqa: PLC0415
 
     found = rows(outcomes)
+    # Everything is made before anything is written, so that a failure leaves what there was.
+    summary: Mapping[str, Any] = strict_json({"kind": "sweep", "name": name, "runs": found})
     places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
+    document = {**summary, "vantages": strict_json(places)}
     drawn: list[tuple[str, Markup]] = []
-    (directory / "figures").mkdir(parents=True, exist_ok=True)
+    files: dict[str, str] = {}
     for key in outcomes[0].point.values:
         figure = sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
         if figure is not None:
             file = key.replace(".", "-")
-            (directory / "figures" / f"{file}.svg").write_text(figures.to_svg(figure))
+            files[f"figures/{file}.svg"] = figures.to_svg(figure)
             caption = (
                 f"Advantage and epsilon along {key}: the intervals and lower bounds of each run, "
                 "beside what its noise allows."
@@ -201,7 +219,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     writer = csv.DictWriter(text, list(found[0]))
     writer.writeheader()
     writer.writerows(found)
-    (directory / "summary.csv").write_text(text.getvalue(), encoding="utf-8")
+    files["summary.csv"] = text.getvalue()
     page = audit_page.render(
         PAGE,
         name=name,
@@ -210,9 +228,9 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         figures=drawn,
         places=[_place(row) for row in places],
     )
-    document: Mapping[str, Any] = strict_json(
-        {"kind": "sweep", "name": name, "runs": found, "vantages": places}
-    )
+    (directory / "figures").mkdir(parents=True, exist_ok=True)
+    for path, content in files.items():
+        (directory / path).write_text(content, encoding="utf-8")
     return write_report(directory, document, page)
 
 

@@ -109,8 +109,6 @@ def run(
             raise InputError(
                 "which experiment? Give a configuration, for example configs/digits.toml"
             )
-        if trials is not None and max_trials is not None:
-            raise InputError("--trials and --max-trials both say how many trials; give one")
         given: dict[str, Scalar | None] = {
             "trials.count": max_trials if trials is None else trials,
             "trials.until-halfwidth": until_halfwidth,
@@ -123,6 +121,7 @@ def run(
         overrides = configuration.parse_overrides(set_)
         overrides |= {key: value for key, value in given.items() if value is not None}
         config = with_absolute_paths(configuration.load(config_file, overrides))
+        _check_maximum(config, trials, max_trials)
         if runtime is Runtime.SIMULATION and not config.run.threads:
             # As many as Ray gives a client.
             update = {"threads": config.run.client_cpus}
@@ -132,10 +131,10 @@ def run(
         if short := shortfall(config):
             console.print(short, highlight=False)
     if directory.finished:
-        raise InputError(
-            f"'{directory.path}' holds a finished run; read {directory.path / 'report.html'}, "
-            "name a new directory with --out, or add trials with --resume and --trials"
-        )
+        # `extend` has refused the number of a finished run, so that a larger one was taken back.
+        taken_back = resume is not None and trials is not None
+        console.print(_what_is_finished(directory, config, taken_back), highlight=False)
+        return
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         if resume is not None:
             _check_ledger(config, directory)
@@ -159,6 +158,31 @@ def _resumed(path: Path, trials: int | None) -> tuple[RunDirectory, Config]:
         with directory.lock():
             extend(directory, trials)
     return directory, directory.config
+
+
+def _check_maximum(config: Config, trials: int | None, max_trials: int | None) -> None:
+    """Raise InputError where --max-trials is no maximum."""
+    if max_trials is None:
+        return
+    if trials is not None:
+        raise InputError("--trials and --max-trials both say how many trials; give one")
+    if not config.trials.until_halfwidth:
+        raise InputError(
+            "--max-trials is for trials that stop by what they show; give --until-halfwidth with "
+            "it, or --trials instead"
+        )
+
+
+def _what_is_finished(directory: RunDirectory, config: Config, taken_back: bool) -> str:
+    """Say that a larger number of trials was taken back. Raises InputError where none was."""
+    page = directory.path / "report.html"
+    if taken_back:
+        return f"{config.trials.count} trials, as {page} has them: nothing to do"
+    more = "" if config.trials.until_halfwidth else ", or add trials with --resume and --trials"
+    raise InputError(
+        f"'{directory.path}' holds a finished run; read {page}, or name a new directory with "
+        f"--out{more}"
+    )
 
 
 def shortfall(config: Config) -> str:
@@ -209,8 +233,19 @@ def prepare(
 
     searched: is told the fraction of the pairs that the search for the challenge has compared.
     """
+    from fedsim import challenge  # noqa: PLC0415
+
+    config = check(config)
+    challenge.choose(config, searched)
+    return config, RunDirectory.create(Path(config.run.out), config)
+
+
+def check(config: Config) -> Config:
+    """Find out what is wrong without a search for the challenge; return what fits the device.
+
+    Raises InputError.
+    """
     from fedsim import (  # noqa: PLC0415
-        challenge,
         federation,
         identifiability,
         ledger,
@@ -225,13 +260,13 @@ def prepare(
     federation.load(config).cut(
         config.trials.cohort, config.training.sampling_rate < 1, config.candidates
     )
-    challenge.choose(config, searched)
     # What the report will need, before the work rather than after it.
     nominal = privacy.noise_multiplier(config)
     mechanism = privacy.mechanism(config, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
     ledger.plan(config, nominal)
-    return config, RunDirectory.create(Path(config.run.out), config)
+    RunDirectory.check(Path(config.run.out), config)
+    return config
 
 
 def _check_ledger(config: Config, directory: RunDirectory) -> None:

@@ -1,5 +1,6 @@
 """`fedsim sweep`: one experiment over a grid of settings, and what they found side by side."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +9,8 @@ from rich.console import Console
 
 from fedsim import config as configuration
 from fedsim import report_directory
-from fedsim.cli.run import in_process, with_absolute_paths
-from fedsim.config import Scalar
+from fedsim.cli.run import check, in_process, with_absolute_paths
+from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
 
 
@@ -33,9 +34,10 @@ def sweep(
 ) -> None:
     """Run an experiment for every combination of settings, one after the other, and compare.
 
-    The same command again continues a sweep: finished runs are skipped, and an interrupted one goes
-    on where it was. A run that fails is named, and the others are run all the same. DIR gets
-    summary.csv, report.json, report.html and a figure along every key that is a number.
+    All settings are checked before the first run. The same command again continues a sweep:
+    finished runs are skipped, and an interrupted one goes on where it was. A run that fails is
+    named, and the others are run all the same. DIR gets summary.csv, report.json, report.html and a
+    figure along every key that is a number.
 
     Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
     """
@@ -48,20 +50,25 @@ def sweep(
     points, common = sweeps.grid(axes), configuration.parse_overrides(set_)
     if repeated := set(common) & set(points[0].values):
         raise InputError(f"--set and --over both give {min(repeated)}; drop one of them")
+    if own := set(common).intersection(sweeps.OF_A_RUN):
+        raise InputError(f"--set {min(own)}: every run of a sweep has its own; give --out DIR")
     name = configuration.load(config_file, common | points[0].values).run.name
     sweeps.check(out)
-    report_directory.create(out)
-    outcomes = []
-    for count, point in enumerate(points, start=1):
-        console.print(f"{count}/{len(points)}: {point.name}", highlight=False)
-        given: dict[str, Scalar] = {
+    configs = []
+    for point in points:
+        given = {
             **common,
             **point.values,
             "run.out": str(out / point.name),
             "run.name": f"{name} {point.name}",
         }
+        configs.append(_checked(config_file, given, point.name))
+    report_directory.create(out)
+    outcomes = []
+    for count, (point, config) in enumerate(zip(points, configs, strict=True), start=1):
+        console.print(f"{count}/{len(points)}: {point.name}", highlight=False)
         try:
-            in_process(with_absolute_paths(configuration.load(config_file, given)), console)
+            in_process(config, console)
             outcomes.append(sweeps.Outcome(point, sweeps.report_of(out / point.name)))
         except (InputError, RuntimeError, FloatingPointError) as error:
             failure = " ".join(str(error).split())
@@ -80,3 +87,13 @@ def sweep(
             f"{len(failed)} of {len(points)} runs failed, the first of them "
             f"{failed[0].point.name}: {failed[0].failure}"
         )
+
+
+def _checked(config_file: Path, given: Mapping[str, Scalar], point: str) -> Config:
+    """Return the configuration of a point. Raises InputError that names the point."""
+    try:
+        config = with_absolute_paths(configuration.load(config_file, given))
+        check(config)
+    except InputError as error:
+        raise InputError(f"{point}: {error}") from None
+    return config

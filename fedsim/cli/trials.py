@@ -11,8 +11,8 @@ from rich.table import Table
 from adversaries import sample_size, stopping
 from adversaries.design import Design
 from adversaries.lower_bounds import LOWER_BOUNDS
+from fedsim import bounds_audit, gaussian, identifiability, privacy
 from fedsim import config as configuration
-from fedsim import gaussian, identifiability, privacy
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.report_values import number
@@ -79,16 +79,16 @@ def _document(
     delta: float | None,
     share: float,
 ) -> dict[str, Any]:
-    level, at_delta, normal = confidence or 0.95, delta or 1e-5, True
-    origin, cohort = "--advantage", Config().trials.cohort
+    config, mu, refused = Config(), None, {}
+    level, at_delta, origin = 0.95, 1e-5, "--advantage"
     if source is not None:
         run = RunDirectory.open(source) if source.is_dir() else None
         config = run.config if run else configuration.load(source)
-        level, at_delta = confidence or config.audit.confidence, delta or config.privacy.delta
-        cohort = config.trials.cohort
-        normal = config.training.sampling_rate == 1 and config.privacy.noise != "pac"
+        level, at_delta = config.audit.confidence, config.privacy.delta
+        refused = bounds_audit.refused(config)
         if run:
-            advantage = run.read_json("report.json")["prediction"]["advantage"]
+            prediction = run.read_json("report.json")["prediction"]
+            advantage, mu = prediction["advantage"], prediction["mu"]
             origin = "the run's own prediction"
         else:
             mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
@@ -96,6 +96,8 @@ def _document(
                 mechanism, config.privacy.delta, config.privacy.accountant
             ).rho_alpha
             origin = "rho_alpha, the largest that the noise allows"
+    level = level if confidence is None else confidence
+    at_delta = at_delta if delta is None else delta
     if advantage is None:
         raise InputError(f"'{source}' predicts no advantage; give --advantage")
     if not -1 < advantage < 1:
@@ -108,7 +110,9 @@ def _document(
 
         def needed(expected: float, common: bool = common, stops: bool = stops) -> int:
             if stops:
-                return sample_size.expected_stop(expected, halfwidth, level, cohort, common)
+                return sample_size.expected_stop(
+                    expected, halfwidth, level, config.trials.cohort, common
+                )
             return sample_size.trials_needed(expected, halfwidth, level, Design(common))
 
         rows.append(
@@ -118,11 +122,19 @@ def _document(
                 "until_halfwidth": stops,
                 "trials": needed(advantage),
                 "trials_at_zero": needed(0.0),
-                "at_most": stopping.enough(halfwidth, level, common) if stops else None,
+                "at_most": max(
+                    stopping.looks(
+                        halfwidth, level, sample_size.MOST_TRIALS, config.trials.cohort, common
+                    )
+                )
+                if stops
+                else None,
             }
         )
-    mu = gaussian.mu_of_advantage(max(0.0, advantage))
-    epsilon = gaussian.epsilon(mu, at_delta) if normal and mu > 0 else None
+    # The advantage that a run predicts is that of its prior; its bounds are from even odds.
+    mu = gaussian.mu_of_advantage(max(0.0, advantage)) if mu is None else mu
+    unknown = _unknown(config, mu)
+    epsilon = None if unknown else gaussian.epsilon(mu, at_delta)
     return {
         "advantage": advantage,
         "advantage_from": origin,
@@ -135,10 +147,27 @@ def _document(
         "lower_bounds": None
         if epsilon is None
         else {
-            name: sample_size.trials_for_epsilon(name, mu, share * epsilon, at_delta, level)
+            name: None
+            if name in refused
+            else sample_size.trials_for_epsilon(name, mu, share * epsilon, at_delta, level)
             for name in LOWER_BOUNDS
         },
+        "refused": {name: refused[name] for name in LOWER_BOUNDS if name in refused},
+        "no_lower_bounds": unknown,
+        "sensitivities_vary": source is not None and config.privacy.sensitivity == "global",
     }
+
+
+def _unknown(config: Config, mu: float) -> str | None:
+    """Return why nothing can be said of lower bounds before the trials, None where it can."""
+    if config.privacy.noise == "pac":
+        return "the noise is PAC's, whose log-odds have no law that is known before the trials"
+    if config.training.sampling_rate < 1:
+        return (
+            "the log-odds of sampled steps have no closed form; the report leads with trade_off, "
+            "the bound from the sampled mechanism's own trade-off curve"
+        )
+    return None if mu > 0 else "an advantage of 0 tells nothing"
 
 
 def _print(document: dict[str, Any]) -> None:
@@ -160,20 +189,21 @@ def _print(document: dict[str, Any]) -> None:
         )
     console.print(table)
     if document["lower_bounds"] is None:
-        console.print(
-            "Lower bounds on epsilon: not computed, the log-odds are not normal or tell nothing."
-        )
+        console.print(f"Lower bounds on epsilon, no numbers: {document['no_lower_bounds']}.")
         return
     table = Table(
-        title=f"Independent trials for a lower bound of {document['share']:g} × ε = "
+        title=f"Trials for a lower bound of {document['share']:g} × ε = "
         f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
         title_justify="left",
         caption="of a campaign without luck: every log-odds at its quantile; "
-        f"–: not with {sample_size.MOST_FOR_EPSILON} trials",
+        f"–: not with {sample_size.MOST_FOR_EPSILON} trials"
+        + "; the Gaussian ones are less, or refused, where sensitivities vary"
+        * document["sensitivities_vary"],
         caption_justify="left",
     )
     table.add_column("bound")
     table.add_column("trials", justify="right")
     for name, needed in document["lower_bounds"].items():
-        table.add_row(name, "–" if needed is None else str(needed))
+        reason = document["refused"].get(name)
+        table.add_row(name, f"refused: {reason}" if reason else number(needed))
     console.print(table)

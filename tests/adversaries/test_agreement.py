@@ -46,6 +46,25 @@ def test_exact_beliefs_come_true_as_often_as_they_say(mu: float) -> None:
     assert sum(look is not None and not look.agree for look in looks) <= 6
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("trials", [20, 200])
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.0, 4.5, 8.0])
+def test_balanced_worlds_reject_true_beliefs_no_more_often_than_coins_may(
+    mu: float, trials: int
+) -> None:
+    looks = [agreement.calibration(*claimed(mu, 1.0, trials, seed), 0.9) for seed in range(2000)]
+    assert sum(look is not None and not look.agree for look in looks) <= 200
+
+
+def test_beliefs_too_weak_to_be_squared_are_compared_as_others_are() -> None:
+    worlds, log_odds = claimed(0.1, 1.0, 60, 0)
+    tiny = agreement.calibration(worlds, 1e-200 * log_odds, 0.95)
+    small = agreement.calibration(worlds, 1e-9 * log_odds, 0.95)
+    assert tiny is not None
+    assert small is not None
+    assert tiny.details["p_value"] == pytest.approx(small.details["p_value"], rel=1e-6)
+
+
 def test_beliefs_of_adaptive_and_of_sampled_rounds_are_calibrated_too() -> None:
     for seed in range(20):
         for game in (adaptive(1000, 10, seed), sampled(0.1, 0.1, 1000, seed)):

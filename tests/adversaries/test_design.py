@@ -8,7 +8,7 @@ from scipy.stats import multinomial
 
 from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.estimators import advantage
-from adversaries.lower_bounds import LOWER_BOUNDS, lower_bounds
+from adversaries.lower_bounds import DEPENDENT_WORLDS, LOWER_BOUNDS, lower_bounds
 from adversaries.membership import challenge_advantage
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
@@ -101,6 +101,8 @@ def test_only_bounds_that_allow_for_dependent_worlds_speak_of_common_random_numb
     plain = lower_bounds(worlds, odds, 1e-9, 0.95)
     assert found["clopper_pearson"].epsilon == pytest.approx(plain["clopper_pearson"].epsilon)
     assert found["clopper_pearson"].epsilon > 0
-    for name in LOWER_BOUNDS.keys() - {"clopper_pearson"}:
-        assert found[name].epsilon == 0
-        assert "share their random numbers" in (found[name].reason or "")
+    assert list(found) == list(LOWER_BOUNDS)
+    for name in LOWER_BOUNDS:
+        refused = "share their random numbers" in (found[name].reason or "")
+        assert refused == (name not in DEPENDENT_WORLDS)
+        assert found[name].epsilon == (0 if refused else plain[name].epsilon)

@@ -12,10 +12,13 @@ from adversaries.gaussian_bounds import (
     NOT_NORMAL,
     gaussian_bound,
     gaussian_unequal_bound,
+    lessened,
+    mixed_share,
     normality,
 )
 from fedsim import gaussian
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 DELTA = 0.01
 
@@ -39,6 +42,46 @@ def test_unequal_normals_tell_the_worlds_apart_as_well_as_the_larger_spread(
         ]
         least = gaussian.delta(difference / max(s1, s0), epsilon)
         assert max(directions) >= least - 1e-8
+
+
+def adaptive(lacking: float, repeats: int, trials: int) -> tuple[Bools, Floats, Floats]:
+    """Worlds, log-odds and trial_mu of two steps, the second unnoticed where the first convinced.
+
+    The largest mu is 1; lacking: how much of its square the second step has.
+    """
+    worlds, draw = np.arange(trials) % 2 == 0, np.random.default_rng(0)
+    signs = np.where(worlds, 0.5, -0.5)
+    noise, other = draw.standard_normal((2, repeats, trials))
+    first = signs * (1 - lacking) + np.sqrt(1 - lacking) * noise
+    second = np.where(first <= 0.5, lacking, 0.0)
+    log_odds = first + signs * second + np.sqrt(second) * other
+    return worlds, log_odds, np.sqrt(1 - lacking + second)
+
+
+@pytest.mark.parametrize("lacking", [0.01, 0.1, 0.5])
+def test_log_odds_of_varying_sensitivities_are_as_near_to_normal_as_their_share_says(
+    lacking: float,
+) -> None:
+    worlds, log_odds, trial_mu = adaptive(lacking, 1, 200_000)
+    share = mixed_share(trial_mu)
+    means = [log_odds[0, world].mean() for world in (worlds, ~worlds)]
+    spreads = [log_odds[0, world].std() for world in (worlds, ~worlds)]
+    assert means[0] - means[1] <= 1 + 0.01
+    assert min(spreads) >= 1 - share
+    assert lacking < 0.5 or min(spreads) < 0.9
+
+
+def test_a_lessened_bound_is_rarely_above_the_largest_mu_and_says_what_it_assumes() -> None:
+    worlds, log_odds, trial_mu = adaptive(0.004, 200, 60)
+    wrong = 0
+    for row, mu in zip(log_odds, trial_mu, strict=True):
+        share = mixed_share(mu)
+        assert 0.02 < share < 0.06
+        bound = lessened(gaussian_bound(worlds, row, DELTA, 0.9), share, DELTA)
+        wrong += bound.details["mu_low"] > 1.0
+    assert often_at_most(wrong, 200, 0.1)
+    assert "approximately normal log-odds" in bound.assumes
+    assert mixed_share(np.array([1.0, 1 + 1e-7])) == mixed_share(np.zeros(3)) == 0
 
 
 @pytest.mark.parametrize(("s1", "s0"), [(1.0, 1.0), (1.0, 0.2), (0.2, 1.0)])

@@ -166,3 +166,7 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     assert 0.9 * true < found["identification_gaussian"].epsilon < true
     assert 0 < found["identification"].epsilon < true
     assert "released_model" not in found
+    varying = transcript | {"sensitivities": mu * (1 - 1e-4 * (np.arange(4000) % 2)[:, None])}
+    less = crafted_report.bounds(varying, copies, 1e-3, 0.95)["identification_gaussian"]
+    assert 0 < less.epsilon < found["identification_gaussian"].epsilon
+    assert "lessened by" in less.method

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import logit
 
 from adversaries.stopping import looks
 from fedsim import challenge, client_app, cohorts, ledger, precision, report, server_app
+from fedsim.audit import write_report as report_of
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.extension import extend
@@ -92,6 +94,14 @@ def test_common_random_numbers_reduce_the_variance_as_predicted() -> None:
         assert scores.mean() == pytest.approx(alone.mean(), abs=0.02)
         predicted = precision.variance_ratio(scores.mean() / 2)
         assert scores.var() / alone.var() == pytest.approx(predicted, rel=0.03)
+    for prior, mu in ((0.7, 0.75), (0.1, 2.0), (0.9, 0.75)):
+        lead = logit(prior)
+        on_d = np.sign(mu**2 / 2 + mu * shared + lead)
+        on_other = -np.sign(-(mu**2) / 2 + mu * shared + lead)
+        ratio = (on_d + on_other).var() / (on_d.var() + on_other.var())
+        advantage = (on_d + on_other).mean() / 2
+        assert precision.variance_ratio(advantage, prior) == pytest.approx(ratio, rel=0.05)
+    assert precision.variance_ratio(0.0) == precision.variance_ratio(0.0, 0.9) == 0
 
 
 def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
@@ -157,10 +167,34 @@ def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     assert {row.cohort for row in ledger.verified(directory)} == {0, 6, 8}
     assert (new["trials"], new["campaign"]["extended_from"]) == (14, 8)
     assert any("extended from 8 to 14" in warning for warning in new["warnings"])
+    # A typo is taken back, as far as there are trials; until then reports are of those there are.
+    extend(directory, 40_000)
+    between = report_of(directory)
+    assert between["campaign"]["extended_from"] == 8
+    assert any("extended from 8 to 14" in warning for warning in between["warnings"])
+    with pytest.raises(InputError, match="is to have 40000 trials, 14 of which"):
+        extend(directory, 12)
+    assert extend(directory, 14).trials.first == 8
+    assert directory.finished
     # Its configuration alone gives the same campaign again.
     scratch, _ = _go(RunDirectory.create(tmp_path / "scratch", directory.config.placed_at("")))
     np.testing.assert_allclose(scratch["log_odds"], after["log_odds"], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(scratch["worlds"], after["worlds"])
+
+
+def test_more_trials_that_were_never_run_leave_no_trace_when_taken_back(
+    small: Make, tmp_path: Path
+) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
+    given = directory.config
+    directory.write_json("report.json", {"trials": 8})
+    extend(directory, 400)
+    assert precision.cautions(directory.config, 8) == []
+    with pytest.raises(InputError, match="at least 8"):
+        extend(directory, 6)
+    extend(directory, 8)
+    assert directory.config == given
+    assert directory.finished
 
 
 def test_a_report_from_before_campaigns_grew_counts_as_finished(

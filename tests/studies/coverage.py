@@ -2,7 +2,8 @@
 
 Every bound is held to its own claim: of 2000 games at confidence 0.95, at most one in twenty may
 prove more than the true epsilon. Games: identical worlds; Gaussian mechanisms; Poisson-sampled
-ones; and randomised response, whose rates lie at the corner of what epsilon allows.
+ones; steps whose sensitivities depend on the noise before them, where a report lessens the Gaussian
+bounds; and randomised response, whose rates lie at the corner of what epsilon allows.
 """
 
 import math
@@ -11,20 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.special import ndtr
 from tables import Table
 
 from adversaries import forecast
+from adversaries.gaussian_bounds import lessened, mixed_share
 from adversaries.intervals import LowerBound, clopper_pearson
-from adversaries.lower_bounds import LOWER_BOUNDS, lower_bounds
+from adversaries.lower_bounds import LOWER_BOUNDS, NORMAL_LOG_ODDS, lower_bounds
 from adversaries.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.trials import Bools, Floats
 from fedsim import gaussian
 from fedsim.accounting import PLD
-from fedsim.bounds_audit import headline
+from fedsim.bounds_audit import LARGEST_SHARE, headline
 from fedsim.mechanism import Mechanism
 from fedsim.noise_family import noise_family
 
 DELTA, CONFIDENCE = 1e-5, 0.95
+STEPS, LACKING = 10, 0.04
 ESTIMATORS = (*LOWER_BOUNDS, "trade_off", "headline")
 NOT_GAUSSIAN = frozenset({"mu_gdp"})
 """Bounds that a report refuses where the mechanism does not compose to a Gaussian one."""
@@ -32,7 +36,10 @@ NOT_GAUSSIAN = frozenset({"mu_gdp"})
 
 @dataclass(frozen=True)
 class Game:
-    """Repeats of a campaign: worlds [T], exact log-odds [repeats, T], and what is true of them."""
+    """Repeats of a campaign: worlds [T], exact log-odds [repeats, T], and what is true of them.
+
+    trial_mu [repeats, T]: as realised, where sensitivities vary.
+    """
 
     title: str
     epsilon: float
@@ -40,6 +47,7 @@ class Game:
     log_odds: Floats
     family: NoiseFamily | None = None
     refused: frozenset[str] = frozenset()
+    trial_mu: Floats | None = None
 
 
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
@@ -55,7 +63,8 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             for name in ESTIMATORS
         ],
         "In brackets the 95 % Clopper–Pearson interval of the share; – where a report refuses the "
-        "bound for this kind of mechanism. n: trials of each world.",
+        "bound for this kind of mechanism. n: trials of each world. Adaptive steps: a mixed share "
+        f"of about {LACKING:g}, for which the Gaussian bounds are lessened.",
     )
 
 
@@ -70,6 +79,8 @@ def games(repeats: int, smoke: bool = False) -> Iterator[Game]:
     for mechanism in (Mechanism.alike(1.0, 50, 0.1), Mechanism.alike(0.7, 200, 0.01)):
         yield sampled_game(mechanism, repeats, many, next(seeds))
     yield randomised_response(1.0, repeats, many, next(seeds))
+    for epsilon, n in ((1.0, many), (4.0, few), (4.0, many)):
+        yield adaptive_game(epsilon, repeats, n, next(seeds))
 
 
 def gaussian_game(title: str, epsilon: float, repeats: int, n: int, seed: int) -> Game:
@@ -81,6 +92,25 @@ def gaussian_game(title: str, epsilon: float, repeats: int, n: int, seed: int) -
     worlds = np.arange(2 * n) < n
     noise = np.random.default_rng(seed).standard_normal((repeats, 2 * n))
     return Game(title, epsilon, worlds, np.where(worlds, 0.5, -0.5) * mu**2 + mu * noise)
+
+
+def adaptive_game(epsilon: float, repeats: int, n: int, seed: int) -> Game:
+    """Return log-odds of steps that show less of the record the surer the adversary is of it.
+
+    epsilon is that of trials which show most throughout; what the others lack comes to a mixed
+    share of about `LACKING`.
+    """
+    largest, worlds = gaussian.mu_of_epsilon(epsilon, DELTA), np.arange(2 * n) < n
+    draw = np.random.default_rng(seed)
+    log_odds, squares = np.zeros((2, repeats, 2 * n))
+    for _ in range(STEPS):
+        lacking = 2 * LACKING**2 * ndtr(2 * log_odds / largest)
+        step = largest**2 / STEPS * (1 - lacking)
+        noise = draw.standard_normal(log_odds.shape)
+        log_odds += np.where(worlds, 0.5, -0.5) * step + np.sqrt(step) * noise
+        squares += step
+    title = f"adaptive steps, ε = {epsilon:g}, n = {n}"
+    return Game(title, epsilon, worlds, log_odds, trial_mu=np.sqrt(squares))
 
 
 def sampled_game(mechanism: Mechanism, repeats: int, n: int, seed: int) -> Game:
@@ -123,13 +153,21 @@ def randomised_response(epsilon: float, repeats: int, n: int, seed: int) -> Game
     return Game(title, epsilon, worlds, np.where(told, certain, log_odds), refused=NOT_GAUSSIAN)
 
 
-def bounds_of(game: Game, log_odds: Floats) -> dict[str, LowerBound]:
+def bounds_of(
+    game: Game, log_odds: Floats, trial_mu: Floats | None = None
+) -> dict[str, LowerBound]:
     """Return what one campaign [T] proves, as a report would have it.
 
     The normality of log-odds is left to its check, though a report refuses sampled ones beforehand.
     """
     names = [name for name in LOWER_BOUNDS if name not in game.refused]
     found = lower_bounds(game.worlds, log_odds, DELTA, CONFIDENCE, names=names)
+    if trial_mu is not None:
+        share = mixed_share(trial_mu)
+        if share > LARGEST_SHARE:
+            raise ValueError(f"sensitivities vary too much for the study: {share:.3f}")
+        for name in NORMAL_LOG_ODDS:
+            found[name] = lessened(found[name], share, DELTA)
     if game.family:
         found["trade_off"] = trade_off_bound(game.worlds, log_odds, DELTA, CONFIDENCE, game.family)
         leading = headline({**found, "gaussian": found["trade_off"]})
@@ -142,8 +180,9 @@ def bounds_of(game: Game, log_odds: Floats) -> dict[str, LowerBound]:
 def wrong(game: Game) -> dict[str, int]:
     """Return how often each bound is above the truth."""
     counts: dict[str, int] = {}
-    for row in game.log_odds:
-        for name, bound in bounds_of(game, row).items():
+    for repeat, row in enumerate(game.log_odds):
+        varying = None if game.trial_mu is None else game.trial_mu[repeat]
+        for name, bound in bounds_of(game, row, varying).items():
             counts[name] = counts.get(name, 0) + (bound.epsilon > game.epsilon)
     return counts
 

@@ -83,6 +83,7 @@ GAMES = (
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     """Yield the coverage under stopping, and the variance with common random numbers."""
     yield coverage(GAMES[:5:4] if smoke else GAMES, 100 if smoke else 20_000)
+    yield prices((0.1,) if smoke else (0.1, 0.05, 0.02))
     if smoke:
         yield variances((0.9,), 20, 1)
     else:
@@ -133,6 +134,35 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
         rows,
         f"{repeats} campaigns each. Naive: the interval of a number of "
         "trials fixed in advance, looked at after every cohort.",
+    )
+
+
+def prices(halfwidths: Sequence[float]) -> Table:
+    """Compare expected trials: planned knowingly, with stopping, and with common pairs."""
+    rows = []
+    for halfwidth in halfwidths:
+        for advantage in (0.0, 0.2, 0.5, 0.8):
+            row: list[str | float] = [f"± {halfwidth:g}", f"{advantage:g}"]
+            for common in (False, True):
+                planned = sample_size.trials_needed(
+                    advantage, halfwidth, CONFIDENCE, Design(common)
+                )
+                stop = sample_size.expected_stop(advantage, halfwidth, CONFIDENCE, 2, common)
+                row += [planned, f"{stop / planned:.2f}"]
+            rows.append(tuple(row))
+    return Table(
+        "Expected trials, and how many times as many where they stop by what they show",
+        (
+            "precision",
+            "advantage",
+            "independent",
+            "stopping",
+            "common random numbers",
+            "stopping, common",
+        ),
+        rows,
+        "Looks after any even number of trials (cohorts of 2); a number planned knowingly is that "
+        "of the true advantage.",
     )
 
 

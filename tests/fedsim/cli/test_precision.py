@@ -6,11 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from adversaries.design import Design
 from adversaries.sample_size import trials_needed
+from adversaries.stopping import looks
 from fedsim import report
-from fedsim.config import Config, dump
+from fedsim.cli import sweep
+from fedsim.cli.run import in_process
+from fedsim.config import Config, dump, load
+from fedsim.extension import extend
+from fedsim.run_directory import RunDirectory
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -35,10 +41,33 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
         assert row["trials"] == trials_needed(found["advantage"], 0.1, 0.95, Design(common))
         assert row["trials_at_zero"] == trials_needed(0.0, 0.1, 0.95, Design(common))
     assert set(found["lower_bounds"]) >= {"clopper_pearson", "gaussian"}
+    assert found["refused"] == {}
+    cohort = load(experiment).trials.cohort
+    stopping = by_design["common", True]
+    assert stopping["at_most"] == max(looks(0.1, 0.95, 10**7, cohort, True)) >= stopping["trials"]
     status, out, _ = fedsim("trials", "--advantage", 0.3, "--halfwidth", 0.1)
     assert status == 0
     assert "common random" in out
     assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
+
+
+def test_trials_promise_no_bound_that_the_report_would_refuse(
+    fedsim: Command, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    local_steps, sampled = tmp_path / "steps.toml", tmp_path / "sampled.toml"
+    local_steps.write_text(
+        dump(small({"training.local-steps": 2, "federation.trust": "local", "trials.cohort": 16}))
+    )
+    sampled.write_text(dump(small({"training.sampling-rate": 0.5, "training.rounds": 1})))
+    _, out, _ = fedsim("trials", local_steps, "--halfwidth", 0.2, "--json")
+    found = json.loads(out)
+    assert set(found["refused"]) == {"gaussian", "gaussian_unequal", "privacy_profile"}
+    assert all(found["lower_bounds"][name] is None for name in found["refused"])
+    assert found["lower_bounds"]["mu_gdp"] > 0
+    _, out, _ = fedsim("trials", local_steps, "--halfwidth", 0.2)
+    assert "refused: the log-odds of local steps" in " ".join(out.split())
+    _, out, _ = fedsim("trials", sampled, "--halfwidth", 0.2)
+    assert "leads with trade_off" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -49,6 +78,8 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
         (["--advantage", 0.2, "--halfwidth", 0], "halfwidth is 0"),
         (["--advantage", 0.2, "--share", 1], "--share is 1"),
         (["--advantage", 0.2, "--confidence", 2], "confidence is 2"),
+        (["--advantage", 0.2, "--confidence", 0], "confidence is 0"),
+        (["--advantage", 0.2, "--delta", 0], "delta is 0"),
     ],
 )
 def test_trials_for_nothing_sensible_are_refused(
@@ -62,18 +93,27 @@ def test_trials_for_nothing_sensible_are_refused(
 
 @pytest.mark.usefixtures("without_pages")
 def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path
+    fedsim: Command,
+    small: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def breaking(config: Config, console: Console) -> RunDirectory:
+        if config.privacy.rho_beta == 0.95:
+            raise FloatingPointError("no numbers any more")
+        return in_process(config, console)
+
+    monkeypatch.setattr(sweep, "in_process", breaking)
     experiment = tmp_path / "tiny.toml"
     experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
     out = tmp_path / "sweep"
-    arguments = ("sweep", experiment, "--over", "privacy.rho-beta=0.6,0.9,1.5", "--out", out)
+    arguments = ("sweep", experiment, "--over", "privacy.rho-beta=0.6,0.9,0.95", "--out", out)
     status, _, err = fedsim(*arguments)
     assert status == 1
     assert err.strip().splitlines()[-1].startswith("fedsim: 1 of 3 runs failed")
-    assert "rho-beta=1.5 failed: privacy.rho-beta is 1.5" in err
+    assert "rho-beta=0.95 failed: no numbers any more" in err
     rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
-    assert [row["privacy.rho-beta"] for row in rows] == ["0.6", "0.9", "1.5"]
+    assert [row["privacy.rho-beta"] for row in rows] == ["0.6", "0.9", "0.95"]
     assert [row["status"] == "done" for row in rows] == [True, True, False]
     for row, name in zip(rows, ("rho-beta=0.6", "rho-beta=0.9"), strict=False):
         found = json.loads((out / name / "report.json").read_text())
@@ -81,8 +121,15 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         assert float(row["epsilon"]) == found["bounds"]["tight_epsilon"]
         bound = found["empirical"]["lower_bounds"]["clopper_pearson"]["epsilon"]
         assert float(row["at_least_clopper_pearson"]) == bound
+        leading = found["empirical"]["headline"]
+        assert (row["headline"], float(row["at_least_headline"])) == (
+            leading["name"],
+            leading["epsilon"],
+        )
     assert (out / "figures" / "privacy-rho-beta.svg").exists()
     page = (out / "report.html").read_text()
+    assert "ε at least, headline" in page
+    assert rows[0]["headline"] in page
     assert "rho-beta%3D0.6/report.html" in page
     summary = json.loads((out / "report.json").read_text())
     assert len(summary["runs"]) == 3
@@ -106,6 +153,11 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         (["--over", "run.seed=1", "--over", "run.seed=2"], "given twice"),
         (["--over", "run.out=a,b"], "is no axis"),
         (["--over", "run.seed=1", "--set", "run.seed=2"], "--set and --over both give run.seed"),
+        (["--over", "run.seed=1", "--set", "run.out=a"], "--set run.out: every run"),
+        (["--over", "privacy.rho-beta=0.6,nan"], "not a number (nan)"),
+        (["--over", "privacy.rho-beta=0.6,1.5"], "rho-beta=1.5: privacy.rho-beta is 1.5"),
+        (["--over", "training.schedule=constant,none"], "schedule=none: "),
+        (["--over", "data.records=50,100000"], "records=100000: "),
     ],
 )
 def test_a_sweep_over_nothing_sensible_leaves_nothing(
@@ -131,6 +183,11 @@ def test_more_trials_are_added_to_a_finished_run(
     status, _, _ = fedsim("run", "--resume", out, "--trials", 6, "--quiet")
     assert status == 0
     assert json.loads((out / "report.json").read_text())["trials"] == 6
+    config = (out / "config.toml").read_bytes()
+    extend(RunDirectory.open(out), 4000)
+    status, _, err = fedsim("run", "--resume", out, "--trials", 6)
+    assert (status, (out / "config.toml").read_bytes()) == (0, config)
+    assert "nothing to do" in " ".join(err.split())
 
 
 @pytest.mark.usefixtures("without_pages")
@@ -145,6 +202,14 @@ def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
     assert "At most 8 trials: 116 have a halfwidth of 0.2" in " ".join(err.split())
     found = json.loads((out / "report.json").read_text())
     assert found["campaign"]["until_halfwidth"] == 0.2
+    status, _, err = fedsim("run", "--resume", out)
+    assert status == 2
+    assert "holds a finished run" in err
+    assert "--trials" not in err
     status, _, err = fedsim("run", experiment, "--trials", 4, "--max-trials", 8)
     assert status == 2
     assert "give one" in err
+    status, _, err = fedsim("run", experiment, "--max-trials", 8, "--out", tmp_path / "other")
+    assert status == 2
+    assert "give --until-halfwidth" in err
+    assert not (tmp_path / "other").exists()
