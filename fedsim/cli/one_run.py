@@ -224,20 +224,18 @@ def _line(row: Mapping[str, str | None], place: str) -> tuple[int, bool, float]:
     """Return trial, coin and score of a row. Raises InputError that says where it is."""
     if not {"included", "score"} <= row.keys():
         return 0, False, 0.0  # the header is at fault, and refused
-    found = {}
-    for column, kind, needed in (
-        ("trial", int, "a whole number"),
-        ("included", {"0": False, "1": True}.__getitem__, "0 or 1"),
-        ("score", float, "a finite number"),
-    ):
-        text = (row.get(column) or "").strip()
-        try:
-            found[column] = kind(text) if text or column != "trial" else 0
-            if not math.isfinite(found[column]):
-                raise ValueError
-        except (ValueError, KeyError):
-            raise InputError(f"{place}: {column} is '{text}'; give {needed}") from None
-    return found["trial"], found["included"], found["score"]
+    trial, included, score = ((row.get(name) or "").strip() for name in COLUMNS if name != "canary")
+    if not (trial or "0").isdecimal():
+        raise InputError(f"{place}: trial is '{trial}'; give a whole number")
+    if included not in ("0", "1"):
+        raise InputError(f"{place}: included is '{included}'; give 0 or 1")
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{place}: score is '{score}'; give a finite number")
+    return int(trial or 0), included == "1", value
 
 
 def _write_new(path: Path, text: str) -> None:
