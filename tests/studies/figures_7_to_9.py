@@ -22,7 +22,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 SETTINGS = {"mnist": (0.52, 0.75, 0.9, 0.99), "adult": (0.53, 0.75, 0.9, 0.99)}
 """The values of rho_beta of each experiment."""
 
-TRIALS = {"mnist": 150, "adult": 1500}
+TRIALS = {"mnist": 200, "adult": 1000}
 """As many as ten minutes have time for: a trial on images takes about ten times as long."""
 
 TITLES = {"yeom": "Yeom, members and others", "yeom_challenge": "Yeom, the challenge"}
