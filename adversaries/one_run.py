@@ -218,7 +218,7 @@ def client_canary_estimate(
     statistic (`adversaries.canaries.effect`). Raises InputError as `f_dp_bound`.
     """
     check(included, scores)
-    found = effect(included, scores, confidence)
+    found = effect(included, _moderate(scores), confidence)
     mu, interval = (0.0, Interval(0.0, math.inf, confidence))
     if found.reason is None:
         mu, interval = found.mu, found.interval
@@ -231,7 +231,7 @@ def client_canary_estimate(
         delta=delta,
         method="standardised difference of the scores of canaries in and out",
         assumes="independent normal scores of one variance, in and out: not checked, no guarantee",
-        reason=found.reason,
+        reason=found.reason and found.reason.replace("rounds", "canaries"),
     )
 
 
@@ -256,6 +256,7 @@ def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Fl
 
     0 where a trial has fewer than two canaries on one side, or scores that do not vary.
     """
+    scores = _moderate(scores)
     size_in, size_out = included.sum(-1), (~included).sum(-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_in = (scores * included).sum(-1) / size_in
@@ -327,6 +328,12 @@ def _best_of_each(
         limits = np.asarray([limit(m, made, right, alpha) for right in counts.tolist()])
         best = np.maximum(best, limits[place])
     return best
+
+
+def _moderate(scores: Floats) -> Floats:
+    """Return scores [..., m] times a power of two that has their squares neither over nor under."""
+    largest = np.abs(scores).max(axis=-1, keepdims=True)
+    return np.ldexp(scores, -np.frexp(largest)[1])
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> float:

@@ -4,13 +4,11 @@ Scores and memberships are [N, n], of N models and n records. The pairs of one m
 they share its noise and its training data. Intervals are therefore over models.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import rankdata
+from scipy.special import betainccinv, betaincinv
 
 from adversaries.intervals import Interval, significance
 from adversaries.membership import MeanAdvantage, membership_advantage
@@ -138,21 +136,20 @@ def performance(
 def independent_area(scores: Floats, members: Bools, confidence: float) -> Estimate:
     """Return the area under the curve of independent trials, scores and members [T].
 
-    With the normal interval of DeLong et al., "Comparing the areas under two or more correlated
-    receiver operating characteristic curves", 1988; None with fewer than two trials of a kind.
+    With Clopper and Pearson's interval of as many comparisons as disjoint pairs can be made of a
+    member and another, the scarcer kind's number k, of which a share of the area is won. Whatever
+    the scores' laws A(1 - A)/k is the most that the area may vary (Birnbaum and Klose, "Bounds for
+    the variance of the Mann-Whitney statistic", 1957), attained where one kind's scores are all
+    alike; where members are apart from the others it is the exact interval of k pairs all won.
+    Raises InputError as `curve` does, and for an impossible confidence.
     """
-    alpha = significance(confidence)
+    tail = significance(confidence) / 2
     area = curve(scores[:, None], members[:, None]).area
-    inside, outside = scores[members], scores[~members]
-    if min(len(inside), len(outside)) < 2:
-        return Estimate(area, None)
-    ranks = rankdata(scores)
-    # How often a member scores above all others, and another one below all members.
-    wins = (ranks[members] - rankdata(inside)) / len(outside)
-    losses = (ranks[~members] - rankdata(outside)) / len(inside)
-    error = math.sqrt(wins.var(ddof=1) / len(inside) + losses.var(ddof=1) / len(outside))
-    reach = float(ndtri(1 - alpha / 2)) * error
-    return Estimate(area, Interval(max(0.0, area - reach), min(1.0, area + reach), confidence))
+    pairs = int(min(members.sum(), (~members).sum()))
+    won = pairs * min(area, 1.0)
+    low = float(betaincinv(won, pairs - won + 1, tail)) if won else 0.0
+    high = float(betainccinv(won + 1, pairs - won, tail)) if won < pairs else 1.0
+    return Estimate(area, Interval(low, high, confidence))
 
 
 def advantage(

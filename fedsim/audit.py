@@ -187,6 +187,7 @@ def assemble(
             **_membership(config, transcript, confidence),
             **membership_audit.attacks(config, transcript, confidence),
         },
+        "membership_missing": membership_audit.why_none(config, transcript),
         "bayesian": bayesian_report(config, transcript, delta, description),
         "one_run": one_run_report.report(config, transcript, description, delta, confidence),
         "utility": _utility(transcript, facts["held_out"]),

@@ -729,6 +729,12 @@ class Config(Table):
                 'canaries; set federation.vantage to another and audit.vantages = "configured", '
                 "or canaries.count = 0"
             )
+        if self.trials.pairing == "common":
+            raise ValueError(
+                f"{given}, but trials.pairing is 'common', where two trials share what is random "
+                'and canaries have coins for each; set trials.pairing = "independent", or '
+                "canaries.count = 0"
+            )
         if self.canaries.kind == "mislabelled" and self.privacy.unit == "client":
             raise ValueError(
                 "canaries.kind is 'mislabelled', but privacy.unit is 'client', where a canary "

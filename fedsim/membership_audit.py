@@ -17,6 +17,7 @@ from adversaries.trials import Bools, Floats
 from fedsim import precision
 from fedsim.adversary import LOSS_TRAJECTORY, POPULATION_LOSSES
 from fedsim.config import Config
+from fedsim.errors import InputError
 from fedsim.run_directory import Arrays
 
 LEAST = 2 * (FEWEST + 1)
@@ -37,12 +38,11 @@ def key(name: str) -> str:
 def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, dict[str, Any]]:
     """Return what each configured attack achieves on the challenge, by its name in the report.
 
-    Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing for
-    a transcript without losses, and of too few trials of either world.
+    Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing
+    where `why_none` has a reason.
     """
-    seen = observations(transcript)
-    worlds = transcript["worlds"]
-    if seen is None or min(worlds.sum(), (~worlds).sum()) < LEAST:
+    seen, worlds = observations(transcript), transcript["worlds"]
+    if seen is None or why_none(config, transcript):
         return {}
     shadows, played = of_shadows(worlds), precision.design(config, len(worlds))
     return {
@@ -50,6 +50,34 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
         for name, attack in membership_attacks.chosen(config.audit.attacks).items()
         if attack.needs <= _told(seen)
     }
+
+
+def check(config: Config) -> None:
+    """Raise InputError for attacks that a run cannot play; "all" leaves them out."""
+    listed = membership_attacks.chosen(config.audit.attacks)
+    if config.audit.attacks.strip() == "all":
+        return
+    for name, attack in listed.items():
+        if "members" in attack.needs:
+            raise InputError(
+                f"audit.attacks has '{name}', which compares a record with all others of its "
+                "model: every run reports it as 'yeom'; drop it here, or play fedsim membership"
+            )
+
+
+def why_none(config: Config, transcript: Arrays) -> str | None:
+    """Return why attacks that were asked for were not played, None if they were or none was."""
+    worlds = transcript["worlds"]
+    if not membership_attacks.chosen(config.audit.attacks):
+        return None
+    if observations(transcript) is None:
+        return "The transcript has no finite losses of the challenge: no attack with shadow models."
+    if (fewest := min(worlds.sum(), (~worlds).sum())) < LEAST:
+        return (
+            f"{fewest} trials of a world are too few for attacks with shadow models, which take "
+            f"every second trial as one and need {LEAST} of each: none was played."
+        )
+    return None
 
 
 def observations(transcript: Arrays) -> Observations | None:

@@ -16,8 +16,8 @@ import torch
 from scipy.special import ndtr, ndtri
 from torch import Tensor
 
-from adversaries.shadow_models import Observations, check_enough
-from fedsim import federation, models, privacy
+from adversaries.shadow_models import FEWEST, Observations
+from fedsim import federation, privacy
 from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.device import single_threaded_kernels
@@ -71,8 +71,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     """
     check(config)
     inside = inclusion(config.run.seed, count, config.data.records)
-    check_enough(_fewest(inside), True)
-    check_enough(_fewest(~inside), False)
+    _check_coins(config, inside)
     known = federation.load(config)
     nominal = privacy.noise_multiplier(config)
     if known.device.type == "cpu":
@@ -87,13 +86,14 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     for first in range(0, count, cohort):
         part = range(first, min(first + cohort, count))
         rows = slice(part.start, part.stop)
-        theta = models.initial_parameters(
-            lambda: federation.build_model(config, known.split.dataset), config.run.seed, part
-        ).to(known.device)
+        theta = federation.initial_parameters(config, known, part).to(known.device)
         optimizer = ServerOptimizer(config.training, config.divisor / 2)
         along[rows, 0] = _losses(known, theta, everybody)
         for round in range(1, config.training.rounds + 1):
-            total = _released(config, known, theta, inside[rows], part, round, nominal)
+            try:
+                total = _released(config, known, theta, inside[rows], part, round, nominal)
+            except FloatingPointError as error:  # the model diverged
+                raise InputError(str(error)) from None
             # What a run broadcasts, and steps its model with.
             theta = optimizer.step(theta, total.float(), round)
             if round in rounds:
@@ -117,19 +117,26 @@ def inclusion(seed: int, count: int, records: int) -> Bools:
 
 
 def check(config: Config) -> None:
-    """Raise InputError for a training that is not DP-SGD on records, one step in a round."""
+    """Raise InputError for a training that is not DP-SGD on records, one step in a round.
+
+    What is about one challenge has no place either: here every record is one.
+    """
     for key, value, needed in (
         ("privacy.unit", config.privacy.unit, "record"),
         ("privacy.noise", config.privacy.noise, "isotropic"),
         ("privacy.sensitivity", config.privacy.sensitivity, "global"),
         ("training.local-steps", config.training.local_steps, 1),
         ("federation.dropout-rate", config.federation.dropout_rate, 0.0),
+        ("challenge.kind", config.challenge.kind, "record"),
+        ("challenge.copies", config.challenge.copies, 1),
+        ("canaries.count", config.canaries.count, 0),
+        ("trials.pairing", config.trials.pairing, "independent"),
     ):
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed)
             raise InputError(
-                f"{key} is {value}, but the population's game is about every record alike in "
-                f"DP-SGD with one step in a round; set {key} = {wanted}"
+                f"{key} is {value}, but the population's game is about every record alike, in "
+                f"independent models and DP-SGD with one step in a round; set {key} = {wanted}"
             )
 
 
@@ -176,9 +183,35 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
     return most
 
 
-def _fewest(inside: Bools) -> Floats:
-    """Return of how many models besides itself each record is seen with at least, [1, n]."""
-    return inside.sum(axis=0, keepdims=True) - 1.0
+def _check_coins(config: Config, inside: Bools) -> None:
+    """Raise InputError where coins leave a record without shadow models, or a model without both.
+
+    A model is left out of its own shadows, so that a record needs FEWEST + 1 of either kind.
+    """
+    count, records, seed = len(inside), config.data.records, config.run.seed
+    if _short(inside):
+        enough = max(count, 2 * (FEWEST + 1))
+        while _short(coins := inclusion(seed, enough, records)):
+            enough *= 2
+        tails = (np.argmax(side.cumsum(axis=0) > FEWEST, axis=0) for side in (coins, ~coins))
+        raise InputError(
+            f"of {count} models, a record is in the training data of too few, or out of it; by the "
+            f"coins of run.seed = {seed} it takes {max(int(tail.max()) for tail in tails) + 1} "
+            "models: give --models as many, better more"
+        )
+    sizes = inside.sum(axis=1)
+    if alike := np.flatnonzero((sizes == 0) | (sizes == records)).tolist():
+        raise InputError(
+            f"model {alike[0]} would be trained on {'no' if not sizes[alike[0]] else 'every'} "
+            f"record, by the coins of run.seed = {seed} on data.records = {records}; give more "
+            "records, or another seed"
+        )
+
+
+def _short(inside: Bools) -> bool:
+    """Whether a record is in the training data of too few models for shadows, or out of it."""
+    inner = inside.sum(axis=0)
+    return bool(np.minimum(inner, len(inside) - inner).min(initial=len(inside)) <= FEWEST)
 
 
 def _seen(rounds: int) -> tuple[int, ...]:

@@ -197,11 +197,10 @@ def directions(config: Config, parameters: int) -> Iterator[tuple[slice, Floats]
     Uniform on the sphere, and so nearly orthogonal to one another and to everything else.
     """
     count, seed = config.canaries.count, config.run.seed
-    keep = count * parameters <= KEPT
-    for block, first in enumerate(range(0, count, BLOCK)):
-        place = slice(first, min(first + BLOCK, count))
-        drawn = (_kept if keep else _directions)(seed, block, parameters)
-        yield place, drawn[: place.stop - place.start]
+    if count * parameters <= KEPT:
+        yield slice(0, count), _kept(seed, count, parameters)
+        return
+    yield from _directions(seed, count, parameters)
 
 
 def mislabelled(config: Config, federation: Federation) -> tuple[Ints, Ints]:
@@ -218,8 +217,8 @@ def described(config: Config, federation: Federation) -> dict[str, Any]:
     """Return what makes the canaries of a configuration, as JSON values.
 
     dirac: parameters and signs; mislabelled: positions in the pool, and labels; gradient: the keys
-    of the Philox generators whose standard normals, `block` rows each, are the directions once they
-    are scaled to length 1.
+    of the Philox generators whose standard normals, `block` rows each but the last, are the
+    directions once they are scaled to length 1.
     """
     parameters = size(federation.model)
     match config.canaries.kind:
@@ -245,13 +244,18 @@ def _recorded(observed: ObservedRound, data_root: str) -> Config:
     return config.reading_data_from(data_root, as_they_are=True) if data_root else config
 
 
-def _directions(seed: int, block: int, parameters: int) -> Floats:
-    leaf = generator(seed, Role.ONE_RUN, round=DRAW + block)
-    drawn = leaf.standard_normal((BLOCK, parameters))
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
+    for block, first in enumerate(range(0, count, BLOCK)):
+        place = slice(first, min(first + BLOCK, count))
+        leaf = generator(seed, Role.ONE_RUN, round=DRAW + block)
+        drawn = leaf.standard_normal((place.stop - place.start, parameters))
+        yield place, drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-_kept = lru_cache(maxsize=2048)(_directions)
+@lru_cache(maxsize=1)
+def _kept(seed: int, count: int, parameters: int) -> Floats:
+    """Return all directions [m, P]; those of one configuration at a time."""
+    return np.concatenate([block for _, block in _directions(seed, count, parameters)])
 
 
 def _total_gradient(

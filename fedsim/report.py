@@ -133,6 +133,7 @@ def render_html(report: Report, pictures: Pictures) -> str:
         residuals=residual_report.entries(report),
         residuals_meaning=residual_report.MEANING,
         inference=sections.inference(report),
+        inference_missing=at(report, "membership_missing"),
         configuration=sections.configuration(report),
         warnings=at(report, "warnings") or [],
         everything=[(name, plain(value)) for name, value in flatten(report)],

@@ -16,7 +16,6 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
-from adversaries import membership_attacks
 from adversaries.posterior import log_odds
 from fedsim import (
     audit,
@@ -27,6 +26,7 @@ from fedsim import (
     fixed_point,
     holdings,
     ledger,
+    membership_audit,
     messages,
     models,
     one_run,
@@ -192,7 +192,7 @@ def check(config: Config) -> None:
     released_model.check(config)
     if config.canaries.count:
         one_run.check(config, federation.load(config))
-    membership_attacks.chosen(config.audit.attacks)
+    membership_audit.check(config)
 
 
 def check_rounding(config: Config, parameters: int) -> None:

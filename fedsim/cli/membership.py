@@ -12,6 +12,7 @@ from fedsim import config as configuration
 from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.progress import measuring
+from fedsim.errors import InputError
 
 
 def membership(
@@ -22,8 +23,11 @@ def membership(
         int, typer.Option(help="How many models to train; all are attacked, and shadows.")
     ] = 128,
     attacks: Annotated[
-        str, typer.Option(metavar="NAMES", help="Attacks, with commas between them, or all.")
-    ] = "all",
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Attacks, with commas between them, or all [audit.attacks]."
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random [run.seed].")] = None,
     set_: Annotated[
         list[str] | None,
@@ -52,7 +56,9 @@ def membership(
 
     fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
     """
-    given = {} if seed is None else {"run.seed": seed}
+    given: dict[str, configuration.Scalar] = {} if seed is None else {"run.seed": seed}
+    if attacks is not None:
+        given["audit.attacks"] = attacks
     config = configuration.load(config_file, configuration.parse_overrides(set_) | given)
     directory = out or Path("fedsim-runs") / (
         f"{config.run.name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -62,7 +68,12 @@ def membership(
     from fedsim import membership_game, membership_report  # noqa: PLC0415  (torch, matplotlib)
 
     report_directory.check_new(directory)
-    playing = membership_attacks.chosen(attacks)
+    playing = membership_attacks.chosen(config.audit.attacks)
+    if not playing:
+        raise InputError(
+            "audit.attacks is 'none', which leaves nothing to play; name attacks with --attacks, "
+            "or all"
+        )
     start = time.perf_counter()
     console = Console(stderr=True)
     with measuring(console, "training") as progress:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -194,27 +196,46 @@ def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
 
 def _read(path: Path, trial: int | None) -> tuple[int, Any, Any]:
     """Return the trial that is audited, its coins bool [m] and its scores float64 [m]."""
+    lines: list[tuple[int, bool, float]] = []
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        columns = rows[0].keys() if rows else ()
-        if not {"included", "score"} <= set(columns):
-            raise InputError(
-                f"'{path}' has no columns 'included' and 'score'; give what fedsim one-run score "
-                "writes, or a CSV with these two"
-            )
-        trials = np.asarray([int(row.get("trial") or 0) for row in rows])
-        included = np.asarray([int(row["included"]) for row in rows])
-        scores = np.asarray([float(row["score"]) for row in rows])
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise InputError(f"cannot read scores from '{path}': {error}") from None
-    if not np.isin(included, (0, 1)).all():
-        raise InputError(f"'{path}' has an 'included' that is neither 0 nor 1; give the coins")
-    number = int(trials.min()) if trial is None else trial
-    chosen = trials == number
-    if not chosen.any():
-        raise InputError(f"'{path}' has no trial {number}; it has {trials.min()} to {trials.max()}")
-    return number, included[chosen].astype(np.bool_), scores[chosen]
+        # A spreadsheet begins its files with a mark of their encoding.
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            columns = set(rows.fieldnames or ())
+            lines = [_line(row, f"'{path}', line {rows.line_num}") for row in rows]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
+    if not ({"included", "score"} <= columns and lines):
+        raise InputError(
+            f"'{path}' has no columns 'included' and 'score' with rows; give what fedsim one-run "
+            "score writes, or a CSV with these two"
+        )
+    numbers = {line[0] for line in lines}
+    number = min(numbers) if trial is None else trial
+    if number not in numbers:
+        raise InputError(f"'{path}' has no trial {number}; it has {min(numbers)} to {max(numbers)}")
+    chosen = [line for line in lines if line[0] == number]
+    coins, scores = ([line[place] for line in chosen] for place in (1, 2))
+    return number, np.asarray(coins, np.bool_), np.asarray(scores, np.float64)
+
+
+def _line(row: Mapping[str, str | None], place: str) -> tuple[int, bool, float]:
+    """Return trial, coin and score of a row. Raises InputError that says where it is."""
+    if not {"included", "score"} <= row.keys():
+        return 0, False, 0.0  # the header is at fault, and refused
+    trial, included, score = ((row.get(name) or "").strip() for name in COLUMNS if name != "canary")
+    if not (trial or "0").isdecimal():
+        raise InputError(f"{place}: trial is '{trial}'; give a whole number")
+    if included not in ("0", "1"):
+        raise InputError(f"{place}: included is '{included}'; give 0 or 1")
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{place}: score is '{score}'; give a finite number")
+    return int(trial or 0), included == "1", value
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -213,7 +213,7 @@ def test_the_estimate_is_near_the_truth_whatever_the_unit_of_the_scores() -> Non
 
 def test_canaries_on_one_side_alone_allow_no_estimate() -> None:
     found = one_run.client_canary_estimate(np.ones(5, bool), np.arange(5.0), DELTA, CONFIDENCE)
-    assert found.reason
+    assert found.reason == "fewer than two canaries on one side of the coin"
     assert found.epsilon == 0
     both = np.ones((1, 5), bool), np.arange(5.0)[None]
     assert one_run.client_canary_estimates(*both, DELTA) == [0.0]

@@ -3,9 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
+from adversaries.intervals import clopper_pearson
 from adversaries.roc import advantage, curve, independent_area, performance
 from fedsim.errors import InputError
 
@@ -127,17 +128,34 @@ def test_what_has_no_curve_is_refused(scores: Floats, members: Bools, message: s
         performance(scores, members, 0.95, [], np.random.default_rng(0))
 
 
-def test_the_area_of_independent_trials_has_delongs_interval() -> None:
-    """Against a loop over pairs; the variance is that of the two kinds' mean shares of wins."""
+def test_the_area_of_independent_trials_is_the_share_of_pairs() -> None:
+    """Against a loop over pairs, with ties; fully apart it is the exact interval of k wins."""
     rng = np.random.default_rng(7)
     members = np.arange(30) % 3 == 0
-    scores = np.round(rng.normal(members, 1), 1)  # with ties
-    inside, outside = scores[members], scores[~members]
-    wins = np.array([[(a > b) + (a == b) / 2 for b in outside] for a in inside])
+    scores = np.round(rng.normal(members, 1), 1)
+    wins = [(a > b) + (a == b) / 2 for a in scores[members] for b in scores[~members]]
     found = independent_area(scores, members, 0.95)
-    assert found.point == pytest.approx(wins.mean())
-    error = np.sqrt(wins.mean(1).var(ddof=1) / 10 + wins.mean(0).var(ddof=1) / 20)
-    assert found.interval is not None
-    assert found.interval.high == pytest.approx(min(1, wins.mean() + norm.ppf(0.975) * error))
-    assert found.interval.low == pytest.approx(wins.mean() - norm.ppf(0.975) * error)
-    assert independent_area(scores[:4], members[:4] & (np.arange(4) == 0), 0.9).interval is None
+    assert found.point == pytest.approx(np.mean(wins))
+    for apart in (members, ~members):
+        found = independent_area(apart.astype(float), members, 0.95)
+        exact = clopper_pearson(10 if apart is members else 0, 10, 0.95)
+        assert (found.point == 1) == (apart is members)
+        assert found.interval == exact
+
+
+@pytest.mark.parametrize(("size_in", "size_out"), [(2, 2), (20, 20), (20, 60), (60, 20)])
+def test_the_interval_of_the_area_covers_it_at_separation_and_at_small_sizes(
+    size_in: int, size_out: int
+) -> None:
+    """Of normal scores, and of those whose area varies most: members on either side of a point."""
+    rng = np.random.default_rng(size_in)
+    members = np.arange(size_in + size_out) < size_in
+    repeats, missed = 400, 0.05
+    for truth in (0.5, 0.9, 0.99):
+        shift = norm.ppf(truth) * np.sqrt(2)
+        normal = rng.normal(shift * members, 1, (repeats, members.size))
+        sides = np.where(rng.random((repeats, members.size)) < truth, 1.0, -1.0) * members
+        for drawn in (normal, sides):
+            found = [independent_area(scores, members, 1 - missed).interval for scores in drawn]
+            outside = sum(each is None or not each.low <= truth <= each.high for each in found)
+            assert outside <= binom.ppf(0.9999, repeats, missed)

@@ -20,7 +20,7 @@ from fedsim import (
 )
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
-from fedsim.membership_audit import attacks, key, observations, of_shadows
+from fedsim.membership_audit import attacks, key, observations, of_shadows, why_none
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 
@@ -97,7 +97,9 @@ class Watching(InProcessGrid):
         return super()._execute(message)
 
 
-@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("participant", marks=pytest.mark.slow), "instrumented"]
+)
 def test_a_run_records_the_challenges_loss_at_every_global_model(
     mode: str, small: Make, tmp_path: Path
 ) -> None:
@@ -124,16 +126,32 @@ def test_a_run_records_the_challenges_loss_at_every_global_model(
     assert "LiRA on all global models" in (directory.path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_without_attacks_a_run_records_no_losses(small: Make, run: Callable[..., Arrays]) -> None:
     transcript = run(small({"audit.attacks": "none"}))
     assert not {"loss_trajectory", "challenge_loss", "population_losses"} & set(transcript)
 
 
-def test_an_unknown_attack_is_refused_before_anything_is_trained(
-    small: Make, run: Callable[..., Arrays]
+@pytest.mark.parametrize(
+    ("attacks", "complaint"),
+    [
+        ("lyra", r"audit\.attacks is 'lyra'.*did you mean 'lira'"),
+        ("lira, yeom-mean", "'yeom-mean', which compares .* every run reports it as 'yeom'"),
+    ],
+)
+def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(
+    attacks: str, complaint: str, small: Make
 ) -> None:
-    with pytest.raises(InputError, match=r"audit\.attacks is 'lyra'.*did you mean 'lira'"):
-        run(small({"audit.attacks": "lyra"}))
+    with pytest.raises(InputError, match=complaint):
+        server_app.check(small({"audit.attacks": attacks}))
+
+
+def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> None:
+    few, plenty = transcript_of(8, 1.0), transcript_of(40, 1.0)
+    assert "4 trials of a world are too few" in str(why_none(small(), few))
+    assert "no finite losses" in str(why_none(small(), {"worlds": plenty["worlds"]}))
+    assert why_none(small(), plenty) is None
+    assert why_none(small({"audit.attacks": "none"}), few) is None
 
 
 def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_most() -> None:

@@ -1,6 +1,7 @@
 """The population's game trains what the federation would, and says what privacy allows."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from adversaries import membership_attacks
+from adversaries.membership import MeanAdvantage
 from fedsim import federation, gaussian, membership_game, membership_report
 from fedsim.accounting import PLD
 from fedsim.cli.main import main
@@ -108,6 +111,10 @@ def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small
             {"training.local-steps": 2, "federation.trust": "local"},
             "set training.local-steps = 1",
         ),
+        ({"challenge.kind": "gradient"}, 'set challenge.kind = "record"'),
+        ({"challenge.copies": 2}, "set challenge.copies = 1"),
+        ({"canaries.count": 5}, "set canaries.count = 0"),
+        ({"trials.pairing": "common"}, 'set trials.pairing = "independent"'),
     ],
 )
 def test_what_is_no_dp_sgd_on_records_is_refused(
@@ -117,9 +124,39 @@ def test_what_is_no_dp_sgd_on_records_is_refused(
         play(small(changes), 16)
 
 
-def test_too_few_models_are_refused_before_any_is_trained(small: Make) -> None:
-    with pytest.raises(InputError, match="train more models"):
-        play(small(), 4)
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, small: Make) -> None:
+    with pytest.raises(InputError, match=f"of {count} models.* it takes") as refused:
+        play(small(), count)
+    found = re.search(r"takes (\d+) models", str(refused.value))
+    assert found is not None
+    enough = int(found[1])
+    for models, short in ((enough - 1, True), (enough, False)):
+        inside = inclusion(0, models, 24)
+        fewest = min(inside.sum(axis=0).min(), (~inside).sum(axis=0).min())
+        assert (fewest < 3) == short  # two besides itself
+
+
+def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small: Make) -> None:
+    with pytest.raises(InputError, match=r"model 0 would be trained on every .* more records"):
+        play(small({"data.records": 3}), 40)
+
+
+def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
+    with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
+        play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 16)
+
+
+def test_models_start_where_the_federations_do(small: Make) -> None:
+    config = small(
+        {"model.initialisation": "worst-case", "challenge.record": 0, "training.rounds": 1}
+    )
+    known = federation.load(config)
+    start = federation.initial_parameters(config, known, range(1)).to(known.device)
+    losses, _ = known.evaluate(start, *known.members(np.arange(24)))
+    trajectory = play(config, 16).observations.trajectory
+    assert trajectory is not None
+    np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(16, 0), rtol=1e-4)
 
 
 EXPERIMENT = """
@@ -165,6 +202,15 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
         main(command)
     assert ended.value.code == 2
     assert "name a new directory with --out" in capsys.readouterr().err
+    # What is configured is played, unless the command names attacks; and nothing is refused first.
+    none = ["membership", str(file), "--out", str(tmp_path / "n"), "--set", "audit.attacks=none"]
+    with pytest.raises(SystemExit) as ended:
+        main(none)
+    assert ended.value.code == 2
+    assert "leaves nothing to play" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([*none, "--attacks", "lira", "--models", "24", "--json"])
+    assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
 
 
 def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
@@ -185,6 +231,15 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     false = replace(game, mechanism=mechanism(config, 1000.0))
     told = membership_report.verdict(membership_report.assemble(config, false, attacks, 1.0))
     assert any("ALARM: LiRA, online, fixed variance" in sentence for sentence in told)
+
+
+def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -> None:
+    """The limits that errors of t come to by SciPy's own distribution."""
+    gained = MeanAdvantage(0.5, 0.1, None, 48)
+    for looks in (1, 11):
+        expected = 0.5 + 0.1 * student.ppf(0.001 / looks, 47)
+        assert membership_report._surely(gained, looks) == pytest.approx(expected)
+    assert membership_report._surely(MeanAdvantage(0.5, None, None, 1), 1) == -1
 
 
 def test_rounds_are_seen_evenly_up_to_the_last() -> None:

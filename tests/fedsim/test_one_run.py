@@ -136,6 +136,21 @@ def test_dirac_canaries_are_orthogonal_and_random_directions_nearly_so(small: Ma
     assert overlaps.std() == pytest.approx(1 / math.sqrt(size), rel=0.1)
 
 
+def test_directions_are_the_same_kept_or_drawn_again_and_one_set_is_kept(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(count: int, parameters: int) -> np.ndarray:
+        config = small({"canaries.count": count})
+        return np.concatenate([rows for _, rows in one_run.directions(config, parameters)])
+
+    kept = [drawn(count, parameters) for count, parameters in ((70, 9), (70, 12), (3, 9))]
+    assert one_run._kept.cache_info().currsize == 1
+    np.testing.assert_array_equal(kept[2], kept[0][:3])
+    monkeypatch.setattr(one_run, "KEPT", 0)
+    np.testing.assert_array_equal(drawn(70, 9), kept[0])
+    assert one_run._kept.cache_info().currsize == 1
+
+
 def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small: Make) -> None:
     config = small(_planted("mislabelled"))
     split = federation.load(config).split
@@ -294,6 +309,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         ({"canaries.guesses": 21}, "at most 20"),
         ({"canaries.owners": "0,3"}, "'3', but the owners are numbered 0 to 2"),
         ({"canaries.kind": "loud"}, "canaries.kind"),
+        ({"trials.pairing": "common"}, 'set trials.pairing = "independent"'),
     ],
 )
 def test_what_has_not_been_worked_out_is_refused(

@@ -67,6 +67,25 @@ def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> Non
     assert "of 100" in " ".join(printed.split())
 
 
+def test_a_spreadsheets_mark_is_no_part_of_a_column_and_huge_scores_have_squares(
+    fedsim: Command, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    coins = rng.random(200) < 0.5
+    values = coins + rng.standard_normal(200)
+    plain, huge = (
+        _scores(path, list(zip(coins.astype(int), (scale * values).tolist(), strict=True)), header)
+        for path, scale, header in (
+            (tmp_path / "plain.csv", 1.0, "included,score"),
+            (tmp_path / "huge.csv", 2.0**1020, "\ufeffincluded,score"),
+        )
+    )
+    printed = [
+        fedsim("one-run", "estimate", path, "--delta", "1e-5", "--json") for path in (plain, huge)
+    ]
+    assert printed[0] == printed[1]
+
+
 def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path) -> None:
     good = _scores(tmp_path / "good.csv", [(0, 1.0), (1, 2.0)])
     cases: list[tuple[tuple[object, ...], str]] = [
@@ -82,9 +101,12 @@ def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path
     ]
     for header, rows, complaint in (
         ("a,b", [(0, 1.0)], "no columns 'included' and 'score'"),
-        ("included,score", [(2, 1.0)], "neither 0 nor 1"),
-        ("included,score", [(1, "high")], "cannot read scores"),
-        ("included,score", [(1,)], "cannot read scores"),
+        ("included,score", [], "no columns 'included' and 'score' with rows"),
+        ("included,score", [(1, 1.0), (2, 1.0)], "line 3: included is '2'; give 0 or 1"),
+        ("included,score", [(1, "high")], "line 2: score is 'high'; give a finite number"),
+        ("included,score", [(1, "nan")], "line 2: score is 'nan'"),
+        ("included,score", [(1,)], "line 2: score is ''"),
+        ("trial,included,score", [("x", 1, 1.0)], "line 2: trial is 'x'"),
     ):
         path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)
         cases.append((("estimate", path, "--delta", "1e-5"), complaint))
@@ -93,4 +115,5 @@ def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path
         assert (status, printed) == (2, ""), arguments
         assert complaint in told
         assert told.count("\n") == 1
+        assert told.count(str(tmp_path)) <= 1
     assert not (tmp_path / "new").exists()
