@@ -187,7 +187,8 @@ def assemble(
             **membership_audit.attacks(config, transcript, confidence),
         },
         "bayesian": bayesian_report(config, transcript, delta, description),
-        "one_run": one_run_report.report(config, transcript, description, delta, confidence),
+        # A canary is one record, whatever the group in question is.
+        "one_run": one_run_report.report(config, transcript, of_one, delta, confidence),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }

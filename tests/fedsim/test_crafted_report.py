@@ -110,7 +110,7 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
 def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
-    directory, report = finished(model_initialisation="worst-case")
+    directory, report = finished(model_initialisation="worst-case", canaries_count=8)
     crafted, delta = report["crafted"], report["bounds"]["delta"]
     mu = np.sqrt(3) / 4
     assert crafted["epsilon"] == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
@@ -121,6 +121,9 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert report["prediction"]["mu"] == pytest.approx(2 * mu)
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(crafted["epsilon"])
     assert report["challenge"]["records"] == 2
+    # A canary is one record.
+    assert report["one_run"]["claimed_epsilon"] == pytest.approx(crafted["epsilon"])
+    assert report["one_run"]["canary_mu"] == pytest.approx(mu)
     assert set(crafted["lower_bounds"]) == {
         "identification",
         "identification_gaussian",
