@@ -186,6 +186,7 @@ def assemble(
             **_membership(config, transcript, confidence),
             **membership_audit.attacks(config, transcript, confidence),
         },
+        "membership_inference_note": membership_audit.why_not(config),
         "bayesian": bayesian_report(config, transcript, delta, description),
         # A canary is one record, whatever the group in question is.
         "one_run": one_run_report.report(config, transcript, of_one, delta, confidence),
@@ -204,6 +205,7 @@ def assemble(
         delta,
         confidence,
         bounds_audit.not_normal(config, transcript),
+        bounds_audit.refused(config).get("mu_gdp"),
         precision.design(config, len(transcript["worlds"])),
     )
     report["residuals"] = residual_report.report(config, transcript, confidence)
@@ -507,23 +509,26 @@ def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[s
     if played.common:  # pairs are what is independent
         rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
     population = membership.membership_advantage(*rates, played.level(confidence))
-    challenge = membership.challenge_advantage(
-        transcript["worlds"], transcript["challenge_is_member"], confidence, played
-    )
     # Of random halves, half of the records that the attack takes for members are none.
     scored = config.privacy.pac_prior != "halves"
-    return {
+    found = {
         "yeom": {
             "advantage": population.point if scored else None,
             "advantage_interval": _interval(population.interval) if scored else None,
             "tpr": float(rates[0].mean()) if scored else None,
             "fpr": float(rates[1].mean()),
-        },
-        "yeom_challenge": {
-            "advantage": challenge.point,
-            "advantage_interval": _interval(challenge.interval if _two_sided(transcript) else None),
-        },
+        }
     }
+    if membership_audit.why_not(config):
+        return found
+    challenge = membership.challenge_advantage(
+        transcript["worlds"], transcript["challenge_is_member"], confidence, played
+    )
+    found["yeom_challenge"] = {
+        "advantage": challenge.point,
+        "advantage_interval": _interval(challenge.interval if _two_sided(transcript) else None),
+    }
+    return found
 
 
 def _two_sided(transcript: Arrays) -> bool:

@@ -56,14 +56,14 @@ def bounds_of(
     mechanism: as claimed, towards the vantage point.
     """
     worlds, log_odds = _played(config, transcript)
-    refused, played = _refused(config), precision.design(config, len(worlds))
+    unfit, played = refused(config), precision.design(config, len(worlds))
     found = lower_bounds(
-        worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=refused
+        worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=unfit
     )
     if share := _mixed_share(transcript):
         for name in NORMAL_LOG_ODDS:
             found[name] = _lessened(found[name], share, delta)
-    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refused:
+    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in unfit:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
         found["trade_off"] = replace(bound, confidence=confidence)
@@ -235,17 +235,17 @@ def _exact(config: Config) -> bool:
     return exact and config.privacy.pac_prior != "halves"
 
 
-def _refused(config: Config) -> dict[str, str]:
+def refused(config: Config) -> dict[str, str]:
     """Return, for bounds that rest on the kind of mechanism, why they do not hold of this run."""
-    refused: dict[str, str] = {}
+    found: dict[str, str] = {}
     if config.privacy.noise == "pac" or not config.training.clipping:
         reason = "the mechanism is not one scale of noise on clipped sums"
-        refused |= {"mu_gdp": reason, "trade_off": reason}
+        found |= {"mu_gdp": reason, "trade_off": reason}
     if config.training.sampling_rate < 1:
-        refused["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
+        found["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
     if not _exact(config):
-        refused["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
-    return refused
+        found["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
+    return found
 
 
 def _worded(look: Look) -> str:

@@ -34,12 +34,24 @@ def key(name: str) -> str:
     return name.replace("-", "_")
 
 
+def why_not(config: Config) -> str | None:
+    """Return why no attack by losses is about the challenge, None where they all are."""
+    if config.challenge.kind != "gradient":
+        return None
+    return (
+        "The challenge is a gradient that no record has, and so has no loss: attacks on it by "
+        "losses are left out. What stands in its place belongs to neither world."
+    )
+
+
 def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, dict[str, Any]]:
     """Return what each configured attack achieves on the challenge, by its name in the report.
 
     Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing for
-    a transcript without losses, and of too few trials of either world.
+    a transcript without losses, of too few trials of either world, and for a challenge without one.
     """
+    if why_not(config):
+        return {}
     seen = observations(transcript)
     worlds = transcript["worlds"]
     if seen is None or min(worlds.sum(), (~worlds).sum()) < LEAST:

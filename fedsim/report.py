@@ -113,6 +113,7 @@ def render_html(report: Report, transcript: Mapping[str, Any]) -> str:
         residuals=residual_report.entries(report),
         residuals_meaning=residual_report.MEANING,
         inference=sections.inference(report),
+        inference_note=at(report, "membership_inference_note"),
         configuration=sections.configuration(report),
         warnings=at(report, "warnings") or [],
         everything=[(name, plain(value)) for name, value in flatten(report)],

@@ -320,7 +320,7 @@ confidence{% endif %}</th>
 <p>Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's compares a
 record's loss with the mean loss of the training data. Those on the challenge play the adversary's
 own game; all but Yeom's first two learn from one half of the trials, as shadow models, and are
-judged on the other half.</p>
+judged on the other half.{% if inference_note %} {{ inference_note }}{% endif %}</p>
 <div class="table"><table>
 <thead><tr><th scope="col">Attack</th><th scope="col">Advantage</th>
 <th scope="col">True positives</th><th scope="col">False positives</th>

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversaries.rate_bounds import mu_gdp_bound
 from fedsim import audit, client_app, crafted_report, gaussian, server_app
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.report import render_html
@@ -126,10 +127,15 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert report["one_run"]["canary_mu"] == pytest.approx(mu)
     assert set(crafted["lower_bounds"]) == {
         "identification",
+        "identification_mu_gdp",
         "identification_gaussian",
         "released_model",
+        "released_model_mu_gdp",
     }
+    # No record is in question, so that no loss is either.
+    assert set(report["membership_inference"]) == {"yeom"}
     page = render_html(report, directory.read_arrays("transcript.npz"))
+    assert report["membership_inference_note"] in page
     assert "What was put into D to be noticed" in page
     assert "from the released model alone" in page
     assert "What the released model gives away." in page
@@ -168,4 +174,25 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     true = gaussian.epsilon(mu / copies, 1e-3)
     assert 0.9 * true < found["identification_gaussian"].epsilon < true
     assert 0 < found["identification"].epsilon < true
+    # Of the same counts mu of the group is known as well, of which one has its share.
+    by_mu = found["identification_mu_gdp"]
+    assert (
+        found["identification"].epsilon < by_mu.epsilon < found["identification_gaussian"].epsilon
+    )
+    whole = mu_gdp_bound(worlds, odds, 1e-3, 0.95)
+    assert by_mu.details["mu_low"] == pytest.approx(whole.details["mu_low"] / copies)
+    assert by_mu.epsilon == pytest.approx(gaussian.epsilon(by_mu.details["mu_low"], 1e-3))
     assert "released_model" not in found
+    scored = crafted_report.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
+    assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
+
+
+def test_sampled_steps_have_no_mu_to_divide() -> None:
+    transcript = {
+        "worlds": np.arange(40) % 2 == 0,
+        "log_odds": np.where(np.arange(40) % 2 == 0, 1.0, -1.0)[:, None],
+    }
+    found = crafted_report.bounds(
+        transcript, 1, 1e-3, 0.95, not_normal="sampled", not_gaussian="sampled"
+    )
+    assert set(found) == {"identification"}
