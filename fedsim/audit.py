@@ -213,6 +213,7 @@ def assemble(
         config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
     )
     report["alarms"] = _alarms(config, mechanism, transcript, report, looks)
+    report["looks"] = _chances(config, transcript, report, looks)
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
@@ -691,6 +692,31 @@ def _alarms(
                 f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
             )
     return alarms
+
+
+def _chances(
+    config: Config, transcript: Arrays, report: Mapping[str, Any], looks: list[Look]
+) -> int:
+    """Return how many of the alarms an honest run can raise, by chance.
+
+    Each has a level of 1 - ALARM_CONFIDENCE to itself, so that as many times that bounds how often
+    a report accuses an honest mechanism. "composition" is no statistics.
+    """
+    exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
+    prediction, crafted = report["prediction"], report["crafted"]
+    found = [
+        2 * _two_sided(transcript),  # the advantage against its bound, and that of PAC privacy
+        exact_posterior and report["bounds"]["tail_probability"] is not None,
+        report["one_run"] is not None,
+        bounds_audit.chances(report["empirical"]["lower_bounds"], looks),
+        crafted is not None and "released_model" in crafted["lower_bounds"],
+        vantage_report.chances(report["vantages"], config.federation.vantage),
+        residual_report.chances(report["residuals"]),
+        exact_posterior
+        and prediction["deterministic"]
+        and sum(fit is not None for fit in prediction["fit"].values()),
+    ]
+    return sum(map(int, found))
 
 
 def _cautions(config: Config) -> list[str]:

@@ -10,6 +10,7 @@ from scipy.special import logit
 
 from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
+from adversaries.gaussian_bounds import NOT_NORMAL
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.lower_bounds import CREDIBLE, NORMAL_LOG_ODDS, lower_bounds
 from adversaries.rate_bounds import trade_off_bound
@@ -173,6 +174,22 @@ def alarms(
             + (LESS_NOISE if differing[0].surer else MORE_NOISE)
         )
     return found
+
+
+def chances(bounds: Mapping[str, Any], looks: list[Look]) -> int:
+    """Return how many of `alarms` chance can raise: one for each bound that holds.
+
+    bounds: `lower_bounds` of the report. One that a check of the trials refused could have passed
+    it. The looks together have the level of one.
+    """
+    holding = [
+        name
+        for name, bound in bounds.items()
+        if bound["reason"] in (None, NOT_NORMAL)
+        and not bound["trusts_noise"]
+        and name not in CREDIBLE
+    ]
+    return len(holding) + bool(looks)
 
 
 def not_normal(config: Config, transcript: Arrays) -> str | None:

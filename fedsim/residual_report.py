@@ -125,6 +125,12 @@ def alarms(found: Mapping[str, Any] | None, played: Design = INDEPENDENT) -> dic
     return told
 
 
+def chances(found: Mapping[str, Any] | None) -> int:
+    """Return how many of `alarms` an honest run can raise, by chance: one for each test."""
+    tests = "noise", "repeats", "scale", "sampling"
+    return sum(found[name] is not None for name in tests) if found else 0
+
+
 def entries(report: Report) -> list[tuple[str, str]]:
     """Return what the page says of the residuals; nothing where the report says nothing."""
     found = at(report, "residuals")
