@@ -61,7 +61,7 @@ def bounds_of(
     found = lower_bounds(
         worlds, log_odds, delta, confidence, not_normal(config, transcript), played, refused=unfit
     )
-    if share := _mixed_share(transcript):
+    if share := mixed_share(transcript):
         for name in NORMAL_LOG_ODDS:
             found[name] = _lessened(found[name], share, delta)
     if mechanism.sampled and not mechanism.noiseless and "trade_off" not in unfit:
@@ -204,12 +204,12 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
-    if _mixed_share(transcript) > LARGEST_SHARE:
+    if mixed_share(transcript) > LARGEST_SHARE:
         return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
     return None
 
 
-def _mixed_share(transcript: Arrays) -> float:
+def mixed_share(transcript: Arrays) -> float:
     """Return how far log-odds are from normal at most, as a share of their standard deviation.
 
     A gradient that is not clipped depends on the noise before it: one that the model has learnt is

@@ -16,7 +16,7 @@ from adversaries.gaussian_bounds import gaussian_bound
 from adversaries.intervals import LowerBound
 from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.poisoning import per_record
-from fedsim import gaussian
+from fedsim import bounds_audit, gaussian
 from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.description import Description
@@ -98,7 +98,8 @@ def bounds(
     threshold that half of the trials choose. Those and "_mu_gdp": of the same counts, what they
     prove of a Gaussian mechanism. not_normal: why log-odds are not normal, not_gaussian: why the
     steps do not compose to one Gaussian mechanism, if so; played: how the trials were. `transcript`
-    has worlds [T], log_odds [T, k] and perhaps poison_scores [T].
+    has worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and noise_stds
+    [T, k] where log-odds are normal.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
@@ -113,7 +114,8 @@ def bounds(
             found[f"{name}_mu_gdp"] = by_share_of_mu(bound, copies)
     if not_normal is None and not played.common:
         bound = gaussian_bound(worlds, final, delta, level)
-        mu = bound.details.get("mu_low", 0.0) / copies
+        # Sensitivities that vary a little make normal log-odds look further apart.
+        mu = bound.details.get("mu_low", 0.0) * (1 - bounds_audit.mixed_share(transcript)) / copies
         found["identification_gaussian"] = replace(
             bound,
             epsilon=gaussian.epsilon(mu, delta),

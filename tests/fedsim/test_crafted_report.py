@@ -174,6 +174,9 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     true = gaussian.epsilon(mu / copies, 1e-3)
     assert 0.9 * true < found["identification_gaussian"].epsilon < true
     assert 0 < found["identification"].epsilon < true
+    varying = steps["sensitivities"] * np.where(np.arange(4000) % 5, 0.999, 1.0)[:, None]
+    mixed = crafted_report.bounds(transcript | {"sensitivities": varying}, copies, 1e-3, 0.95)
+    assert mixed["identification_gaussian"].epsilon < found["identification_gaussian"].epsilon
     # Of the same counts mu of the group is known as well, of which one has its share.
     by_mu = found["identification_mu_gdp"]
     assert (
