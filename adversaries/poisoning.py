@@ -36,10 +36,26 @@ def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
     rows = np.asarray(features, np.float64)
     if rows.ndim != 2 or not rows.size:
         raise InputError(f"features are {rows.shape}; give [records, features]")
+    if len(rows) < rows.shape[1]:
+        return _off_the_rows(rows, towards)
     values, vectors = np.linalg.eigh(rows.T @ rows)  # ascending
     null = values <= max(values[0], NULL * values[-1])
     basis = vectors[:, null]
     direction: Floats = basis @ (basis.T @ towards)
+    return direction / np.linalg.norm(direction)
+
+
+def _off_the_rows(rows: Floats, towards: Floats) -> Floats:
+    """Return `least_direction` of fewer rows than features, without any d x d matrix.
+
+    All that the rows do not span has singular value 0: what is left of `towards` when its part in
+    their span is taken away, twice, since the first time leaves its rounding there.
+    """
+    _, values, vectors = np.linalg.svd(rows, full_matrices=False)
+    basis = vectors[values**2 > NULL * values[0] ** 2]
+    direction = towards
+    for _ in range(2):
+        direction = direction - basis.T @ (basis @ direction)
     return direction / np.linalg.norm(direction)
 
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import bdtr, bdtrc, gammainc, gammaincc, gammainccinv, gammaincinv, ndtr
+from scipy.stats import binom
 from torch import Tensor
 
 from adversaries.intervals import Interval, significance
@@ -28,6 +30,15 @@ RESOLUTION = 1e-3
 
 PARALLEL = 1e-6
 """A direction of which less than this share is new adds none."""
+
+VALUES = 2**21
+"""The most values of a sum of squares whose law is computed."""
+
+SPREAD = 64
+"""Standard deviations about the mean outside of which no sum of many squares lies."""
+
+NEVER = 1e-25
+"""A chance that no number of batches makes anything of."""
 
 
 @dataclass(frozen=True)
@@ -189,24 +200,48 @@ class SamplingTest:
 def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
     """Return the test of batch sizes [T, k] against independent Binomial(records, rate).
 
-    That of their sum is exact. That of the sum of their squared distances from the mean takes it
-    for a gamma variable of the right mean and variance.
+    That of their sum is exact. So is that of the sum of their squared distances from the whole
+    number nearest to the mean, up to rounding of 1e-12 or so: the law of one distance, convolved
+    with itself. Where that sum has too many values for it, there are so many batches, or such large
+    ones, that a gamma variable of the same mean and variance has the same tails.
     """
     mean, variance = records * rate, records * rate * (1 - rate)
     joined, coins = int(sizes.sum()), records * sizes.size
     at_least = bdtrc(joined - 1, coins, rate) if joined else 1.0
     of_rate = _two_sided(bdtr(joined, coins, rate), at_least)
-    squares = float(np.square(sizes - mean).sum() / variance)
-    # Var((m - mean)^2/variance) of a binomial m: its kurtosis less 1.
-    spread = sizes.size * (2 + (1 - 6 * rate * (1 - rate)) / variance)
-    shape, scale = sizes.size**2 / spread, spread / sizes.size
-    of_dispersion = _two_sided(gammainc(shape, squares / scale), gammaincc(shape, squares / scale))
     return SamplingTest(
         rate=joined / coins,
-        dispersion=squares / sizes.size,
-        p_value=min(1.0, 2 * min(of_rate, of_dispersion)),
+        dispersion=float(np.square(sizes - mean).mean() / variance),
+        p_value=min(1.0, 2 * min(of_rate, _two_sided(*_tails_of_squares(sizes, records, rate)))),
         batches=sizes.size,
     )
+
+
+def _tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, float]:
+    """Return the chances that the squares' sum is at most, and at least, what it is."""
+    centre, possible = round(records * rate), np.arange(records + 1)
+    law, squares = binom.pmf(possible, records, rate), np.square(possible - centre)
+    seen = int(np.square(sizes - centre).sum())
+    mean = float(law @ squares)
+    deviation = math.sqrt(sizes.size * float(law @ np.square(squares - mean)))
+    mean *= sizes.size
+    # All that the sum can be, or else all that it is but for a chance that no float tells from 0.
+    highest = sizes.size * int(squares[law > NEVER].max())
+    lowest, length = 0, highest + 1
+    if length > VALUES:
+        length = 2 * math.ceil(SPREAD * deviation)
+        lowest = math.floor(mean) - length // 2
+    if length > VALUES:
+        shape, scale = (mean / deviation) ** 2, deviation**2 / mean
+        return gammainc(shape, seen / scale), gammaincc(shape, seen / scale)
+    # Sums are told apart by what is left of them when divided by the length.
+    length = next_fast_len(length, real=True)
+    single = np.bincount(squares % length, weights=law, minlength=length)
+    summed = irfft(rfft(single) ** sizes.size, length).clip(0)
+    ordered = np.roll(summed, -lowest)
+    place = seen - lowest
+    below = float(ordered[: max(place + 1, 0)].sum())
+    return below, float(ordered[max(place, 0) :].sum())
 
 
 def _two_sided(below: float, above: float) -> float:

@@ -189,7 +189,8 @@ def assemble(
         },
         "membership_missing": membership_audit.why_none(config, transcript),
         "bayesian": bayesian_report(config, transcript, delta, description),
-        "one_run": one_run_report.report(config, transcript, description, delta, confidence),
+        # A canary is one record, whatever the group in question is.
+        "one_run": one_run_report.report(config, transcript, of_one, delta, confidence),
         "utility": _utility(transcript, facts["held_out"]),
         "timing": facts["timing"],
     }
@@ -205,6 +206,7 @@ def assemble(
         delta,
         confidence,
         bounds_audit.not_normal(config, transcript),
+        bounds_audit.refused(config).get("mu_gdp"),
         precision.design(config, len(transcript["worlds"])),
     )
     report["residuals"] = residual_report.report(config, transcript, confidence)
@@ -212,6 +214,7 @@ def assemble(
         config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
     )
     report["alarms"] = _alarms(config, mechanism, transcript, report, looks)
+    report["looks"] = _chances(config, transcript, report, looks)
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
@@ -508,23 +511,26 @@ def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[s
     if played.common:  # pairs are what is independent
         rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
     population = membership.membership_advantage(*rates, played.level(confidence))
-    challenge = membership.challenge_advantage(
-        transcript["worlds"], transcript["challenge_is_member"], confidence, played
-    )
     # Of random halves, half of the records that the attack takes for members are none.
     scored = config.privacy.pac_prior != "halves"
-    return {
+    found = {
         "yeom": {
             "advantage": population.point if scored else None,
             "advantage_interval": _interval(population.interval) if scored else None,
             "tpr": float(rates[0].mean()) if scored else None,
             "fpr": float(rates[1].mean()),
-        },
-        "yeom_challenge": {
-            "advantage": challenge.point,
-            "advantage_interval": _interval(challenge.interval if _two_sided(transcript) else None),
-        },
+        }
     }
+    if config.challenge.kind == "gradient":
+        return found
+    challenge = membership.challenge_advantage(
+        transcript["worlds"], transcript["challenge_is_member"], confidence, played
+    )
+    found["yeom_challenge"] = {
+        "advantage": challenge.point,
+        "advantage_interval": _interval(challenge.interval if _two_sided(transcript) else None),
+    }
+    return found
 
 
 def _two_sided(transcript: Arrays) -> bool:
@@ -687,6 +693,31 @@ def _alarms(
                 f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
             )
     return alarms
+
+
+def _chances(
+    config: Config, transcript: Arrays, report: Mapping[str, Any], looks: list[Look]
+) -> int:
+    """Return how many of the alarms an honest run can raise, by chance.
+
+    Each has a level of 1 - ALARM_CONFIDENCE to itself, so that as many times that bounds how often
+    a report accuses an honest mechanism. "composition" is no statistics.
+    """
+    exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
+    prediction, crafted = report["prediction"], report["crafted"]
+    found = [
+        2 * _two_sided(transcript),  # the advantage against its bound, and that of PAC privacy
+        exact_posterior and report["bounds"]["tail_probability"] is not None,
+        report["one_run"] is not None,
+        bounds_audit.chances(report["empirical"]["lower_bounds"], looks),
+        crafted is not None and "released_model" in crafted["lower_bounds"],
+        vantage_report.chances(report["vantages"], config.federation.vantage),
+        residual_report.chances(report["residuals"]),
+        exact_posterior
+        and prediction["deterministic"]
+        and sum(fit is not None for fit in prediction["fit"].values()),
+    ]
+    return sum(map(int, found))
 
 
 def _cautions(config: Config) -> list[str]:

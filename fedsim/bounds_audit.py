@@ -9,7 +9,7 @@ from scipy.special import logit
 
 from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
-from adversaries.gaussian_bounds import lessened, mixed_share
+from adversaries.gaussian_bounds import NOT_NORMAL, lessened, mixed_share
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.lower_bounds import (
     COMMON,
@@ -207,6 +207,22 @@ def refused(config: Config) -> dict[str, str]:
     if not _exact(config):
         reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
     return reasons
+
+
+def chances(bounds: Mapping[str, Any], looks: list[Look]) -> int:
+    """Return how many of `alarms` chance can raise: one for each bound that holds.
+
+    bounds: `lower_bounds` of the report. One that a check of the trials refused could have passed
+    it. The looks together have the level of one.
+    """
+    holding = [
+        name
+        for name, bound in bounds.items()
+        if bound["reason"] in (None, NOT_NORMAL)
+        and not bound["trusts_noise"]
+        and name not in CREDIBLE
+    ]
+    return len(holding) + bool(looks)
 
 
 def not_normal(config: Config, transcript: Arrays) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from adversaries.design import INDEPENDENT, Design
 from adversaries.forecast import trial_mu
@@ -46,12 +47,14 @@ def report(
     delta: float,
     confidence: float,
     not_normal: str | None,
+    not_gaussian: str | None,
     played: Design,
 ) -> dict[str, Any] | None:
     """Return the `crafted` of report.json; None where one record of D is in question.
 
     challenge: the facts about it; description: of the run, for one record; not_normal: why log-odds
-    are not normal, if so. epsilon is of one record and group_epsilon of all copies, both tight at
+    are not normal, not_gaussian: why the steps do not compose to one Gaussian mechanism, if so.
+    epsilon is of one record and group_epsilon of all copies, both tight at
     delta. Each of lower_bounds is about one record, by group privacy, at delta; the released
     model's is absent where no score was kept.
     """
@@ -74,7 +77,7 @@ def report(
         "lower_bounds": {
             name: asdict(bound)
             for name, bound in bounds(
-                transcript, copies, delta, confidence, not_normal, played
+                transcript, copies, delta, confidence, not_normal, played, not_gaussian
             ).items()
         },
     }
@@ -87,20 +90,29 @@ def bounds(
     confidence: float,
     not_normal: str | None = None,
     played: Design = INDEPENDENT,
+    not_gaussian: str | None = None,
 ) -> dict[str, LowerBound]:
     """Return lower bounds on the epsilon of one record, by who sees what.
 
     "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
     by mu_k = k mu, lessened where the trials' mu vary slightly; "released_model": of the poison's
-    score, at a threshold that half of the trials choose. not_normal: why log-odds are not normal,
-    if so; played: how the trials were. `transcript` has worlds [T], log_odds, sensitivities and
-    noise_stds [T, k], and perhaps poison_scores [T].
+    score, at a threshold that half of the trials choose. Those and "_mu_gdp": of the same counts,
+    what they prove of a Gaussian mechanism. not_normal: why log-odds are not normal, not_gaussian:
+    why the steps do not compose to one Gaussian mechanism, if so; played: how the trials were.
+    `transcript` has worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
+    noise_stds [T, k] where log-odds are normal.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
-    found = {
-        "identification": per_record(clopper_pearson_bound(worlds, final, delta, level), copies)
-    }
+    counted = {"identification": clopper_pearson_bound(worlds, final, delta, level)}
+    if "poison_scores" in transcript:
+        scores = np.asarray(transcript["poison_scores"], np.float64)
+        counted["released_model"] = clopper_pearson_split(worlds, scores, delta, level)
+    found = {}
+    for name, bound in counted.items():
+        found[name] = per_record(bound, copies)
+        if not_gaussian is None:
+            found[f"{name}_mu_gdp"] = by_share_of_mu(bound, copies)
     if not_normal is None and not played.common:
         share = mixed_share(trial_mu(transcript["sensitivities"], transcript["noise_stds"]))
         bound = lessened(gaussian_bound(worlds, final, delta, level), share, delta)
@@ -110,12 +122,27 @@ def bounds(
             epsilon=gaussian.epsilon(mu, delta),
             method=f"{bound.method}, of which one of {copies} has its share",
         )
-    if "poison_scores" in transcript:
-        scores = np.asarray(transcript["poison_scores"], np.float64)
-        found["released_model"] = per_record(
-            clopper_pearson_split(worlds, scores, delta, level), copies
-        )
     return {name: replace(bound, confidence=confidence) for name, bound in found.items()}
+
+
+def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
+    """Return what counted rates prove of one of k records whose steps are Gaussian mechanisms.
+
+    bound: of the Clopper-Pearson kind, with the limits TPR >= t and FPR <= f, that hold together.
+    They force mu_k >= Phi^-1(t) - Phi^-1(f) of the group, whose mu_k is k times that of one at
+    most, and epsilon(mu_k/k, delta) converts: unlike (epsilon, delta), mu loses nothing when it is
+    divided. Needs 0 < delta < 1.
+    """
+    rates = bound.details
+    true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
+    mu = max(0.0, float(ndtri(true) - ndtri(false))) / copies
+    return replace(
+        bound,
+        epsilon=gaussian.epsilon(mu, bound.delta),
+        method=f"mu of Gaussian privacy from {bound.method}, shared by {copies}",
+        assumes=f"{bound.assumes}, a mechanism that composes to a Gaussian one",
+        details=rates | {"mu_low": mu},
+    )
 
 
 def alarms(report: Mapping[str, Any], surely: Mapping[str, LowerBound]) -> dict[str, str]:
@@ -138,8 +165,10 @@ def alarms(report: Mapping[str, Any], surely: Mapping[str, LowerBound]) -> dict[
 
 NAMES = {
     "identification": "ε of one record at least, by identification",
+    "identification_mu_gdp": "The same counts, of a Gaussian mechanism",
     "identification_gaussian": "The same, were the log-odds normal",
     "released_model": "ε of one record at least, from the released model alone",
+    "released_model_mu_gdp": "Its counts, of a Gaussian mechanism",
 }
 """How the page words the lower bounds."""
 

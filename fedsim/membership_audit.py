@@ -29,6 +29,11 @@ SEEN, SHADOWS_FOR_ONE = 10, 20
 COINS_SEED = 0x5EED
 """Of rules that answer at random: the same transcript gets the same report."""
 
+WITHOUT_LOSS = (
+    "The challenge is a gradient that no record has, and so has no loss: attacks on it by losses "
+    "are left out. What stands in its place belongs to neither world."
+)
+
 
 def key(name: str) -> str:
     """Return the name of an attack in a report."""
@@ -68,6 +73,8 @@ def check(config: Config) -> None:
 def why_none(config: Config, transcript: Arrays) -> str | None:
     """Return why attacks that were asked for were not played, None if they were or none was."""
     worlds = transcript["worlds"]
+    if config.challenge.kind == "gradient":
+        return WITHOUT_LOSS
     if not membership_attacks.chosen(config.audit.attacks):
         return None
     if observations(transcript) is None:

@@ -29,8 +29,13 @@ NEGLIGIBLE = 0.01
 """A share of the claimed noise, below which the likely cause is that there is none."""
 
 SAME = 0.5
-"""A cosine between a residual and those before it, from which it is likely that noise is shared."""
+"""A cosine between a residual and those before it, from which they are likely one and the same."""
 
+AS_CLAIMED = 0.8, 1.25
+"""Noise over what is claimed, between which a round's residuals are as long as noise."""
+
+FIRST_LEVEL = 1e-3
+"""A p-value of the first round's sum from which on that sum is taken for the one expected."""
 
 SHARED = "rounds share their noise, as with a seed that is used again"
 
@@ -40,7 +45,8 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
 
     noise: length; repeats: whether the noise of a round looks like that of rounds before; scale:
     whether the sum is larger or smaller than expected, with the factor that it is of the expected
-    sum; sampling: None where every record takes part in every round.
+    sum, and the p-value of the first round alone; sampling: None where every record takes part in
+    every round.
     """
     ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
     names = "squares", "freedoms", "repeats", "scales", "signals"
@@ -56,6 +62,8 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
         return None
     repeats = residuals.direction_test(seen["repeats"], seen["squares"])
     scale = residuals.direction_test(seen["scales"], seen["squares"])
+    # Of the first round alone, before which there was no noise to repeat.
+    first = residuals.direction_test(seen["scales"][:, :1], seen["squares"][:, :1])
     power = float(np.square(seen["signals"]).sum())
     factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
     sampled = None
@@ -74,7 +82,10 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
             "by_step": [None if math.isnan(step) else step for step in noise.by_step],
         },
         "repeats": None if repeats is None else asdict(repeats),
-        "scale": None if scale is None else asdict(scale) | {"factor": factor},
+        "scale": None
+        if scale is None
+        else asdict(scale)
+        | {"factor": factor, "first_p_value": None if first is None else first.p_value},
         "sampling": sampled,
         "confidence": confidence,
         "note": MEANING,
@@ -112,6 +123,12 @@ def alarms(found: Mapping[str, Any] | None, played: Design = INDEPENDENT) -> dic
             f"of the records took part. {_cause_of_sampling(sampling)}."
         )
     return told
+
+
+def chances(found: Mapping[str, Any] | None) -> int:
+    """Return how many of `alarms` an honest run can raise, by chance: one for each test."""
+    tests = "noise", "repeats", "scale", "sampling"
+    return sum(found[name] is not None for name in tests) if found else 0
 
 
 def entries(report: Report) -> list[tuple[str, str]]:
@@ -183,15 +200,30 @@ def _cause_of_noise(found: Mapping[str, Any]) -> str:
     )
 
 
+def _noise_is_shared(found: Mapping[str, Any]) -> bool:
+    """Whether residuals that lean the same way are noise that was drawn once.
+
+    A bias that is large beside the noise does that too. But where noise alone is repeated the sum
+    of the first round is in order, and residuals are as long in all rounds as the noise claimed.
+    """
+    repeats, scale = found["repeats"], found["scale"]
+    if repeats is None or repeats["cosine"] <= SAME:
+        return False
+    low, high = AS_CLAIMED
+    told = [step for step in found["noise"]["by_step"] if step is not None]
+    first = scale["first_p_value"] if scale else None
+    return all(low < step < high for step in told) and (first is None or first > FIRST_LEVEL)
+
+
 def _cause_of_repeats(found: Mapping[str, Any]) -> str:
-    if found["repeats"]["cosine"] > SAME:
+    if _noise_is_shared(found):
         return SHARED
     return "the sum is off by something that is alike in all rounds"
 
 
 def _cause_of_scale(found: Mapping[str, Any]) -> str:
     factor = found["scale"]["factor"]
-    if found["repeats"] is not None and found["repeats"]["cosine"] > SAME:
+    if _noise_is_shared(found):
         # The noise of earlier rounds moved the models that the gradients are of.
         return SHARED
     if factor is not None and factor < 0.5:

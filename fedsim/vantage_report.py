@@ -194,6 +194,16 @@ def alarms(rows: Mapping[str, Any], primary: Vantage) -> dict[str, str]:
     return found
 
 
+def chances(rows: Mapping[str, Any], primary: Vantage) -> int:
+    """Return how many of `alarms` an honest run can raise, by chance: one for each vantage."""
+    return sum(
+        vantage != primary.value
+        and row["empirical"] is not None
+        and row["empirical"]["within_bound"] is not None
+        for vantage, row in rows.items()
+    )
+
+
 def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:
     notes, was_measured = [bound.note], bool(seen)
     if bound.vantage is Vantage.RELEASED_MODEL:

@@ -49,6 +49,19 @@ def test_no_direction_has_a_smaller_product_with_the_records() -> None:
     assert (np.linalg.norm(features @ others.T, axis=0) >= least).all()
 
 
+def test_with_fewer_records_than_features_no_square_of_the_features_is_decomposed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of images d x d is millions of numbers, and the directions that no record uses are many."""
+    features, towards = _features(12, 300), np.random.default_rng(0).standard_normal(300)
+    features[5] = features[4]  # rank 11
+    _, _, vectors = np.linalg.svd(features)
+    expected = vectors[11:].T @ (vectors[11:] @ towards)
+    monkeypatch.delattr(np.linalg, "eigh")
+    found = least_direction(features, towards)
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-12)
+
+
 def test_of_many_directions_that_no_record_uses_the_nearest_is_taken() -> None:
     features = np.pad(_features(4, 5), ((0, 0), (0, 3)))  # rank 4 of 8
     towards = np.arange(1.0, 9.0)

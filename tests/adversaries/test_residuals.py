@@ -129,12 +129,44 @@ def test_no_residuals_are_no_tests() -> None:
         residuals.noise_test(nothing, nothing, 2)
 
 
-@pytest.mark.parametrize(("records", "rate"), [(29, 0.2), (599, 0.1), (20, 0.05)])
+@pytest.mark.parametrize(("records", "rate"), [(29, 0.02), (29, 0.2), (999, 0.001), (99, 0.99)])
 def test_poisson_batches_are_accused_no_more_often_than_stated(records: int, rate: float) -> None:
-    generator, repeats, level = np.random.default_rng(0), 1000, 0.05
-    sizes = generator.binomial(records, rate, (repeats, 20, 8)).astype(float)
-    accused = sum(residuals.sampling_test(each, records, rate).p_value < level for each in sizes)
-    assert stats.binomtest(accused, repeats, level, "greater").pvalue > 1e-3
+    """The fewer and smaller the batches, the further their squares are from any smooth law."""
+    generator, repeats, level = np.random.default_rng(0), 150, 1e-3
+    for batches in (2, 6, 20, 100):
+        sizes = generator.binomial(records, rate, (repeats, batches)).astype(float)
+        accused = sum(
+            residuals.sampling_test(each, records, rate).p_value < level for each in sizes
+        )
+        assert stats.binomtest(accused, repeats, level, "greater").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("records", "rate", "batches"), [(5, 0.3, 3), (3, 0.9, 4), (40, 0.02, 2)])
+def test_the_tails_of_the_squares_are_those_of_all_samples(
+    records: int, rate: float, batches: int
+) -> None:
+    sizes = np.indices((records + 1,) * batches).reshape(batches, -1)
+    chances = stats.binom.pmf(sizes, records, rate).prod(axis=0)
+    squares = np.square(sizes - round(records * rate)).sum(axis=0)
+    for sample in np.random.default_rng(0).integers(0, records + 1, (5, batches)):
+        found = residuals._tails_of_squares(sample.astype(float), records, rate)
+        seen = np.square(sample - round(records * rate)).sum()
+        expected = chances[squares <= seen].sum(), chances[squares >= seen].sum()
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
+
+
+def test_where_the_law_of_the_squares_is_cut_or_replaced_its_tails_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = np.random.default_rng(0).binomial(400, 0.1, 300).astype(float)
+    for shift in (0.0, 1.0):
+        found = []
+        for values, spread in ((2**22, 64), (2**18, 30), (1, 64)):
+            monkeypatch.setattr(residuals, "VALUES", values)
+            monkeypatch.setattr(residuals, "SPREAD", spread)
+            found.append(residuals._tails_of_squares(sizes + shift, 400, 0.1))
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+        np.testing.assert_allclose(found[2], found[0], rtol=0.05)
 
 
 def test_batches_of_one_size_and_of_another_rate_are_accused() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversaries.rate_bounds import mu_gdp_bound
 from fedsim import audit, client_app, crafted_report, gaussian, server_app
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.report import Pictures, render_html
@@ -110,7 +111,7 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
 def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
-    directory, report = finished(model_initialisation="worst-case")
+    directory, report = finished(model_initialisation="worst-case", canaries_count=8)
     crafted, delta = report["crafted"], report["bounds"]["delta"]
     mu = np.sqrt(3) / 4
     assert crafted["epsilon"] == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
@@ -121,12 +122,20 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert report["prediction"]["mu"] == pytest.approx(2 * mu)
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(crafted["epsilon"])
     assert report["challenge"]["records"] == 2
+    # A canary is one record.
+    assert report["one_run"]["claimed_epsilon"] == pytest.approx(crafted["epsilon"])
+    assert report["one_run"]["canary_mu"] == pytest.approx(mu)
     assert set(crafted["lower_bounds"]) == {
         "identification",
+        "identification_mu_gdp",
         "identification_gaussian",
         "released_model",
+        "released_model_mu_gdp",
     }
+    # No record is in question, so that no loss is either.
+    assert set(report["membership_inference"]) == {"yeom"}
     page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
+    assert report["membership_missing"] in page
     assert "What was put into D to be noticed" in page
     assert "from the released model alone" in page
     assert "What the released model gives away." in page
@@ -165,8 +174,28 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     true = gaussian.epsilon(mu / copies, 1e-3)
     assert 0.9 * true < found["identification_gaussian"].epsilon < true
     assert 0 < found["identification"].epsilon < true
+    varying = steps["sensitivities"] * np.where(np.arange(4000) % 5, 0.999, 1.0)[:, None]
+    mixed = crafted_report.bounds(transcript | {"sensitivities": varying}, copies, 1e-3, 0.95)
+    assert mixed["identification_gaussian"].epsilon < found["identification_gaussian"].epsilon
+    # Of the same counts mu of the group is known as well, of which one has its share.
+    by_mu = found["identification_mu_gdp"]
+    assert (
+        found["identification"].epsilon < by_mu.epsilon < found["identification_gaussian"].epsilon
+    )
+    whole = mu_gdp_bound(worlds, odds, 1e-3, 0.95)
+    assert by_mu.details["mu_low"] == pytest.approx(whole.details["mu_low"] / copies)
+    assert by_mu.epsilon == pytest.approx(gaussian.epsilon(by_mu.details["mu_low"], 1e-3))
     assert "released_model" not in found
-    varying = transcript | {"sensitivities": mu * (1 - 1e-4 * (np.arange(4000) % 2)[:, None])}
-    less = crafted_report.bounds(varying, copies, 1e-3, 0.95)["identification_gaussian"]
-    assert 0 < less.epsilon < found["identification_gaussian"].epsilon
-    assert "lessened by" in less.method
+    scored = crafted_report.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
+    assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
+
+
+def test_sampled_steps_have_no_mu_to_divide() -> None:
+    transcript = {
+        "worlds": np.arange(40) % 2 == 0,
+        "log_odds": np.where(np.arange(40) % 2 == 0, 1.0, -1.0)[:, None],
+    }
+    found = crafted_report.bounds(
+        transcript, 1, 1e-3, 0.95, not_normal="sampled", not_gaussian="sampled"
+    )
+    assert set(found) == {"identification"}

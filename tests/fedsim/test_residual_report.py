@@ -99,7 +99,7 @@ def _found(**changes: Any) -> dict[str, Any]:
     return {
         "noise": noise | changes.get("noise", {}),
         "repeats": fine | changes.get("repeats", {}),
-        "scale": fine | {"factor": 1.0} | changes.get("scale", {}),
+        "scale": fine | {"factor": 1.0, "first_p_value": 0.5} | changes.get("scale", {}),
         "sampling": {"p_value": 0.5, "dispersion": 1.0, "rate": 0.2} | changes.get("sampling", {}),
     }
 
@@ -113,6 +113,21 @@ def _found(**changes: Any) -> dict[str, Any]:
         ({"noise": {"ratio": 1.2}}, "residual_noise", "more noise than claimed"),
         ({"repeats": {"cosine": 0.9}}, "residual_repeats", "a seed that is used again"),
         ({"repeats": {"cosine": 0.1}}, "residual_repeats", "alike in all rounds"),
+        (
+            {"repeats": {"cosine": 0.9}, "noise": {"by_step": [5.0, 5.0]}},
+            "residual_repeats",
+            "alike in all rounds",
+        ),
+        (
+            {"repeats": {"cosine": 0.9}, "scale": {"first_p_value": 1e-9}},
+            "residual_repeats",
+            "alike in all rounds",
+        ),
+        (
+            {"scale": {"factor": 0.1}, "repeats": {"cosine": 0.9}, "noise": {"by_step": [3.0]}},
+            "residual_scale",
+            "a mean was sent",
+        ),
         ({"scale": {"factor": 0.1}}, "residual_scale", "a mean was sent"),
         ({"scale": {"factor": 1.4}}, "residual_scale", "weighted"),
         ({"sampling": {"dispersion": 0.0}}, "sampling", "fixed size"),
@@ -123,7 +138,7 @@ def test_each_alarm_names_the_likely_cause(
     changes: dict[str, dict[str, Any]], alarm: str, cause: str
 ) -> None:
     assert residual_report.alarms(_found(**changes)) == {}  # not below the level
-    (test,) = changes
-    told = residual_report.alarms(_found(**{test: changes[test] | {"p_value": 1e-4}}))
+    test = next(iter(changes))
+    told = residual_report.alarms(_found(**changes | {test: changes[test] | {"p_value": 1e-4}}))
     assert list(told) == [alarm]
     assert cause in told[alarm]

@@ -1,4 +1,4 @@
-"""Ten broken DP-SGDs and ten correct ones, played through the real federation and its audit.
+"""Broken DP-SGDs and correct ones, played through the real federation and its audit.
 
 A mutant replaces one function by a form that is wrong in the way that somebody's code was, and
 leaves everything else as it is: the messages, the adversary, the report. Nothing tells the audit.
@@ -48,11 +48,15 @@ EPOCH = 4
 
 @dataclass(frozen=True)
 class Variant:
-    """A DP-SGD: how the configuration differs from BASE, and what is wrong with it, if anything."""
+    """A DP-SGD: how the configuration differs from BASE, and what is wrong with it, if anything.
+
+    leaks: of a broken one, whether it can tell more of a record than it claims.
+    """
 
     name: str
     changes: dict[str, Scalar] = field(default_factory=dict)
     broken: Callable[[], AbstractContextManager[Any]] = nullcontext
+    leaks: bool = True
 
     @property
     def correct(self) -> bool:
@@ -196,24 +200,31 @@ def clipping_after_averaging() -> AbstractContextManager[Any]:
     return _contribution_as(total)
 
 
-def mean_in_place_of_sum() -> AbstractContextManager[Any]:
-    """Divide the sum by the number of records in the batch."""
+def noise_of_a_mean() -> AbstractContextManager[Any]:
+    """Take the sum for a mean, whose sensitivity is C/n, and scale the noise to that."""
+    return _noise_as(lambda *leaf: gaussian_noise(*leaf) / BASE["data.records"])
+
+
+@contextmanager
+def mean_in_place_of_sum() -> Iterator[None]:
+    """Divide the sum by the number of all records, and its noise too, which is no less private."""
 
     def total(config: Config, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
         clipped = _scaled_down(each, config.training.clipping_norm)
-        return _weighted(clipped, weights) / weights.sum(1, keepdim=True)
+        return _weighted(clipped, weights) / config.data.records
 
-    return _contribution_as(total)
+    with _contribution_as(total), noise_of_a_mean():
+        yield
 
 
 def one_layer_unclipped() -> AbstractContextManager[Any]:
-    """Clip over all parameters but the last layer's bias, which stays as it is."""
+    """Clip over all parameters but the last layer's weight and bias, which stay as they are."""
 
     def total(
         config: Config, federation: Federation, _: Tensor, each: Tensor, weights: Tensor
     ) -> Tensor:
-        *_, last = parameter_shapes(federation.model).values()
-        rest = each.shape[-1] - math.prod(last)
+        *_, weight, bias = parameter_shapes(federation.model).values()
+        rest = each.shape[-1] - math.prod(weight) - math.prod(bias)
         clipped = _scaled_down(each[..., :rest], config.training.clipping_norm)
         return _weighted(torch.cat([clipped, each[..., rest:]], dim=-1), weights)
 
@@ -285,7 +296,8 @@ MUTANTS = (
     Variant("half the noise", broken=half_the_noise),
     Variant("noise once per epoch", broken=noise_once_per_epoch),
     Variant("clipping after averaging", broken=clipping_after_averaging),
-    Variant("mean in place of sum", broken=mean_in_place_of_sum),
+    Variant("mean in place of sum, in the noise alone", broken=noise_of_a_mean),
+    Variant("mean in place of sum, noise and all", broken=mean_in_place_of_sum, leaks=False),
     Variant("weighted mean after clipping", UNEQUAL, weighted_mean_after_clipping),
     Variant("shuffled instead of Poisson", POISSON, shuffled_batches),
     Variant("reused seed", broken=reused_seed),
