@@ -151,7 +151,7 @@ def lessened(bound: LowerBound, share: float, delta: float) -> LowerBound:
     """
     if bound.reason or not share:
         return bound
-    mu = bound.details["mu_low"] * (1 - share)
+    mu = bound.details["mu_low"] * max(0.0, 1 - share)  # nothing is left beyond all of it
     return replace(
         bound,
         epsilon=gaussian_epsilon(mu, delta),

@@ -66,7 +66,7 @@ dl { display: grid; grid-template-columns: minmax(9rem, 13rem) 1fr; margin: .4re
 dt, dd { margin: 0; padding: .3rem 0; border-bottom: 1px solid var(--line); }
 dt { color: var(--muted); padding-right: .8rem; }
 .settings { grid-template-columns: repeat(2, minmax(8rem, 11rem) 1fr); }
-dd { overflow-wrap: anywhere; }
+dd { overflow-wrap: anywhere; padding-right: .8rem; }
 figure { margin: 1.6rem 0; }
 figure svg, figure img { display: block; width: 100%; height: auto; }
 figure svg text { font-family: inherit !important; }

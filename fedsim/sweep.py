@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import audit_page, comparison
+from fedsim import audit_page, bounds_report, comparison
 from fedsim import config as configuration
 from fedsim.config import KNOWN_KEYS, Scalar
 from fedsim.errors import InputError
@@ -179,7 +179,7 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
         measured = number(row["advantage"]) + between
         bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
         if row["headline"]:
-            bounds[0] += f"\n{row['headline']}"
+            bounds[0] += f"\n{bounds_report.TITLES[row['headline']]}"
         known = [number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")]
         worded.append(
             [

@@ -27,6 +27,7 @@ app = typer.Typer(
     help="Audit a training that cannot be repeated, by canaries that are in it or not by a coin. "
     "`draw` says which canaries a configuration plants, `fedsim run` plants them, `score` looks "
     "for them in what was released, `estimate` says what the scores prove.",
+    short_help="Audit a training that cannot be repeated, by canaries in it or not by a coin.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

@@ -82,6 +82,10 @@ def test_a_lessened_bound_is_rarely_above_the_largest_mu_and_says_what_it_assume
     assert often_at_most(wrong, 200, 0.1)
     assert "approximately normal log-odds" in bound.assumes
     assert mixed_share(np.array([1.0, 1 + 1e-7])) == mixed_share(np.zeros(3)) == 0
+    # Sensitivities may differ by more than the log-odds themselves: then nothing is left.
+    vast = mixed_share(np.array([0.0, 60.0]))
+    assert vast > 1
+    assert lessened(bound, vast, DELTA).epsilon == 0
 
 
 @pytest.mark.parametrize(("s1", "s0"), [(1.0, 1.0), (1.0, 0.2), (0.2, 1.0)])

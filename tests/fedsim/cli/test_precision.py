@@ -12,6 +12,7 @@ from adversaries.design import Design
 from adversaries.sample_size import trials_needed
 from adversaries.stopping import looks
 from fedsim import report
+from fedsim.bounds_report import TITLES
 from fedsim.cli import sweep
 from fedsim.cli.run import in_process
 from fedsim.config import Config, dump, load
@@ -129,7 +130,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     assert (out / "figures" / "privacy-rho-beta.svg").exists()
     page = (out / "report.html").read_text()
     assert "ε at least, headline" in page
-    assert rows[0]["headline"] in page
+    assert TITLES[rows[0]["headline"]] in page
     assert "rho-beta%3D0.6/report.html" in page
     summary = json.loads((out / "report.json").read_text())
     assert len(summary["runs"]) == 3
