@@ -1,8 +1,9 @@
 """Studies: what the estimators, attacks and audits achieve on games whose truth is known.
 
-python tests/studies [STUDY ...] [--smoke] [--write docs/estimators.md] [--data-root DIR]
+python tests/studies [STUDY ...] [--smoke] [--write docs] [--data-root DIR]
 
-Each study prints its tables; --write puts them between `<!-- STUDY -->` and `<!-- /STUDY -->`.
+Each study prints its tables; --write puts them between `<!-- STUDY -->` and `<!-- /STUDY -->` of
+the page, or of that page of the folder, which has these marks.
 """
 
 import argparse
@@ -29,7 +30,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"{', '.join(STUDIES)}; or all")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: does everything work?")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="the page that has the tables")
+    parser.add_argument("--write", type=Path, metavar="DOCS", help="where the tables are written")
     parser.add_argument("--data-root", type=Path, help="a folder with mnist/ and adult/ in it")
     options = parser.parse_args()
     if unknown := set(options.studies) - set(STUDIES):
@@ -37,20 +38,28 @@ def main() -> None:
     if options.smoke and options.write:
         parser.error("--smoke measures nothing worth writing; drop --smoke or --write")
     chosen = options.studies or STUDIES
-    if options.write:
-        page = options.write.read_text(encoding="utf-8")
-        if missing := [name for name in chosen if f"<!-- {name} -->" not in page]:
-            parser.error(f"{options.write} has no place for {', '.join(missing)}")
+    pages = places(options.write) if options.write else {}
+    if options.write and (missing := [name for name in chosen if name not in pages]):
+        parser.error(f"{options.write} has no place for {', '.join(missing)}")
     console = Console()
     for name in chosen:
         tables = []
         for table in importlib.import_module(name).measure(options.smoke, options.data_root):
             show(table, console)
             tables.append(table)
-        if options.write:
-            page = options.write.read_text(encoding="utf-8")
+        if name in pages:
+            page = pages[name].read_text(encoding="utf-8")
             written = replaced(page, name, markdown(tables, machine()))
-            options.write.write_text(written, encoding="utf-8")
+            pages[name].write_text(written, encoding="utf-8")
+
+
+def places(docs: Path) -> dict[str, Path]:
+    """Return the page that has the marks of each study, of a page or of a folder of pages."""
+    found = {}
+    for page in sorted(docs.glob("*.md")) if docs.is_dir() else [docs]:
+        text = page.read_text(encoding="utf-8")
+        found |= {name: page for name in STUDIES if f"<!-- {name} -->" in text}
+    return found
 
 
 def replaced(page: str, study: str, text: str) -> str:
