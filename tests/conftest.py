@@ -25,6 +25,13 @@ SMALL: dict[str, Scalar] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _without_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the figures of runs, most of the time of a small one, but where they are tested."""
+    if request.node.get_closest_marker("figures") is None:
+        monkeypatch.setattr("fedsim.report.Pictures.drawn", {})
+
+
 @pytest.fixture
 def small() -> Callable[..., Config]:
     """Return a function that makes a small configuration with some keys changed."""

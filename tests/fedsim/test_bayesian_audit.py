@@ -323,6 +323,7 @@ def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, s
 
 
 @pytest.mark.parametrize("mode", ["participant", "instrumented"])
+@pytest.mark.figures
 def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
     mode: str, small: Make, tmp_path: Path
 ) -> None:
@@ -378,6 +379,7 @@ def test_clipping_that_never_binds_is_no_clipping(small: Make, run: Run) -> None
         np.testing.assert_array_equal(off[name], on[name])
 
 
+@pytest.mark.figures
 def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_means(
     small: Make, tmp_path: Path
 ) -> None:

@@ -212,6 +212,7 @@ def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = No
     return directory
 
 
+@pytest.mark.figures
 def test_an_auditor_scores_what_the_server_scored(small: Make, tmp_path: Path) -> None:
     config = small(_planted("mislabelled") | {"trials.cohort": 4})
     directory = _directory(config, tmp_path)

@@ -368,6 +368,7 @@ def test_the_report_of_a_pair_bounds_the_success_and_claims_no_dp(
     assert "mutual_information" in transcript
 
 
+@pytest.mark.figures
 def test_the_report_of_halves_is_written_without_a_prediction(small: Make, tmp_path: Path) -> None:
     config = small(HALVES | {"trials.count": 300, "trials.cohort": 300})
     report, transcript, directory = _reported(config, tmp_path / "run")

@@ -19,6 +19,8 @@ from fedsim.report import Pictures, summary
 from fedsim.report import render_html as render_page
 from fedsim.report import write_figures as write_pictures
 
+pytestmark = pytest.mark.figures
+
 TRIALS, ROUNDS, CLIP, NOISE_MULTIPLIER = 1000, 30, 3.0, 8.38022703488798
 EPSILON, DELTA = 2.1972245773362196, 0.01
 MU = math.sqrt(ROUNDS) / NOISE_MULTIPLIER
