@@ -1,14 +1,21 @@
 """A federation small enough to run in a test, and a way to run it."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from fedsim import client_app, server_app
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+
+# The same examples in every run, so that a failure is of the change; others: HYPOTHESIS_PROFILE=new
+settings.register_profile("steady", derandomize=True)
+settings.register_profile("new")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 SMALL: dict[str, Scalar] = {
     "data.records": 24,

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from fedsim import fixed_point
 from fedsim.errors import InputError
-from fedsim.fixed_point import FixedPoint, OutOfRangeError, choose, summed
+from fedsim.fixed_point import TAIL, FixedPoint, OutOfRangeError, choose, message_bits, summed
 
 
 def grid(owners: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) -> FixedPoint:
@@ -25,9 +25,16 @@ def grid(owners: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) 
     st.integers(2, 5000),
     st.integers(1, 10**6),
 )
+@example(901.0, 1.0, 1, 4097, 602098)
 def test_the_range_holds_every_clean_sum_and_the_total_cannot_wrap(
     z: float, clipping_norm: float, records: int, owners: int, parameters: int
 ) -> None:
+    # A range twice as wide rounds twice as much, which takes this share of it for more noise.
+    taken = (1 + TAIL * z * math.sqrt(parameters / owners)) / 2 ** (message_bits(owners) - 1)
+    if taken >= 1:
+        with pytest.raises(InputError, match="does not fit"):
+            choose(z, 2 * clipping_norm, clipping_norm, records, owners, parameters)
+        return
     found = choose(z, 2 * clipping_norm, clipping_norm, records, owners, parameters)
     assert records * clipping_norm + 12 * found.share_std <= found.limit
     assert owners * (found.limit / found.step) < 2**31
