@@ -13,8 +13,8 @@ from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 
 # The same examples in every run, so that a failure is of the change; others: HYPOTHESIS_PROFILE=new
-settings.register_profile("steady", derandomize=True)
-settings.register_profile("new")
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("new", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 SMALL: dict[str, Scalar] = {
