@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -102,12 +102,16 @@ def _superlink(home: Path, directory: Path, port: int) -> Iterator[None]:
 
 def _stop(pid: int) -> None:
     """End a process in order, then whatever it leaves behind (the app's processes, Ray)."""
-    root = psutil.Process(pid)
-    family = [root, *root.children(recursive=True)]
-    root.terminate()
+    family = []
+    # One that ends by itself meanwhile is what is wanted, and no error to report instead.
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+        root.terminate()
     _, alive = psutil.wait_procs(family, timeout=STOP_TIMEOUT)
     for process in alive:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(alive, timeout=STOP_TIMEOUT)
 
 

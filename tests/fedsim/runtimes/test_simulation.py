@@ -143,9 +143,28 @@ def test_a_stopped_command_leaves_no_process_behind(
             time.sleep(0.5)
         process.terminate()
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert "fedsim run --resume" in err
     assert _flower_processes() <= before
+
+
+def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
+        gone.wait()
+    simulation._stop(gone.pid)
+
+    def too_late(process: psutil.Process) -> None:
+        raise psutil.NoSuchProcess(process.pid)
+
+    monkeypatch.setattr(simulation, "STOP_TIMEOUT", 0.01)
+    monkeypatch.setattr(psutil.Process, "terminate", lambda process: None)
+    monkeypatch.setattr(psutil.Process, "kill", too_late)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stubborn:
+        simulation._stop(stubborn.pid)
+        assert stubborn.stdin is not None
+        stubborn.stdin.close()
 
 
 @pytest.mark.slow
