@@ -18,6 +18,23 @@ PARTS = """\
 {% endfor %}
 </dl>
 {% endmacro %}
+{% macro concluded(sentences) %}
+<section class="verdict">
+{% for sentence in sentences %}
+<p>{{ sentence }}</p>
+{% endfor %}
+</section>
+{% endmacro %}
+{% macro tabulated(headings, rows) %}
+<div class="table"><table>
+<thead><tr>{% for heading in headings %}<th scope="col">{{ heading }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for row in rows %}
+<tr><th scope="row">{{ row[0] }}</th>
+{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+{% endmacro %}
 {% macro drawn(figures) %}
 {% for caption, markup in figures %}
 <figure>

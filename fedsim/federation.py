@@ -175,6 +175,8 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
     The first model does not depend on the challenge, which may depend on it.
     """
     challenge, owner_of = config.challenge, known.owner_of
+    if challenge.kind == "record" and config.model.initialisation == "random":
+        return known
     record = challenge.record
     if challenge.kind != "record":
         record = crafting.place(config, owner_of)

@@ -26,13 +26,12 @@ from fedsim.federation import Federation
 from fedsim.mechanism import (
     Mechanism,
     Neighbouring,
-    Trust,
     aggregate_noise_multiplier,
     sensitivity,
 )
 from fedsim.optimizers import ServerOptimizer
-from fedsim.owner import noise
-from fedsim.randomness import SERVER, Role, generator
+from fedsim.owner import noise, noise_sources
+from fedsim.randomness import Role, generator
 from fedsim.sampling import participation
 
 Bools = npt.NDArray[np.bool_]
@@ -238,10 +237,8 @@ def _released(
     coins = participation(config.noise_seed, trials, round, records, rate)
     taking_part = torch.from_numpy(inside if coins is None else inside & coins).to(theta.device)
     total = known.clipped_sum(theta, np.arange(records), taking_part)
-    local = config.federation.trust is Trust.LOCAL
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     each = torch.full((len(trials),), nominal * bound, dtype=torch.float64, device=theta.device)
-    # Under distributed trust the owners' shares are drawn as one, which has the same law.
-    for source in range(config.federation.owners) if local else [SERVER]:
+    for source in noise_sources(config):
         total += noise(config.noise_seed, trials, round, source, each, theta.shape[1])
     return total

@@ -286,27 +286,16 @@ def _settings(report: Report) -> list[tuple[str, str]]:
 
 PAGE = """\
 {% extends "frame" %}
-{% from "parts" import settings as listed, drawn %}
+{% from "parts" import concluded, drawn, settings as listed, tabulated %}
 {% block title %}Membership inference on {{ report.name }}{% endblock %}
 {% block kind %}Membership inference{% endblock %}
 {% block heading %}{{ report.name }}{% endblock %}
 {% block body %}
-<section class="verdict">
-{% for sentence in verdict %}
-<p>{{ sentence }}</p>
-{% endfor %}
-</section>
+{{ concluded(verdict) }}
 <div class="label"><strong>An attack, not a guarantee.</strong> {{ report.label }}</div>
 
 <h2>What the attacks achieve</h2>
-<div class="table"><table>
-<thead><tr>{% for heading in headings %}<th scope="col">{{ heading }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for row in rows %}
-<tr><th scope="row">{{ row[0] }}</th>
-{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{{ tabulated(headings, rows) }}
 <p class="meta">Intervals of {{ "%g" | format(100 * report.confidence) }}%: Student's t across
 models for the advantage, a bootstrap over models for the rest. Every record of D is in a model's
 training data by a fair coin; a model is attacked with the others as shadows.</p>

@@ -9,10 +9,10 @@ from torch import Tensor
 from fedsim import client_level, one_run
 from fedsim.config import Config
 from fedsim.federation import Federation
-from fedsim.mechanism import Neighbouring
+from fedsim.mechanism import Neighbouring, Trust
 from fedsim.pac_release import Bools, halves, pair
 from fedsim.question import Question
-from fedsim.randomness import gaussian_noise
+from fedsim.randomness import SERVER, gaussian_noise
 from fedsim.sampling import groups
 from fedsim.schedules import factor
 
@@ -229,6 +229,16 @@ def noise(
     """Return N(0, std^2 I) as float64 [T, size]; std [T] on any device, the noise on the same."""
     standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))
     return standard.to(std.device) * std[:, None]
+
+
+def noise_sources(config: Config) -> Sequence[int]:
+    """Return whose noise stands for that of a round, where one place plays all: partitions.
+
+    The server's, or under local trust that of every owner. Under distributed trust the owners'
+    shares are drawn as one, which has the same law.
+    """
+    local = config.federation.trust is Trust.LOCAL
+    return range(config.federation.owners) if local else [SERVER]
 
 
 def local_steps(

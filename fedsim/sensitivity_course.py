@@ -27,10 +27,9 @@ from fedsim.gradient_sensitivity import (
     largest,
     pair_sensitivities,
 )
-from fedsim.mechanism import Trust, sensitivity
+from fedsim.mechanism import sensitivity
 from fedsim.optimizers import ServerOptimizer
-from fedsim.owner import noise
-from fedsim.randomness import SERVER
+from fedsim.owner import noise, noise_sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,11 +152,9 @@ def _noise(
 ) -> tuple[Tensor, Floats]:
     """Return the noise of a round, float64 [T, P], and the standard deviation of all of it, [T].
 
-    std [T]: of each who adds noise. From the run's own streams: the server's, or under local trust
-    those of all owners.
+    std [T]: of each who adds noise. From the run's own streams.
     """
-    local = config.federation.trust is Trust.LOCAL
-    sources = range(config.federation.owners) if local else [SERVER]
+    sources = noise_sources(config)
     each = torch.from_numpy(std).to(theta.device)
     total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
     leaves = config.trials.leaves(trials)

@@ -393,27 +393,16 @@ def _settings(report: Report) -> list[tuple[str, str]]:
 
 PAGE = """\
 {% extends "frame" %}
-{% from "parts" import settings as listed, drawn %}
+{% from "parts" import concluded, drawn, settings as listed, tabulated %}
 {% block title %}Dataset sensitivity of {{ subject }}{% endblock %}
 {% block kind %}Dataset sensitivity{% endblock %}
 {% block heading %}{{ subject }}{% endblock %}
 {% block body %}
-<section class="verdict">
-{% for sentence in verdict %}
-<p>{{ sentence }}</p>
-{% endfor %}
-</section>
+{{ concluded(verdict) }}
 <div class="label"><strong>A measurement.</strong> {{ report.label }}</div>
 
 <h2>The pairs</h2>
-<div class="table"><table>
-<thead><tr>{% for heading in headings %}<th scope="col">{{ heading }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for row in rows %}
-<tr><th scope="row">{{ row[0] }}</th>
-{% for value in row[1:] %}<td>{{ value }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{{ tabulated(headings, rows) }}
 <p class="meta">{{ legend }} RMS LS: root mean square over {{ report.trials }} trainings of
 {{ report.steps }} steps.</p>
 {{ drawn(pictures) }}

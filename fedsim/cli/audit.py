@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from fedsim import report_directory
+from fedsim.cli.options import ReportAsJson
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring
 from fedsim.run_directory import RunDirectory
@@ -18,9 +19,7 @@ def audit(
         Path | None,
         typer.Argument(metavar="[TRANSCRIPT]", help="A transcript, or a run directory."),
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the report as one JSON document.")
-    ] = False,
+    json_: ReportAsJson = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Directory of the report; default NAME-audit beside a transcript."),

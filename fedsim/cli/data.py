@@ -10,6 +10,7 @@ from rich.table import Table
 from fedsim import catalogue, report_directory
 from fedsim import config as configuration
 from fedsim.cli.guarantees import AsJson, print_json
+from fedsim.cli.options import SetOption
 from fedsim.errors import InputError
 
 
@@ -18,10 +19,7 @@ def data(
         Path | None,
         typer.Argument(metavar="[CONFIG]", help="Experiment file (TOML); none: list the datasets."),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
-    ] = None,
+    set_: SetOption = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report.html and report.json there.")
     ] = None,

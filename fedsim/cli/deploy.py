@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fedsim import config as configuration
+from fedsim.cli.options import SetOption
 from fedsim.cli.progress import conclude, progress
 from fedsim.cli.run import prepare, with_absolute_paths
 from fedsim.config import Config
@@ -120,10 +121,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Run directory; default fedsim-runs/NAME-TIME.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
-    ] = None,
+    set_: SetOption = None,
     experiment: Annotated[
         bool,
         typer.Option("--experiment", help="Allow noise from a seed, which protects nobody."),

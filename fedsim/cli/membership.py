@@ -11,6 +11,7 @@ from rich.console import Console
 from fedsim import config as configuration
 from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
+from fedsim.cli.options import ReportAsJson, SetOption
 from fedsim.cli.progress import measuring
 from fedsim.errors import InputError
 
@@ -29,13 +30,8 @@ def membership(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random [run.seed].")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
-    ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the report as one JSON document.")
-    ] = False,
+    set_: SetOption = None,
+    json_: ReportAsJson = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Directory of the report; default fedsim-runs/NAME-membership-TIME."),

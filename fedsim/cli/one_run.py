@@ -15,6 +15,7 @@ from rich.table import Table
 
 from fedsim import config as configuration
 from fedsim.cli.guarantees import print_json
+from fedsim.cli.options import SetOption
 from fedsim.errors import InputError
 from fedsim.run_directory import RunDirectory
 from fedsim.transcript import Reader
@@ -43,10 +44,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on s
 def draw(
     config_file: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML).")],
     out: Annotated[Path, typer.Option(help="A new file (JSON).")],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
-    ] = None,
+    set_: SetOption = None,
 ) -> None:
     """Write which canaries the configuration plants, at whom, and the coins of every trial.
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from adversaries import stopping
 from fedsim import config as configuration
+from fedsim.cli.options import SetOption
 from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
@@ -70,10 +71,7 @@ def run(
         Runtime,
         typer.Option(help="inprocess: fastest on one machine (auto). simulation: Flower with Ray."),
     ] = Runtime.AUTO,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
-    ] = None,
+    set_: SetOption = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),

@@ -14,6 +14,7 @@ from rich.progress import Progress as Bars
 from fedsim import config as configuration
 from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
+from fedsim.cli.options import ReportAsJson, SetOption
 
 if TYPE_CHECKING:
     from adversaries.dataset_sensitivity import Progress
@@ -34,13 +35,8 @@ def sensitivity(
     trials: Annotated[
         int, typer.Option(help="Trainings through which local sensitivity is followed.")
     ] = 20,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
-    ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the report as one JSON document.")
-    ] = False,
+    set_: SetOption = None,
+    json_: ReportAsJson = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Directory of the report; default fedsim-runs/NAME-sensitivity-TIME."),

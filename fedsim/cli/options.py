@@ -1,0 +1,13 @@
+"""Options that several commands have."""
+
+from typing import Annotated
+
+import typer
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
+]
+ReportAsJson = Annotated[
+    bool, typer.Option("--json", help="Print the report as one JSON document.")
+]
