@@ -4,8 +4,8 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from games import Bools, Floats, balanced, rng_of
 from scipy import stats
 
 from adversaries.forecast import log_odds_fit, predict, simulate, simulated_fit, trial_mu
@@ -13,19 +13,7 @@ from fedsim.accounting import PLD
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Rng = np.random.Generator
-
 PHI = NormalDist().cdf
-
-
-def balanced(trials: int) -> Bools:
-    return np.arange(trials) % 2 == 0
-
-
-def rng_of(seed: int) -> Rng:
-    return np.random.default_rng(seed)
 
 
 # Predictions.

@@ -3,8 +3,8 @@
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from games import Bools, Floats, often_at_most
 from scipy import stats
 
 from adversaries.gaussian_bounds import (
@@ -18,13 +18,7 @@ from adversaries.gaussian_bounds import (
 )
 from fedsim import gaussian
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 DELTA = 0.01
-
-
-def often_at_most(count: int, repeats: int, probability: float) -> bool:
-    return bool(stats.binom.sf(count - 1, repeats, probability) > 1e-4)
 
 
 @pytest.mark.parametrize(("s1", "s0"), [(1.0, 0.4), (0.4, 1.0), (2.0, 1.9), (1.0, 1.0)])

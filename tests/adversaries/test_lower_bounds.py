@@ -7,8 +7,17 @@ is held against the binomial distribution that it must follow, at a tail of 1e-4
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from games import (
+    Bools,
+    Floats,
+    balanced,
+    decisions,
+    gaussian_game,
+    often_at_most,
+    often_exactly,
+    rng_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -25,45 +34,10 @@ from adversaries.lower_bounds import (
 from fedsim import gaussian
 from fedsim.errors import InputError
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Rng = np.random.Generator
-
 DELTA = 0.01
 REPEATS = 2000
 QUICK = ("clopper_pearson", "gaussian")
 """Bounds of which thousands are quickly found."""
-
-
-def balanced(trials: int) -> Bools:
-    return np.arange(trials) % 2 == 0
-
-
-def gaussian_game(rng: Rng, repeats: int, trials: int, mu: float) -> tuple[Bools, Floats]:
-    """Log-odds [repeats, trials] of a Gaussian mechanism; under mu = 0 both worlds are N(0, 1)."""
-    worlds = balanced(trials)
-    mean = np.where(worlds, 0.5, -0.5) * mu**2
-    return worlds, mean + (mu or 1.0) * rng.standard_normal((repeats, trials))
-
-
-def rng_of(seed: int) -> Rng:
-    return np.random.default_rng(seed)
-
-
-def decisions(true: int, trials: int, false: int, others: int) -> tuple[Bools, Floats]:
-    """A game with so many decisions for D in trials on D, and in the others."""
-    worlds = np.arange(trials + others) < trials
-    for_d = np.concatenate([np.arange(trials) < true, np.arange(others) < false])
-    return worlds, np.where(for_d, 1.0, -1.0)
-
-
-def often_at_most(count: int, repeats: int, probability: float) -> bool:
-    return bool(stats.binom.sf(count - 1, repeats, probability) > 1e-4)
-
-
-def often_exactly(count: int, repeats: int, probability: float) -> bool:
-    at_least = stats.binom.cdf(count, repeats, probability) > 1e-4
-    return often_at_most(count, repeats, probability) and bool(at_least)
 
 
 @pytest.mark.parametrize(
