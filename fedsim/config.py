@@ -20,10 +20,31 @@ from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Trust, Vantage
 
 Scalar = bool | int | float | str
+Needed = tuple[tuple[str, Scalar, Scalar], ...]
+"""Keys, their values, and the only values that go with something else in the configuration."""
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _require(needed: Needed, why: str, instead: str) -> None:
+    """Raise ValueError for the first key that is not what something else in the file needs.
+
+    why: what needs it; instead: the setting that would not.
+    """
+    for key, value, only in needed:
+        if value != only:
+            given = f"'{value}'" if isinstance(value, str) else _toml(value)
+            mend = f"set {key} = {_toml(only)}, or {instead}"
+            raise ValueError(f"{key} is {given}, but {why}; {mend}")
+
+
+def _toml(value: Scalar) -> str:
+    """Return a value as it is written in a configuration."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 class Table(BaseModel):
@@ -518,7 +539,7 @@ class Config(Table):
     def _check_unit(self) -> None:
         """Raise ValueError for keys that say nothing about the configured unit of privacy."""
         training, challenge, unit = self.training, self.challenge, self.privacy.unit
-        needed: tuple[tuple[str, Scalar, Scalar], ...] = (
+        needed: Needed = (
             ("training.local-epochs", training.local_epochs, 1),
             ("training.batch-size", training.batch_size, 0),
         )
@@ -535,12 +556,7 @@ class Config(Table):
             )
             why = "where an owner sends one clipped update and all its data are in question"
         other = "record" if unit == "client" else "client"
-        for key, value, only in needed:
-            if value != only:
-                raise ValueError(
-                    f"{key} is {_toml(value)}, but privacy.unit is '{unit}', {why}; "
-                    f'set {key} = {_toml(only)}, or privacy.unit = "{other}"'
-                )
+        _require(needed, f"privacy.unit is '{unit}', {why}", f'privacy.unit = "{other}"')
         if challenge.owner >= 0 and challenge.record >= 0:
             raise ValueError(
                 f"challenge.record is {challenge.record} and challenge.owner is {challenge.owner}, "
@@ -620,7 +636,7 @@ class Config(Table):
         """Raise ValueError where noise shaped by candidates has not been worked out."""
         if self.privacy.noise != "pac":
             return
-        for key, value, needed in (
+        needed: Needed = (
             ("federation.trust", self.federation.trust.value, "central"),
             ("training.clipping", self.training.clipping, True),
             ("training.sampling-rate", self.training.sampling_rate, 1.0),
@@ -631,13 +647,9 @@ class Config(Table):
             ("audit.bayesian-pairs", self.audit.bayesian_pairs, 0),
             ("trials.worlds", self.trials.worlds, "both"),
             ("run.precision", self.run.precision, "float32"),
-        ):
-            if value != needed:
-                wanted = f'"{needed}"' if isinstance(needed, str) else _toml(needed)
-                raise ValueError(
-                    f"{key} is {_toml(value)}, but privacy.noise is 'pac', where the server "
-                    f"compares what all candidates would send; set {key} = {wanted}"
-                )
+        )
+        why = "privacy.noise is 'pac', where the server compares what all candidates would send"
+        _require(needed, why, 'privacy.noise = "isotropic"')
 
     def _check_distributed(self) -> None:
         """Raise ValueError where nothing public bounds what owners send, or scales their noise."""
@@ -706,18 +718,15 @@ class Config(Table):
         if not count:
             return
         given = f"canaries.count is {count}"
-        for key, value, needed in (
+        needed: Needed = (
             ("training.clipping", self.training.clipping, True),
             ("training.sampling-rate", self.training.sampling_rate, 1.0),
             ("training.local-steps", self.training.local_steps, 1),
             ("privacy.noise", self.privacy.noise, "isotropic"),
             ("privacy.sensitivity", self.privacy.sensitivity, "global"),
-        ):
-            if value != needed:
-                raise ValueError(
-                    f"{given}, but {key} is {_toml(value)}, under which nobody has worked out what "
-                    f"canaries show; set {key} = {_toml(needed)}, or canaries.count = 0"
-                )
+        )
+        why = f"{given}, and nobody has worked out what canaries show under it"
+        _require(needed, why, "canaries.count = 0")
         if self.federation.trust is Trust.DISTRIBUTED:
             raise ValueError(
                 f"{given}, but federation.trust is 'distributed', whose integers have no room for "
@@ -766,16 +775,12 @@ class Config(Table):
         """Raise ValueError where two trials cannot have their random numbers in common."""
         if self.trials.pairing == "independent":
             return
-        for key, value, needed in (
+        needed: Needed = (
             ("privacy.noise-source", self.privacy.noise_source, "seed"),
             ("privacy.noise", self.privacy.noise, "isotropic"),
-        ):
-            if value != needed:
-                raise ValueError(
-                    f"{key} is '{value}', but trials.pairing is 'common', where two trials draw "
-                    f'the same noise from the seed; set {key} = "{needed}", or trials.pairing = '
-                    '"independent"'
-                )
+        )
+        why = "trials.pairing is 'common', where two trials draw the same noise from the seed"
+        _require(needed, why, 'trials.pairing = "independent"')
 
     def _check_crafted(self) -> None:
         """Raise ValueError where a made challenge, or a group, has not been worked out."""
@@ -936,11 +941,6 @@ def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
 def dump(config: Config) -> str:
     """Return the resolved configuration as TOML that `load` reads back to the same value."""
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
-
-
-def _toml(value: Scalar) -> str:
-    """Return a value as a message names it: true and false as in TOML."""
-    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _suggestion(key: str) -> str:

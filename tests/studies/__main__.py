@@ -8,6 +8,7 @@ the page, or of that page of the folder, which has these marks.
 
 import argparse
 import importlib
+import logging
 import pkgutil
 import sys
 from pathlib import Path
@@ -44,7 +45,10 @@ def main() -> None:
     console = Console()
     for name in chosen:
         tables = []
-        for table in importlib.import_module(name).measure(options.smoke, options.data_root):
+        study = importlib.import_module(name)
+        # Flower sets its level when it is imported: a study has thousands of rounds to tell of.
+        logging.getLogger("flwr").setLevel(logging.WARNING)
+        for table in study.measure(options.smoke, options.data_root):
             show(table, console)
             tables.append(table)
         if name in pages:

@@ -8,7 +8,6 @@ either counts is judged twice: by group privacy, which holds of every mechanism,
 full batches have.
 """
 
-import logging
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,7 +66,6 @@ SMOKE = Size(trials=20, cohort=20, rounds=2, copies=(2,), epsilons=("∞",))
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     """Yield what is proven for each epsilon: the best group's bound, then every group's."""
     size = SMOKE if smoke else Size()
-    logging.getLogger("flwr").setLevel(logging.WARNING)
     best: list[tuple[Value, ...]] = []
     each: list[tuple[Value, ...]] = []
     for epsilon in size.epsilons:

@@ -4,7 +4,6 @@ First on Gaussian mechanisms of known epsilon, m canaries in one release; then i
 the digits, `configs/one-run.toml`, where data and canaries hide one another.
 """
 
-import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,8 +101,6 @@ def _audits(overlaps: Floats, epsilon: float, repeats: int, place: int) -> dict[
 
 
 def _federation(smoke: bool) -> Table:
-    # After the apps were imported, which sets it: the rounds of every run are of no interest.
-    logging.getLogger("flwr").setLevel(logging.WARNING)
     trials, rounds, planted = (2, 1, SMALL) if smoke else (TRIALS, 30, PLANTED)
     rows: list[tuple[Value, ...]] = []
     for kind, count, known in planted:

@@ -2,7 +2,6 @@
 common random numbers save, as predicted and on scikit-learn's digits.
 """
 
-import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -260,7 +259,6 @@ def run(rho_beta: float, trials: int, rounds: int) -> tuple[dict[str, Any], floa
             "run.device": "cpu",
         }
     )
-    logging.getLogger("flwr").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory.create(Path(folder) / "run", config)
         grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
