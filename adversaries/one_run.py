@@ -70,10 +70,12 @@ def right_guesses(included: Bools, scores: Floats, guesses: int) -> npt.NDArray[
     """Return how many guesses are right, int [...], of canaries along the last axis [..., m].
 
     Half of the guesses, rounded up, say that the highest scores are in; the others, that the lowest
-    are out. Equal scores are ranked by position, which no coin decides.
+    are out. Equal scores are in an arbitrary order, always the same: that in which they are given
+    may know the coins, as that of a file does whose rows are sorted by them.
     """
     canaries = scores.shape[-1]
-    order = np.argsort(-scores, axis=-1, kind="stable")
+    arbitrary = np.random.default_rng(0).permutation(canaries)
+    order = np.lexsort((np.broadcast_to(arbitrary, scores.shape), -scores), axis=-1)
     ranked = np.take_along_axis(included, order, axis=-1)
     said_in = (guesses + 1) // 2
     right: npt.NDArray[np.int64] = ranked[..., :said_in].sum(-1)
@@ -254,7 +256,7 @@ def f_dp_bounds(
 def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Floats:
     """Return `client_canary_estimate`'s epsilon of every trial, [T], from arrays [T, m].
 
-    0 where a trial has fewer than two canaries on one side, or scores that do not vary.
+    NaN where a trial has fewer than two canaries on one side, or scores that do not vary.
     """
     scores = _moderate(scores)
     size_in, size_out = included.sum(-1), (~included).sum(-1)
@@ -263,8 +265,9 @@ def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Fl
         mean_out = (scores * ~included).sum(-1) / size_out
         rest = scores - np.where(included, mean_in[..., None], mean_out[..., None])
         mus = (mean_in - mean_out) / np.sqrt((rest**2).sum(-1) / (scores.shape[-1] - 2))
-    mus[(np.minimum(size_in, size_out) < 2) | np.isnan(mus)] = 0.0
-    return np.asarray([_gaussian_epsilon(mu, delta) for mu in mus.tolist()])
+    mus[np.minimum(size_in, size_out) < 2] = np.nan
+    epsilons = [mu if math.isnan(mu) else _gaussian_epsilon(mu, delta) for mu in mus.tolist()]
+    return np.asarray(epsilons)
 
 
 def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:

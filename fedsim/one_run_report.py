@@ -38,8 +38,8 @@ def report(
     From `canary_scores` and `canaries_included` [T, m]. kind, unit, count, owners, included: what
     was planted; known_data: whether scores leave out what the data add; headline_trial; bounds,
     estimate: of that trial, as `adversaries.one_run` has them;
-    spread: of every trial's epsilon the 5, 50 and 95 % quantiles and how many are above
-    canary_epsilon, None for one trial; claimed_epsilon: of the guarantee towards a participant;
+    spread: of every trial's epsilon, where it has one, the 5, 50 and 95 % quantiles and the share
+    above canary_epsilon, None for one trial; claimed_epsilon: of the guarantee towards a participant;
     canary_mu, canary_epsilon: of one canary, by the noise claimed, towards whoever sees the
     aggregates and knows none of their noise; scores: histograms; alarm: what contradicts the
     claim with confidence .999, or None; note. Raises InputError.
@@ -75,7 +75,11 @@ def report(
         "canary_epsilon": limit,
         "bounds": {name: asdict(bound) for name, bound in bounds.items()},
         "estimate": asdict(estimators.client_canary_estimate(*mine, delta, confidence)),
-        "spread": {name: _spread(found, limit) for name, found in everybody.items()}
+        "spread": {
+            name: _spread(there, limit)
+            for name, found in everybody.items()
+            if (there := found[~np.isnan(found)]).size
+        }
         if len(scores) > 1
         else None,
         "scores": _histogram(*mine),
@@ -164,13 +168,13 @@ def entries(report: Report) -> list[tuple[str, str]]:
 
 def summary(report: Report) -> list[tuple[str, str]]:
     """Return the three numbers for the terminal; nothing where no canaries were planted."""
-    if not at(report, "one_run"):
+    found = at(report, "one_run")
+    if not found:
         return []
-    paths = {"binomial": "bounds.binomial", "f_dp": "bounds.f_dp", "estimate": "estimate"}
-    return [
-        (f"ε one run, {NAMES[name]}", number(at(report, f"one_run.{path}.epsilon")))
-        for name, path in paths.items()
-    ]
+    values = {name: number(bound["epsilon"]) for name, bound in found["bounds"].items()}
+    estimate = found["estimate"]
+    values["estimate"] = DASH if estimate["reason"] else number(estimate["epsilon"])
+    return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
 
 
 def reading(report: Report) -> list[str]:
@@ -208,8 +212,10 @@ def _ends(interval: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def _spread(epsilons: npt.NDArray[np.float64], limit: float) -> dict[str, float]:
-    low, median, high = np.quantile(epsilons, (0.05, 0.5, 0.95), method="inverted_cdf").tolist()
-    return {"low": low, "median": median, "high": high, "above": float((epsilons > limit).mean())}
+    # No number between two values: either may be infinite.
+    low, high = np.quantile(epsilons, (0.05, 0.95), method="inverted_cdf").tolist()
+    above, median = float((epsilons > limit).mean()), float(np.median(epsilons))
+    return {"low": low, "median": median, "high": high, "above": above}
 
 
 def _histogram(

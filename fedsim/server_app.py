@@ -155,7 +155,8 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
                 auditors,
             )
             findings = _run_cohort(grid, strategy, known, directory)
-            directory.write_arrays(directory.cohort_file(first), findings)
+            mark = {cohorts.EXPERIMENT: cohorts.experiment(config)}
+            directory.write_arrays(directory.cohort_file(first), findings | mark)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
         finished.append(trials)
         odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
@@ -262,7 +263,8 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     for trials in finished:
         for name, array in directory.read_arrays(directory.cohort_file(trials.start)).items():
-            parts.setdefault(name, []).append(array)
+            if name != cohorts.EXPERIMENT:
+                parts.setdefault(name, []).append(array)
     # The evaluated trials are the second axis of the utility curves [k + 1, E].
     joined = {
         name: np.concatenate(arrays, axis=1 if name in ("losses", "accuracies") else 0)

@@ -195,17 +195,23 @@ def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
 
 def _read(path: Path, trial: int | None) -> tuple[int, Any, Any]:
     """Return the trial that is audited, its coins bool [m] and its scores float64 [m]."""
-    lines: list[tuple[int, bool, float]] = []
     try:
         # A spreadsheet begins its files with a mark of their encoding.
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
-            columns = set(rows.fieldnames or ())
-            lines = [_line(row, f"'{path}', line {rows.line_num}") for row in rows]
+            header = [name.strip() for name in rows.fieldnames or ()]
+            rows.fieldnames = header
+            for name in COLUMNS:
+                if header.count(name) > 1:
+                    raise InputError(
+                        f"'{path}' has {header.count(name)} columns '{name}'; keep one"
+                    )
+            seen: set[tuple[int, str]] = set()
+            lines = [_line(row, f"'{path}', line {rows.line_num}", seen) for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
-    if not ({"included", "score"} <= columns and lines):
+    if not ({"included", "score"} <= set(header) and lines):
         raise InputError(
             f"'{path}' has no columns 'included' and 'score' with rows; give what fedsim one-run "
             "score writes, or a CSV with these two"
@@ -219,11 +225,18 @@ def _read(path: Path, trial: int | None) -> tuple[int, Any, Any]:
     return number, np.asarray(coins, np.bool_), np.asarray(scores, np.float64)
 
 
-def _line(row: Mapping[str, str | None], place: str) -> tuple[int, bool, float]:
-    """Return trial, coin and score of a row. Raises InputError that says where it is."""
+def _line(
+    row: Mapping[str | None, Any], place: str, seen: set[tuple[int, str]]
+) -> tuple[int, bool, float]:
+    """Return trial, coin and score of a row, and add its trial and canary to those `seen`.
+
+    Raises InputError that says where it is.
+    """
     if not {"included", "score"} <= row.keys():
         return 0, False, 0.0  # the header is at fault, and refused
-    trial, included, score = ((row.get(name) or "").strip() for name in COLUMNS if name != "canary")
+    if None in row:
+        raise InputError(f"{place}: more fields than the header has; give one score a row")
+    trial, canary, included, score = ((row.get(name) or "").strip() for name in COLUMNS)
     if not (trial or "0").isdecimal():
         raise InputError(f"{place}: trial is '{trial}'; give a whole number")
     if included not in ("0", "1"):
@@ -234,7 +247,14 @@ def _line(row: Mapping[str, str | None], place: str) -> tuple[int, bool, float]:
         value = math.nan
     if not math.isfinite(value):
         raise InputError(f"{place}: score is '{score}'; give a finite number")
-    return int(trial or 0), included == "1", value
+    number = int(trial or 0)
+    if canary and (number, canary) in seen:
+        raise InputError(
+            f"{place}: canary {canary} of trial {number} is there twice, but it had one coin; "
+            "keep one row of each"
+        )
+    seen.add((number, canary))
+    return number, included == "1", value
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -107,6 +107,13 @@ def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path
         ("included,score", [(1, "nan")], "line 2: score is 'nan'"),
         ("included,score", [(1,)], "line 2: score is ''"),
         ("trial,included,score", [("x", 1, 1.0)], "line 2: trial is 'x'"),
+        ("included,score,included", [(1, 1.0, 0)], "has 2 columns 'included'; keep one"),
+        ("included,score", [(1, 1.0, 0)], "line 2: more fields than the header has"),
+        (
+            "trial,canary,included,score",
+            [(0, 7, 1, 1.0), (1, 7, 1, 1.0), (0, 7, 1, 1.0)],
+            "line 4: canary 7 of trial 0 is there twice",
+        ),
     ):
         path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)
         cases.append((("estimate", path, "--delta", "1e-5"), complaint))
