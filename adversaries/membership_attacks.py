@@ -38,7 +38,7 @@ class Attack:
     score: of targets and shadows; title, source: for readers; threshold: from which score on it
     calls a record a member, None where that is left to whoever uses it; randomised: whether the
     score is the probability with which it does; needs: "members" (the losses of all records of the
-    same model), "shadows", "population", "trajectory".
+    same model), "records" (several), "shadows", "population", "trajectory".
     """
 
     score: Score
@@ -268,6 +268,9 @@ YEOM = "Yeom et al. 2018"
 LIRA = "Carlini et al. 2022"
 RMIA = "Zarifzadeh et al. 2024"
 SHADOWS, POPULATION = frozenset({"shadows"}), frozenset({"shadows", "population"})
+ALL_RECORDS = frozenset({"shadows", "records"})
+EVEN_ODDS = 0.0
+"""Of a log-likelihood ratio: where the two worlds are as likely, given even prior odds."""
 
 ATTACKS: dict[str, Attack] = {
     "yeom-mean": Attack(
@@ -280,11 +283,13 @@ ATTACKS: dict[str, Attack] = {
         gaussian_error, "Yeom: Gaussian errors", f"{YEOM}, Adversary 2", 0.0, needs=SHADOWS
     ),
     "calibrated": Attack(calibrated_loss, "Calibrated loss", "Watson et al. 2022", needs=SHADOWS),
-    "lira": Attack(online, "LiRA, online", LIRA, needs=SHADOWS),
-    "lira-fixed": Attack(online_fixed, "LiRA, online, fixed variance", LIRA, needs=SHADOWS),
+    "lira": Attack(online, "LiRA, online", LIRA, EVEN_ODDS, needs=SHADOWS),
+    "lira-fixed": Attack(
+        online_fixed, "LiRA, online, fixed variance", LIRA, EVEN_ODDS, needs=ALL_RECORDS
+    ),
     "lira-offline": Attack(offline, "LiRA, offline", LIRA, needs=SHADOWS),
     "lira-offline-fixed": Attack(
-        offline_fixed, "LiRA, offline, fixed variance", LIRA, needs=SHADOWS
+        offline_fixed, "LiRA, offline, fixed variance", LIRA, needs=ALL_RECORDS
     ),
     "rmia": Attack(rmia, "RMIA, online", RMIA, needs=POPULATION),
     "rmia-offline": Attack(rmia_offline, "RMIA, offline", RMIA, needs=POPULATION),
@@ -292,6 +297,7 @@ ATTACKS: dict[str, Attack] = {
         trajectory,
         "LiRA on all global models",
         "after Carlini et al. 2022",
+        EVEN_ODDS,
         needs=frozenset({"shadows", "trajectory"}),
     ),
 }

@@ -29,6 +29,13 @@ SEEN, SHADOWS_FOR_ONE = 10, 20
 COINS_SEED = 0x5EED
 """Of rules that answer at random: the same transcript gets the same report."""
 
+CANNOT = {
+    "members": "which compares a record with all others of its model: every run reports it as "
+    "'yeom'",
+    "records": "whose variance is that of several records, but a run looks at one",
+}
+"""Why a run does not play the attacks that need so much."""
+
 WITHOUT_LOSS = (
     "The challenge is a gradient that no record has, and so has no loss: attacks on it by losses "
     "are left out. What stands in its place belongs to neither world."
@@ -63,11 +70,11 @@ def check(config: Config) -> None:
     if config.audit.attacks.strip() == "all":
         return
     for name, attack in listed.items():
-        if "members" in attack.needs:
-            raise InputError(
-                f"audit.attacks has '{name}', which compares a record with all others of its "
-                "model: every run reports it as 'yeom'; drop it here, or play fedsim membership"
-            )
+        for need, why in CANNOT.items():
+            if need in attack.needs:
+                raise InputError(
+                    f"audit.attacks has '{name}', {why}; drop it here, or play fedsim membership"
+                )
 
 
 def why_none(config: Config, transcript: Arrays) -> str | None:
@@ -137,7 +144,7 @@ def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Float
 
 
 def _told(seen: Observations) -> frozenset[str]:
-    """Return what is known of the models: not the losses of their other members."""
+    """Return what is known of the models: not the losses of other records, members or not."""
     told = {"shadows"}
     told |= {"trajectory"} if seen.trajectory is not None else set()
     return frozenset(told | ({"population"} if seen.population is not None else set()))

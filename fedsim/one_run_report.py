@@ -39,10 +39,10 @@ def report(
     was planted; known_data: whether scores leave out what the data add; headline_trial; bounds,
     estimate: of that trial, as `adversaries.one_run` has them;
     spread: of every trial's epsilon, where it has one, the 5, 50 and 95 % quantiles and the share
-    above canary_epsilon, None for one trial; claimed_epsilon: of the guarantee towards a participant;
-    canary_mu, canary_epsilon: of one canary, by the noise claimed, towards whoever sees the
-    aggregates and knows none of their noise; scores: histograms; alarm: what contradicts the
-    claim with confidence .999, or None; note. Raises InputError.
+    above canary_epsilon, None for one trial; claimed_epsilon: of the guarantee towards a
+    participant; canary_mu, canary_epsilon: of one canary, by the noise claimed, towards whoever
+    sees the aggregates and knows none of their noise; scores: histograms; alarm: what contradicts
+    the claim with confidence .999, or None; note. Raises InputError.
     """
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:

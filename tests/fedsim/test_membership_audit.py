@@ -1,6 +1,7 @@
 """In the adversary's own game attacks by losses learn from half of the trials and play the rest."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from fedsim import (
 )
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
-from fedsim.membership_audit import attacks, key, observations, of_shadows, why_none
+from fedsim.membership_audit import attacks, decisions, key, observations, of_shadows, why_none
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 
@@ -47,9 +48,10 @@ def test_shadows_and_games_have_each_half_of_either_world() -> None:
     assert [int((shadows & side).sum()) for side in (worlds, ~worlds)] == [10, 10]
 
 
-def test_every_attack_but_the_one_on_other_members_finds_a_plain_difference(small: Make) -> None:
+def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small: Make) -> None:
     found = attacks(small(), transcript_of(400, 2.0), 0.95)
-    assert set(found) == {key(name) for name in ATTACKS} - {"yeom_mean"}
+    left_out = {"yeom_mean", "lira_fixed", "lira_offline_fixed"}
+    assert set(found) == {key(name) for name in ATTACKS} - left_out
     for name, entry in found.items():
         low, high = entry["advantage_interval"]
         assert 0 < low <= entry["advantage"] <= high, name
@@ -64,6 +66,22 @@ def test_nothing_is_found_where_there_is_nothing(small: Make) -> None:
     for entry in found.values():
         assert entry["advantage_interval"][0] <= 0 <= entry["advantage_interval"][1]
         assert entry["area_interval"][0] <= 0.5 <= entry["area_interval"][1]
+
+
+@pytest.mark.parametrize("name", ["lira", "trajectory"])
+def test_a_likelihood_ratio_wins_more_at_even_odds_than_where_few_shadows_say(name: str) -> None:
+    attack, won = ATTACKS[name], []
+    for seed in range(400):
+        arrays = transcript_of(100, 0.3, seed)
+        seen, shadows = observations(arrays), of_shadows(arrays["worlds"])
+        worlds = arrays["worlds"][~shadows]
+        assert seen is not None
+        both = (
+            decisions(each, seen, shadows)[1] for each in (attack, replace(attack, threshold=None))
+        )
+        won.append([called[worlds].mean() - called[~worlds].mean() for called in both])
+    at_even_odds, learnt = np.mean(won, axis=0)
+    assert at_even_odds > learnt > 0
 
 
 def test_attacks_that_were_not_asked_for_are_not_played(small: Make) -> None:
@@ -137,6 +155,7 @@ def test_without_attacks_a_run_records_no_losses(small: Make, run: Callable[...,
     [
         ("lyra", r"audit\.attacks is 'lyra'.*did you mean 'lira'"),
         ("lira, yeom-mean", "'yeom-mean', which compares .* every run reports it as 'yeom'"),
+        ("lira-fixed", "'lira-fixed', whose variance is that of several records"),
     ],
 )
 def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(
