@@ -154,7 +154,7 @@ def assemble(
         "precision": facts.get("precision", config.run.precision),
         "training": config.training.model_dump(exclude=MECHANISM_KEYS),
         "audit_mode": config.audit.mode,
-        "challenge": facts["challenge"] | {"records": _in_question(config, facts)},
+        "challenge": _challenge(config, facts),
         "mechanism": {
             "noise_multiplier": nominal,
             "effective_noise_multiplier": _common_noise_multiplier(
@@ -225,6 +225,15 @@ def assemble(
     ]
     finite: dict[str, Any] = strict_json(report)
     return finite
+
+
+def _challenge(config: Config, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the challenge, with how many records it is and what D' has in its place."""
+    found = facts["challenge"] | {"records": _in_question(config, facts)}
+    if config.challenge.is_made and found["replacement"] is not None:
+        # Its position is beyond the records of the pool.
+        found["replacement"] = "the original record"
+    return found
 
 
 def _in_question(config: Config, facts: Mapping[str, Any]) -> int:

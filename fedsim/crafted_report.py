@@ -197,14 +197,23 @@ def entries(report: Report) -> Entries:
     return stated
 
 
+def title(report: Report) -> str:
+    """Return the heading of the section."""
+    if at(report, "crafted.kind") == "record":
+        return "Copies of one record"
+    return "What was put into D to be noticed"
+
+
 def reading(report: Report) -> list[str]:
     """Return, in whole sentences, what the section is worth."""
     if not at(report, "crafted"):
         return []
-    sentences = [
-        "What was put into D was made to be noticed: the bounds say how identifiable a record can "
-        "be under this noise, not how identifiable a record of these data is."
-    ]
+    sentences = []
+    if at(report, "crafted.kind") != "record":
+        sentences.append(
+            "What was put into D was made to be noticed: the bounds say how identifiable a record "
+            "can be under this noise, not how identifiable a record of these data is."
+        )
     if at(report, "crafted.copies") != 1:
         sentences.append(
             "D and D′ differ in all copies at once. The bounds of this page are those of the group,"

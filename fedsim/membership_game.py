@@ -137,6 +137,12 @@ def check(config: Config) -> None:
                 f"{key} is {value}, but the population's game is about every record alike, in "
                 f"independent models and DP-SGD with one step in a round; set {key} = {wanted}"
             )
+    if config.model.initialisation == "worst-case":
+        raise InputError(
+            "model.initialisation is worst-case, whose first model was fitted to the records of D "
+            "without noise, so that a model that is trained on half of them has seen the others; "
+            'set model.initialisation = "random"'
+        )
 
 
 def mechanism(config: Config, nominal: float) -> Mechanism | None:

@@ -121,6 +121,7 @@ def render_html(report: Report, pictures: Pictures) -> str:
         pac=sections.pac(report),
         pac_meaning=sections.PAC_MEANING,
         crafted=crafted_report.entries(report),
+        crafted_title=crafted_report.title(report),
         crafted_reading=crafted_report.reading(report),
         bayesian=sections.bayesian(report),
         bayesian_reading=sections.bayesian_reading(report),

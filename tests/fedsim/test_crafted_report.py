@@ -145,6 +145,25 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert "fitted to the records of D, without noise" in report["mechanism"]["dp_note"]
 
 
+def test_copies_of_a_record_are_not_said_to_be_made(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, _ = finished(challenge_kind="record")
+    page = (directory.path / "report.html").read_text()
+    assert "2 × a record of D" in page
+    assert "Copies of one record" in page
+    assert "to be noticed" not in page
+
+
+def test_the_replacement_of_what_was_made_is_the_original_record(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, report = finished(challenge_kind="blank", privacy_neighbouring="replace")
+    assert report["challenge"]["replacement"] == "the original record"
+    page = (directory.path / "report.html").read_text()
+    assert "<dt>Replacement</dt><dd>the original record</dd>" in page
+
+
 def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not_allow_it() -> None:
     worlds = np.arange(400) % 2 == 0
     transcript = {
