@@ -138,7 +138,7 @@ class RunDirectory:
             ) from None
         except OSError as error:
             raise InputError(
-                f"cannot read {name} in '{self.path}': {error.strerror}; give its user the right to"
+                f"cannot read {name} in '{self.path}': {error.strerror}; make it readable"
             ) from None
         except ValueError as error:
             raise self.damaged(name, str(error)) from None
