@@ -22,6 +22,7 @@ from fedsim import (
     pac,
     precision,
     residual_report,
+    run_transcript,
     trust_report,
     vantage_report,
 )
@@ -73,7 +74,7 @@ def write_report(
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
-    transcript = directory.read_arrays("transcript.npz")
+    transcript = run_transcript.read(directory)
     facts = directory.read_json("facts.json")
     config = directory.config
     report = assemble(
@@ -299,7 +300,7 @@ def _budget(
 
     Colluders are left out: their records are no secret.
     """
-    spent, run = transcript.get("epsilon_spent"), transcript["log_odds"].shape[1]
+    spent, run = transcript.get(ledger.EPSILON), transcript["log_odds"].shape[1]
     if spent is None or delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
         spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows, run)

@@ -29,6 +29,7 @@ from fedsim.mechanism import (
     aggregate_noise_multiplier,
     sensitivity,
 )
+from fedsim.memory import spare, told
 from fedsim.optimizers import ServerOptimizer
 from fedsim.owner import noise, noise_sources
 from fedsim.randomness import Role, generator
@@ -69,8 +70,9 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     InputError for what cannot be played, before anything is trained.
     """
     check(config)
+    _check_memory(config, count)
     inside = inclusion(config.run.seed, count, config.data.records)
-    _check_coins(config, inside)
+    _check_coins(config, inside, count)
     known = federation.load(config)
     nominal = privacy.noise_multiplier(config)
     if known.device.type == "cpu":
@@ -188,21 +190,37 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
     return most
 
 
-def _check_coins(config: Config, inside: Bools) -> None:
+def _check_memory(config: Config, count: int) -> None:
+    """Raise InputError where the losses of so many models, and a copy for attacks, do not fit."""
+    models, limit = max(1, count), config.run.memory_limit
+    there = spare(torch.device("cpu")) if limit is None else limit
+    along = len(_seen(config.training.rounds)) * config.data.records
+    each = 2 * 8 * (along + min(POPULATION, config.data.held_out))
+    if models * each > there:
+        raise InputError(
+            f"--models is {count}, whose losses take {told(models * each)} with a copy for the "
+            f"attacks, but there are {told(there)} (run.max-memory); give --models at most "
+            f"{there // each}, or fewer data.records"
+        )
+
+
+def _check_coins(config: Config, inside: Bools, count: int) -> None:
     """Raise InputError where coins leave a record without shadow models, or a model without both.
 
-    A model is left out of its own shadows, so that a record needs FEWEST + 1 of either kind.
+    A model is left out of its own shadows, so that a record needs FEWEST + 1 of either kind. count:
+    how many models were asked for.
     """
-    count, records, seed = len(inside), config.data.records, config.run.seed
+    records, seed = config.data.records, config.run.seed
     if _short(inside):
         enough = max(count, 2 * (FEWEST + 1))
         while _short(coins := inclusion(seed, enough, records)):
             enough *= 2
         tails = (np.argmax(side.cumsum(axis=0) > FEWEST, axis=0) for side in (coins, ~coins))
         raise InputError(
-            f"of {count} models, a record is in the training data of too few, or out of it; by the "
-            f"coins of run.seed = {seed} it takes {max(int(tail.max()) for tail in tails) + 1} "
-            "models: give --models as many, better more"
+            f"--models is {count}: of {len(inside)} models, a record is in the training data of "
+            f"too few, or out of it; by the coins of run.seed = {seed} it takes "
+            f"{max(int(tail.max()) for tail in tails) + 1} models: give --models as many, better "
+            "more"
         )
     sizes = inside.sum(axis=1)
     if alike := np.flatnonzero((sizes == 0) | (sizes == records)).tolist():

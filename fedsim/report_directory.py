@@ -43,18 +43,33 @@ def check(directory: Path) -> None:
                 place.rmdir()
 
 
-def check_new(directory: Path) -> None:
+def check_new(directory: Path, replacing: str | None = None) -> None:
     """As `check`, and see that the directory holds no run and no report, which would be replaced.
 
-    Raises InputError.
+    replacing: the kind of report that may be there, None for none. Raises InputError.
     """
     for name in HELD:
-        if os.path.lexists(directory / name):
-            raise InputError(
-                f"'{directory}' holds a run or a report: its {name} is there; name a new directory "
-                "with --out"
-            )
+        if not os.path.lexists(directory / name):
+            continue
+        if replacing and name == "report.json" and _kind(directory / name, replacing) == replacing:
+            continue
+        raise InputError(
+            f"'{directory}' holds a run or a report: its {name} is there; name a new directory "
+            "with --out"
+        )
     check(directory)
+
+
+def _kind(path: Path, wanted: str) -> object:
+    """Return which kind of report a report.json is. Raises InputError for one that is damaged."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(
+            f"'{path}' is damaged; if it is a {wanted}'s, delete it and give the same command "
+            "again; else name a new directory with --out"
+        ) from None
+    return report.get("kind") if isinstance(report, dict) else None
 
 
 def refusal(directory: Path, error: OSError) -> InputError:

@@ -170,7 +170,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     auditors.dismiss(grid, DISMISS_TIMEOUT)
     transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
-    transcript["epsilon_spent"] = ledger.curve(config, noise_multiplier, rows)
+    transcript[ledger.EPSILON] = ledger.curve(config, noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(config, known, chosen, noise_multiplier, grid, transcript)
     facts |= {

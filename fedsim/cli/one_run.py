@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsim import config as configuration
+from fedsim import run_transcript
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import SetOption
 from fedsim.errors import InputError
@@ -176,7 +177,7 @@ def estimate(
 def _of_run(path: Path) -> "Scored":
     from fedsim.one_run import Scored  # noqa: PLC0415
 
-    arrays = RunDirectory.open(path).read_arrays("transcript.npz")
+    arrays = run_transcript.read(RunDirectory.open(path))
     if "canary_scores" not in arrays:
         raise InputError(
             f"the run in '{path}' planted no canaries; set canaries.count before it begins"

@@ -60,8 +60,16 @@ def trials(
 
     Example: fedsim trials configs/digits.toml --halfwidth 0.05
     """
-    if (source is None) == (advantage is None):
+    if source is None and advantage is None:
         raise InputError("which advantage is expected? Give a configuration, or --advantage")
+    if source is not None and advantage is not None:
+        raise InputError(
+            f"'{source}' and --advantage both say which advantage is expected; drop one of them"
+        )
+    if advantage is not None and not 0 <= advantage < 1:
+        raise InputError(
+            f"--advantage is {advantage:g}; give a number of at least 0 and below 1, such as 0.2"
+        )
     if not 0 < share < 1:
         raise InputError(f"--share is {share}; give a number between 0 and 1, such as 0.5")
     document = _document(source, halfwidth, confidence, advantage, delta, share)
@@ -90,6 +98,11 @@ def _document(
             prediction = run.read_json("report.json")["prediction"]
             advantage, mu = prediction["advantage"], prediction["mu"]
             origin = "the run's own prediction"
+        elif config.privacy.noise == "pac":
+            raise InputError(
+                f"privacy.noise is 'pac' in '{source}', which bounds what is told on average and "
+                "sets the advantage no limit to plan for; give --advantage in its place"
+            )
         else:
             mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
             advantage = identifiability.bounds(
@@ -99,10 +112,11 @@ def _document(
     level = level if confidence is None else confidence
     at_delta = at_delta if delta is None else delta
     if advantage is None:
-        raise InputError(f"'{source}' predicts no advantage; give --advantage")
+        raise InputError(f"'{source}' predicts no advantage; give --advantage in its place")
     if not -1 < advantage < 1:
         raise InputError(
-            f"the advantage is {advantage:g} ({origin}): a single trial decides; give --advantage"
+            f"the advantage of '{source}' is {advantage:g} ({origin}), where a single trial "
+            "decides; give --advantage in its place"
         )
     rows = []
     for name, (pairing, stops) in DESIGNS.items():

@@ -249,6 +249,12 @@ def test_all_none_and_named_attacks_can_be_chosen() -> None:
     assert list(chosen("rmia, lira")) == ["rmia", "lira"]
     with pytest.raises(InputError, match="did you mean 'lira'"):
         chosen("lyra")
+    for unknown in ("", "unheard of", "lira,"):
+        with pytest.raises(InputError, match=r"there are yeom-mean, .*, all, none"):
+            chosen(unknown)
+    for name in ("none", "all"):
+        with pytest.raises(InputError, match=f"'lira,{name}', but '{name}' stands alone; drop it"):
+            chosen(f"lira,{name}")
 
 
 def few(seen: Observations) -> Observations:

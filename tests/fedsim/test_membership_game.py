@@ -128,9 +128,11 @@ def test_what_is_no_dp_sgd_on_records_is_refused(
         play(small(changes), 16)
 
 
-@pytest.mark.parametrize("count", [0, 1, 4])
+@pytest.mark.parametrize("count", [-3, 0, 1, 4])
 def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, small: Make) -> None:
-    with pytest.raises(InputError, match=f"of {count} models.* it takes") as refused:
+    with pytest.raises(
+        InputError, match=f"--models is {count}: of {max(0, count)} models.* it takes"
+    ) as refused:
         play(small(), count)
     found = re.search(r"takes (\d+) models", str(refused.value))
     assert found is not None
@@ -144,6 +146,23 @@ def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, sm
 def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small: Make) -> None:
     with pytest.raises(InputError, match=r"model 0 would be trained on every .* more records"):
         play(small({"data.records": 3}), 40)
+
+
+def test_more_models_than_fit_are_refused_before_anything_is_made(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership_game, "inclusion", lambda *_: pytest.fail("coins were drawn"))
+    with pytest.raises(InputError, match=r"--models is 1000000000.* fewer data\.records"):
+        play(small(), 10**9)
+    # Four global models' losses of 24 records, and those of 20 strangers, in float64, twice.
+    each = 2 * 8 * (4 * 24 + 20)
+    limited = small({"run.max-memory": f"{100 * each}B"})
+    with pytest.raises(
+        InputError, match=r"but there are 181 KiB \(.*give --models at most 100, or"
+    ):
+        play(limited, 101)
+    with pytest.raises(pytest.fail.Exception, match="coins were drawn"):
+        play(limited, 100)
 
 
 def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
