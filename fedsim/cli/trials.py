@@ -11,8 +11,8 @@ from rich.table import Table
 from adversaries import sample_size, stopping
 from adversaries.design import Design
 from adversaries.lower_bounds import LOWER_BOUNDS
-from fedsim import bounds_audit, gaussian, identifiability, privacy
 from fedsim import config as configuration
+from fedsim import gaussian, identifiability, privacy
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.report_values import number
@@ -93,6 +93,8 @@ def _document(
         run = RunDirectory.open(source) if source.is_dir() else None
         config = run.config if run else configuration.load(source)
         level, at_delta = config.audit.confidence, config.privacy.delta
+        from fedsim import bounds_audit  # noqa: PLC0415  (torch)
+
         refused = bounds_audit.refused(config)
         if run:
             prediction = run.read_json("report.json")["prediction"]

@@ -1,6 +1,7 @@
 """Pairs, stopping and more trials in a federation: what is shared, what is kept, what is said."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from scipy.special import logit
 from adversaries.stopping import looks
 from fedsim import challenge, client_app, cohorts, ledger, precision, report, server_app
 from fedsim.audit import write_report as report_of
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.config import Config, Scalar, dump, to_run_config
 from fedsim.errors import InputError
 from fedsim.extension import extend
 from fedsim.run_directory import Arrays, RunDirectory
@@ -237,3 +238,34 @@ def test_designs_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=complaint):
         small(FEW_ROUNDS | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"privacy.rho-beta": 0.6}, "privacy.rho-beta = 0.9, and it says 0.6 now"),
+        ({"training.rounds": 5}, "training.rounds = 2, and it says 5 now"),
+        ({"run.seed": 5}, "run.seed = 0, and it says 5 now"),
+        ({"trials.count": 14}, "trials.count = 8, and it says 14 now"),
+    ],
+)
+def test_no_report_is_of_two_experiments(
+    changes: dict[str, Scalar], named: str, small: Make, tmp_path: Path
+) -> None:
+    """Whoever edits the configuration of a run that has cohorts is told what was there."""
+    start = FEW_ROUNDS | {"privacy.rho-beta": 0.9}
+    directory = RunDirectory.create(tmp_path / "run", small(start))
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 1)
+        _go(directory)
+    directory.write_text("config.toml", dump(small(start | changes)))
+    with pytest.raises(InputError, match=re.escape(named)):
+        _go(directory)
+    # What no trial depends on may change.
+    harmless: dict[str, Scalar] = {
+        "audit.confidence": 0.99,
+        "trials.cohort": 2,
+        "run.name": "again",
+    }
+    directory.write_text("config.toml", dump(small(start | harmless)))
+    assert len(_go(directory)[0]["worlds"]) == 8

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,7 +157,8 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
             leading["name"],
             leading["epsilon"],
         )
-    assert (out / "figures" / "privacy-rho-beta.svg").exists()
+    written = [out / "figures" / "privacy-rho-beta.svg", out / "summary.csv", out / "report.html"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()
     assert "ε at least, headline" in page
     assert TITLES[rows[0]["headline"]] in page
