@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from adversaries.design import INDEPENDENT, Design
 from adversaries.forecast import trial_mu
-from adversaries.gaussian_bounds import gaussian_bound, lessened, mixed_share
+from adversaries.gaussian_bounds import gaussian_bound, lessened
 from adversaries.intervals import LowerBound
 from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.poisoning import per_record
@@ -117,8 +117,8 @@ def bounds(
         if not_gaussian is None:
             found[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
     if not_normal is None and not played.common:
-        share = mixed_share(trial_mu(transcript["sensitivities"], transcript["noise_stds"]))
-        bound = lessened(gaussian_bound(worlds, final, delta, level), share, delta)
+        of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
+        bound = lessened(gaussian_bound(worlds, final, delta, level), of_trials, delta)
         mu = bound.details.get("mu_low", 0.0) / copies
         found["identification_gaussian"] = replace(
             bound,
