@@ -5,7 +5,7 @@ The configured vantage has the long report; this is the short one that all of th
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -168,7 +168,7 @@ def _empirical(
         "delta_prime": estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
         "belief": float(expit(largest)),
         "epsilon_belief": largest,
-        "lower_bound": asdict(proven),
+        "lower_bound": asdict(replace(proven, confidence=confidence)),
         "surely_at_least": sure.low if two_sided else None,
         "within_bound": sure.low <= bound.rho_alpha if two_sided else None,
         "near_prediction": near,

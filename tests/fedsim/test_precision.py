@@ -117,6 +117,11 @@ def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
     assert found["campaign"]["halfwidth"] <= 0.45
     assert f"after {trials} trials" in found["campaign"]["reason"]
     assert found["trials"] == len(whole["worlds"]) == trials
+    # Whatever the look had to pay, all bounds hold with the confidence that was asked for.
+    measured = filter(None, (row["empirical"] for row in found["vantages"].values()))
+    places = [row["lower_bound"] for row in measured]
+    bounds = [*found["empirical"]["lower_bounds"].values(), *places]
+    assert {bound["confidence"] for bound in bounds} == {0.95}
     directory = RunDirectory.create(tmp_path / "killed", config)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         _stop_before(patched, 2)
