@@ -137,7 +137,9 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
     looks, stopped_at = precision.looks(config), None
-    for trials in cohorts.ranges(config, directory):
+    planned = cohorts.ranges(config, directory)
+    precision.check(config, planned)
+    for trials in planned:
         first = trials.start
         if directory.has(directory.cohort_file(first)):
             findings = directory.read_arrays(directory.cohort_file(first))  # damage shows now
@@ -163,8 +165,9 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
         # A function of the finished cohorts in their order: a resumed run decides the same.
         if trials.stop in looks:
             reached = precision.halfwidth(config, bits[: trials.stop], np.concatenate(odds))
-            if reached <= config.trials.until_halfwidth:
-                stopped_at = reached
+            precise = reached <= config.trials.until_halfwidth
+            if precise or trials.stop == max(looks):  # nothing is left to look again with
+                stopped_at = reached if precise else None
                 directory.log_event(stopped=trials.stop, halfwidth=reached)
                 break
     auditors.dismiss(grid, DISMISS_TIMEOUT)
