@@ -32,8 +32,8 @@ STOPPED = (
     "The trials were to stop by what they showed, at one of {count} looks planned in advance, each "
     "with its share of the significance. At this look it is {share:.3g}: every interval and bound "
     "is computed at that much of 1 - confidence and holds with the stated confidence whichever the "
-    "last look is. But for those of a one-run audit: they are of trial 0, which is the same wherever "
-    "the trials stop, and keep all of 1 - confidence."
+    "last look is. Those of a one-run audit alone keep all of 1 - confidence: they are of trial 0, "
+    "which is the same wherever the trials stop."
 )
 EXTENDED = (
     "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
@@ -225,9 +225,9 @@ def _reason(
     if stopped_at is None and trials >= stopping.enough(wanted, config.audit.confidence, common):
         return (
             f"after {trials} trials, at the last look, half the interval's length was "
-            f"{halfwidth(config, worlds, log_odds):.4g}, above trials.until-halfwidth = {wanted:g}, "
-            f"because {(log_odds == 0).sum()} trials are ties, which count as lost at the "
-            "interval's low end and as won at its high end; the looks have spent all of the "
+            f"{halfwidth(config, worlds, log_odds):.4g}, above trials.until-halfwidth = "
+            f"{wanted:g}, because {(log_odds == 0).sum()} trials are ties, which count as lost at "
+            "the interval's low end and as won at its high end; the looks have spent all of the "
             "significance"
         )
     if stopped_at is None:

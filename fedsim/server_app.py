@@ -136,8 +136,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
-    looks, stopped_at = precision.looks(config), None
-    planned = cohorts.ranges(config, directory)
+    looks, planned, stopped_at = precision.looks(config), cohorts.ranges(config, directory), None
     precision.check(config, planned)
     for trials in planned:
         first = trials.start
