@@ -9,16 +9,15 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
-from scipy.stats import nct
 
 from adversaries.intervals import LowerBound, significance
+from adversaries.noncentral import lower_limit
 from adversaries.trials import Bools, Floats, check_trials
 from fedsim.gaussian import epsilon as gaussian_epsilon
 
 LARGEST_EFFECT = 50.0
-"""Standardised mean differences above this count as this: scipy's noncentral t soon diverges."""
+"""Standardised mean differences above this count as this: `noncentral` resolves no larger ones."""
 
 RESOLUTION = 1e-12
 """A standard deviation below this share of the largest log-odds is rounding, not noise."""
@@ -234,15 +233,4 @@ def _limit(effect: float, scale: float, freedom: int, alpha: float) -> float:
     effect/scale is noncentral t with noncentrality mu/scale.
     """
     # The limit grows with the statistic, so a smaller statistic keeps the bound valid.
-    statistic = min(effect, LARGEST_EFFECT) / scale
-
-    def excess(noncentrality: float) -> float:
-        return float(nct.sf(statistic, freedom, noncentrality)) - alpha
-
-    limit = 0.0
-    if excess(0) < 0:
-        high = max(1.0, statistic)
-        while excess(high) < 0:
-            high *= 2
-        limit = brentq(excess, 0, high) * scale
-    return limit
+    return lower_limit(min(effect, LARGEST_EFFECT) / scale, freedom, alpha) * scale

@@ -83,7 +83,8 @@ def curve(scores: Floats, members: Bools) -> Curve:
     flat, inside = scores.ravel(), members.ravel()
     order = np.argsort(-flat, kind="stable")
     ordered, hits = flat[order], inside[order]
-    last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)  # of equal scores
+    # Of equal scores; two infinite ones are equal too, though their difference is no number.
+    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
     true, false = np.cumsum(hits)[last], np.cumsum(~hits)[last]
     return Curve(
         np.append(0.0, false / false[-1]),

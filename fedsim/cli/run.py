@@ -210,7 +210,7 @@ def shortfall(config: Config) -> str:
         return ""
     return (
         f"At most {trials.count} trials: {needed} have a halfwidth of {trials.until_halfwidth:g} "
-        "whatever they show, fewer only if the advantage is large"
+        "whatever they show but for ties, fewer only if the advantage is large"
         f"{' or the pairs agree' * common} (--max-trials)."
     )
 

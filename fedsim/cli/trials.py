@@ -56,7 +56,8 @@ def trials(
 
     From the exact expected length of the interval that the report prints. From a configuration the
     advantage is the largest that its noise allows; a finished run has a prediction of its own. A
-    smaller advantage needs more trials where they are independent, as the column for 0 says.
+    smaller advantage needs more trials where they are independent, as the column for 0 says. Lower
+    bounds on epsilon reach their share after about as many trials as are stated.
 
     Example: fedsim trials configs/digits.toml --halfwidth 0.05
     """
@@ -211,7 +212,8 @@ def _print(document: dict[str, Any]) -> None:
         title=f"Trials for a lower bound of {document['share']:g} × ε = "
         f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
         title_justify="left",
-        caption="of a campaign without luck: every log-odds at its quantile; "
+        caption="about, of a campaign without luck: every log-odds at its quantile; bounds from "
+        "counts go up and down in steps, so that fewer may do and a few more may not; "
         f"–: not with {sample_size.MOST_FOR_EPSILON} trials"
         + "; the Gaussian ones are less, or refused, where sensitivities vary"
         * document["sensitivities_vary"],

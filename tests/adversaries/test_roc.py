@@ -159,3 +159,14 @@ def test_the_interval_of_the_area_covers_it_at_separation_and_at_small_sizes(
             found = [independent_area(scores, members, 1 - missed).interval for scores in drawn]
             outside = sum(each is None or not each.low <= truth <= each.high for each in found)
             assert outside <= binom.ppf(0.9999, repeats, missed)
+
+
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_infinite_scores_are_ties_of_each_other(infinite: float) -> None:
+    members = np.array([[True, False, True, False, True, False]])
+    scores = np.array([[infinite, infinite, infinite, infinite, 1.0, 2.0]])
+    finite = np.where(np.isinf(scores), np.copysign(9.0, infinite), scores)
+    found, alike = curve(scores, members), curve(finite, members)
+    np.testing.assert_array_equal(found.true_positive, alike.true_positive)
+    np.testing.assert_array_equal(found.false_positive, alike.false_positive)
+    assert curve(np.full((1, 6), infinite), members).area == 0.5

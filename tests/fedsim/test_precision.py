@@ -140,7 +140,63 @@ def test_trials_that_never_get_precise_enough_end_at_the_maximum(
     config = small(FEW_ROUNDS | {"trials.until-halfwidth": 0.1})
     _, found = _go(RunDirectory.create(tmp_path / "run", config))
     assert found["campaign"]["trials"] == 8
+    assert found["campaign"]["precise"] is False
     assert "before half the interval's length" in found["campaign"]["reason"]
+
+
+def test_trials_with_ties_end_at_the_last_look(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A server without noise of its own knows of a sampled record that took no part: a tie.
+    changes: dict[str, Scalar] = {
+        "trials.until-halfwidth": 0.45,
+        "trials.count": 60,
+        "training.sampling-rate": 0.05,
+        "federation.vantage": "server",
+        "privacy.neighbouring": "replace",
+        "privacy.rho-beta": 0.0,
+        "privacy.noise-multiplier": 1.0,
+    }
+    config = small(FEW_ROUNDS | changes)
+    planned = looks(0.45, 0.95, 60, 4, False)
+    last = max(planned)
+    assert last < 60
+    whole, found = _go(RunDirectory.create(tmp_path / "whole", config))
+    assert found["empirical"]["ties"] > last / 2
+    assert (found["trials"], found["campaign"]["precise"]) == (last, False)
+    assert f"{found['empirical']['ties']} trials are ties" in found["campaign"]["reason"]
+    assert precision.design(config, last).share == planned[last]
+    assert any("not as precise as asked" in warning for warning in found["warnings"])
+    directory = RunDirectory.create(tmp_path / "killed", config)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, last // 4 - 1)
+        _go(directory)
+    resumed, again = _go(directory)
+    np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
+    assert again["campaign"] == found["campaign"]
+
+
+def test_a_number_of_trials_that_is_no_look_has_no_share(small: Make) -> None:
+    config = small({"trials.until-halfwidth": 0.3, "trials.count": 200, "trials.cohort": 20})
+    assert precision.looks(config) == {40: 0.25, 60: 0.75}
+    for trials in (20, 200):
+        with pytest.raises(InputError, match=f"there are {trials} trials, but looks"):
+            precision.design(config, trials)
+
+
+def test_cohorts_that_miss_a_look_are_refused_before_they_run(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"trials.until-halfwidth": 0.45, "trials.count": 60, "privacy.rho-beta": 0.99}
+    config = small(FEW_ROUNDS | changes)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 1)
+        _go(directory)
+    other = config.with_cohort(10)
+    directory.write_text("config.toml", dump(other.placed_at("")))
+    with pytest.raises(InputError, match="no cohort ends at"):
+        _go(RunDirectory.open(directory.path))
 
 
 def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
