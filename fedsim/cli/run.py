@@ -1,10 +1,10 @@
 """`fedsim run`: one experiment, from a configuration to a report."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,6 @@ from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
 from fedsim.extension import extend
-from fedsim.report_values import number
 from fedsim.run_directory import RunDirectory
 
 
@@ -150,8 +149,6 @@ def run(
             f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
         ) from None
     conclude(directory, start, console)
-    if missed := imprecise(config, directory.read_json("report.json")["campaign"]):
-        console.print(missed, soft_wrap=True, highlight=False)
 
 
 def _resumed(path: Path, trials: int | None) -> tuple[RunDirectory, Config]:
@@ -212,22 +209,6 @@ def shortfall(config: Config) -> str:
         f"At most {trials.count} trials: {needed} have a halfwidth of {trials.until_halfwidth:g} "
         "whatever they show but for ties, fewer only if the advantage is large"
         f"{' or the pairs agree' * common} (--max-trials)."
-    )
-
-
-def imprecise(config: Config, campaign: Mapping[str, Any]) -> str:
-    """Say that the trials ended before they were precise enough; "" where they were.
-
-    campaign: of report.json.
-    """
-    wanted, reached = config.trials.until_halfwidth, campaign["halfwidth"]
-    if not wanted or (reached is not None and reached <= wanted):
-        return ""
-    common = config.trials.pairing == "common"
-    needed = stopping.enough(wanted, config.audit.confidence, common)
-    return (
-        f"Warning: less precise than asked for: {campaign['trials']} trials have a halfwidth of "
-        f"{number(reached)}, not {wanted:g}; {needed} have it whatever they show (--max-trials)."
     )
 
 
