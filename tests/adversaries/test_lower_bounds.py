@@ -18,7 +18,7 @@ from games import (
     often_exactly,
     rng_of,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -183,7 +183,6 @@ def test_bonferronis_bound_is_the_best_of_ranks_each_paid_for() -> None:
     assert bound.details["thresholds"] == 8
 
 
-@settings(deadline=None)
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100))
 def test_paid_thresholds_do_not_depend_on_the_scale_of_scores(scale: float, shift: float) -> None:
     worlds, log_odds = gaussian_game(np.random.default_rng(4), 1, 80, 3.0)
@@ -290,7 +289,6 @@ def test_with_many_trials_the_gaussian_bound_nearly_reaches_epsilon() -> None:
     assert 0.96 < bound.epsilon / gaussian.epsilon(mu, DELTA) <= 1
 
 
-@settings(deadline=None)
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100))
 def test_the_gaussian_bound_does_not_trust_the_claimed_noise(scale: float, shift: float) -> None:
     """A wrong claim for sigma scales Lambda, a prior shifts it; neither moves the bound."""
