@@ -32,11 +32,11 @@ Make = Callable[..., Config]
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None:
     config = small({"training.sampling-rate": rate, "training.rounds": 2})
-    game = play(config, 16)
-    known, chosen = federation.load(config), inclusion(0, 16, 24)
+    game = play(config, 40)
+    known, chosen = federation.load(config), inclusion(0, 40, 24)
     np.testing.assert_array_equal(game.observations.inclusion, chosen)
     theta = initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(16)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(40)
     )[5:6]
     for round in (1, 2):
         coins = participation(0, range(5, 6), round, 24, rate)
@@ -56,14 +56,14 @@ def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None
 
 
 def test_results_do_not_depend_on_cohorts_or_on_how_many_models_there_are(small: Make) -> None:
-    whole, cut = (play(small({"trials.cohort": c, "run.seed": 1}), 16) for c in (16, 5))
-    more = play(small({"run.seed": 1}), 18)
+    whole, cut = (play(small({"trials.cohort": c, "run.seed": 1}), 40) for c in (40, 13))
+    more = play(small({"run.seed": 1}), 42)
     for other in (cut, more):
         np.testing.assert_allclose(
-            other.observations.losses[:16], whole.observations.losses, rtol=1e-4
+            other.observations.losses[:40], whole.observations.losses, rtol=1e-4
         )
         np.testing.assert_array_equal(
-            other.observations.inclusion[:16], whole.observations.inclusion
+            other.observations.inclusion[:40], whole.observations.inclusion
         )
 
 
@@ -121,7 +121,7 @@ def test_what_is_no_dp_sgd_on_records_is_refused(
     changes: dict[str, str | int], message: str, small: Make
 ) -> None:
     with pytest.raises(InputError, match=message):
-        play(small(changes), 16)
+        play(small(changes), 40)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4])
@@ -132,9 +132,10 @@ def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, sm
     assert found is not None
     enough = int(found[1])
     for models, short in ((enough - 1, True), (enough, False)):
-        inside = inclusion(0, models, 24)
+        inside = inclusion(0, models, 24)[::2]  # the shadows
         fewest = min(inside.sum(axis=0).min(), (~inside).sum(axis=0).min())
         assert (fewest < 3) == short  # two besides itself
+    assert len(play(small({"training.rounds": 1}), enough).accuracy) == enough
 
 
 def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small: Make) -> None:
@@ -144,7 +145,7 @@ def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small: 
 
 def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
     with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
-        play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 16)
+        play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 40)
 
 
 def test_models_start_where_the_federations_do(small: Make) -> None:
@@ -154,9 +155,9 @@ def test_models_start_where_the_federations_do(small: Make) -> None:
     known = federation.load(config)
     start = federation.initial_parameters(config, known, range(1)).to(known.device)
     losses, _ = known.evaluate(start, *known.members(np.arange(24)))
-    trajectory = play(config, 16).observations.trajectory
+    trajectory = play(config, 40).observations.trajectory
     assert trajectory is not None
-    np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(16, 0), rtol=1e-4)
+    np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(40, 0), rtol=1e-4)
 
 
 EXPERIMENT = """
@@ -177,7 +178,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
 ) -> None:
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     file.write_text(EXPERIMENT)
-    command = ["membership", str(file), "--models", "24", "--out", str(out), "--json"]
+    command = ["membership", str(file), "--models", "48", "--out", str(out), "--json"]
     with pytest.raises(SystemExit) as ended:
         main(command)
     assert ended.value.code == 0
@@ -187,7 +188,8 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     for row in report["attacks"].values():
         assert row["advantage_interval"][0] <= row["advantage"] <= row["advantage_interval"][1]
         assert 0 <= row["area"]["interval"][0] <= row["area"]["interval"][1] <= 1
-    # 24 models of 24 records: 10 false positives of about 288 pairs are 3.5 %.
+    assert [report[key] for key in ("models", "shadow_models", "games")] == [48, 24, 24]
+    # 24 attacked models of 24 records: 10 false positives of about 288 pairs are 3.5 %.
     assert [at["false_positive_rate"] for at in report["attacks"]["lira"]["true_positive_at"]] == [
         0.1
     ]
@@ -209,7 +211,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     assert ended.value.code == 2
     assert "leaves nothing to play" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
-        main([*none, "--attacks", "lira", "--models", "24", "--json"])
+        main([*none, "--attacks", "lira", "--models", "48", "--json"])
     assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
 
 
@@ -223,7 +225,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
             "model.name": "mlp",
         }
     )
-    game = play(config, 48)
+    game = play(config, 64)
     attacks = {"lira-fixed": membership_attacks.ATTACKS["lira-fixed"]}
     honest = membership_report.assemble(config, game, attacks, 1.0)
     assert honest["attacks"]["lira-fixed"]["advantage_interval"][0] > 0.1
