@@ -41,8 +41,9 @@ def membership(
 
     Trains many models at once with the configured DP-SGD, each on a random half of D. Every second
     one is a shadow, and of the others every pair of a model and a record is attacked by losses
-    alone: Yeom's rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes report.html, with the curves on log scales beside
-    what differential privacy allows, and report.json.
+    alone: Yeom's rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes
+    report.html, with the curves on log scales beside what differential privacy allows, and
+    report.json.
 
     Examples:
 

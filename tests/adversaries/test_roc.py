@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import binom, norm
+from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from adversaries.intervals import clopper_pearson
@@ -65,10 +66,12 @@ def test_the_bootstrap_on_a_grid_of_thresholds_is_that_of_whole_curves() -> None
     generator = np.random.default_rng(0)
     drawn = generator.multinomial(30, np.full(30, 1 / 30), size=1000)
     curves = [curve(np.repeat(scores, w, 0), np.repeat(members, w, 0)) for w in drawn[:300]]
-    expected = np.quantile([c.area for c in curves], [0.05, 0.95])
+    # The normal quantile that stands for Student's with 29 degrees of freedom, and for 29/30.
+    tail = norm.cdf(student.ppf(0.05, 29) * np.sqrt(30 / 29))
+    expected = np.quantile([c.area for c in curves], [tail, 1 - tail])
     assert found.area.interval is not None
     assert [found.area.interval.low, found.area.interval.high] == pytest.approx(expected, abs=0.01)
-    expected = np.quantile([c.true_positive_at(0.05) for c in curves], [0.05, 0.95])
+    expected = np.quantile([c.true_positive_at(0.05) for c in curves], [tail, 1 - tail])
     interval = found.true_positive[0.05].interval
     assert interval is not None
     assert [interval.low, interval.high] == pytest.approx(expected, abs=0.02)

@@ -9,18 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from scipy.stats import t as student
 
-from adversaries import membership_attacks
+from adversaries import membership_attacks, roc
 from adversaries.membership import MeanAdvantage
+from adversaries.shadow_models import Observations
 from fedsim import federation, gaussian, membership_game, membership_report
 from fedsim.accounting import PLD
 from fedsim.cli.main import main
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism
-from fedsim.membership_game import inclusion, mechanism, most_true_positives, play
+from fedsim.membership_game import (
+    attacked,
+    inclusion,
+    mechanism,
+    most_true_positives,
+    of_shadows,
+    play,
+)
 from fedsim.models import initial_parameters
 from fedsim.owner import noise
 from fedsim.randomness import SERVER
@@ -158,6 +166,63 @@ def test_models_start_where_the_federations_do(small: Make) -> None:
     trajectory = play(config, 40).observations.trajectory
     assert trajectory is not None
     np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(40, 0), rtol=1e-4)
+
+
+def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
+    """Losses that know nothing of membership; a model and a record each make them alike."""
+    shadows = of_shadows(models)
+    while True:
+        inside = rng.random((models, records)) < 0.5
+        given, sizes = inside[shadows].sum(0), inside.sum(1)
+        if min(given.min(), (shadows.sum() - given).min()) > 2 and sizes.min() > 0:
+            break
+    along = rng.normal(0, 1, (models, 1, 1)) + rng.normal(0, 1, records)
+    along = np.logaddexp(0, along + rng.normal(0, 1, (models, 3, records)))
+    others = np.logaddexp(0, rng.normal(0, 1, (models, 50)))
+    return Observations(along[:, -1], inside, along, others)
+
+
+@pytest.mark.parametrize("name", ["lira", "lira-fixed", "trajectory", "rmia"])
+@pytest.mark.parametrize(
+    ("models", "repeats"), [(64, 300), pytest.param(128, 3000, marks=pytest.mark.slow)]
+)
+def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
+    name: str, models: int, repeats: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Advantage 0 and area 1/2: an attacked model that had a say in what judges it would win."""
+    monkeypatch.setattr(roc, "REPLICATES", 200)
+    monkeypatch.setattr(roc, "THRESHOLDS", 128)
+    rng = np.random.default_rng(models)
+    attack, games = membership_attacks.ATTACKS[name], ~of_shadows(models)
+    points, areas, sides = [], [], []
+    for _ in range(repeats):
+        seen = chance(models, 50, rng)
+        scores, threshold = attacked(attack, seen)
+        found = roc.performance(scores, seen.inclusion[games], 0.95, [], rng, threshold)
+        gained, area = found.advantage.interval, found.area.interval
+        assert gained is not None
+        assert area is not None
+        points.append(found.advantage.point)
+        areas.append(found.area.point)
+        sides.append([gained.low > 0, gained.high < 0, area.low > 0.5, area.high < 0.5])
+    for values, truth in ((points, 0.0), (areas, 0.5)):
+        assert abs(np.mean(values) - truth) < 4 * np.std(values) / np.sqrt(repeats)
+    # A bootstrap is a little narrow.
+    allowed = [binom.isf(1e-4, repeats, share) for share in (0.03, 0.03, 0.035, 0.035)]
+    assert np.all(np.sum(sides, axis=0) <= allowed)
+
+
+@pytest.mark.slow
+def test_honest_noise_that_hides_all_raises_no_alarm(small: Make) -> None:
+    """A bound of next to nothing, in as many reports as should hold at most one alarm."""
+    alarms = 0
+    for seed in range(300):
+        changes = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2000.0, "run.seed": seed}
+        config = small(changes)
+        game = play(config, 64)
+        report = membership_report.assemble(config, game, membership_attacks.ATTACKS, 0.0)
+        alarms += bool(report["alarms"])
+    assert alarms <= binom.isf(1e-4, 300, 0.001)
 
 
 EXPERIMENT = """
