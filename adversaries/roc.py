@@ -106,9 +106,9 @@ def performance(
     rates: of false positives, for which true positives are wanted; generator: of the bootstrap over
     models, whose percentiles are the intervals of area and true positives. They are expanded to
     what Student's t asks of N models, without which the bootstrap of a mean is too narrow: T.
-    Hesterberg, "What teachers should know about the bootstrap", 2015. The advantage
-    has a t interval across models; threshold as of `advantage`. Raises InputError as `curve` does,
-    for an impossible confidence, and where a model has only members or none.
+    Hesterberg, "What teachers should know about the bootstrap", 2015. The advantage has a t
+    interval across models; threshold as of `advantage`. Raises InputError as `curve` does, for an
+    impossible confidence, and where a model has only members or none.
     """
     alpha = significance(confidence)
     whole = curve(scores, members)

@@ -275,17 +275,8 @@ def render_html(report: Report) -> str:
 
 def _settings(report: Report) -> list[tuple[str, str]]:
     keys = ["data", "records", "held_out", "population", "model", "models", "shadow_models"]
-    keys += [
-        "games",
-        "pairs",
-        "rounds",
-        "sampling_rate",
-        "clipping",
-        "noise_multiplier",
-        "trust",
-        "owners",
-        "seed",
-    ]
+    keys += ["games", "pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier"]
+    keys += ["trust", "owners", "seed"]
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     settings.append(("accuracy on held-out records", percent(report["accuracy"])))
     return [*settings, ("seconds", number(report["seconds"]))]
