@@ -309,7 +309,14 @@ def chosen(names: str) -> dict[str, Attack]:
     if names.strip() in ("all", "none"):
         return dict(ATTACKS) if names.strip() == "all" else {}
     listed = [name.strip() for name in names.split(",")]
-    return {name: lookup(ATTACKS, name, "audit.attacks") for name in listed}
+    known = dict.fromkeys((*ATTACKS, "all", "none"))
+    for name in listed:
+        lookup(known, name, "audit.attacks")
+        if name not in ATTACKS:
+            raise InputError(
+                f"audit.attacks is '{names}', but '{name}' stands alone; drop it, or all others"
+            )
+    return {name: ATTACKS[name] for name in listed}
 
 
 def needed(names: str) -> frozenset[str]:

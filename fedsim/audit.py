@@ -22,6 +22,7 @@ from fedsim import (
     pac,
     precision,
     residual_report,
+    run_transcript,
     trust_report,
     vantage_report,
 )
@@ -73,7 +74,7 @@ def write_report(
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
-    transcript = directory.read_arrays("transcript.npz")
+    transcript = run_transcript.read(directory)
     facts = directory.read_json("facts.json")
     config = directory.config
     report = assemble(
@@ -154,7 +155,7 @@ def assemble(
         "precision": facts.get("precision", config.run.precision),
         "training": config.training.model_dump(exclude=MECHANISM_KEYS),
         "audit_mode": config.audit.mode,
-        "challenge": facts["challenge"] | {"records": _in_question(config, facts)},
+        "challenge": _challenge(config, facts),
         "mechanism": {
             "noise_multiplier": nominal,
             "effective_noise_multiplier": _common_noise_multiplier(
@@ -209,7 +210,9 @@ def assemble(
         bounds_audit.refused(config).get("mu_gdp"),
         precision.design(config, len(transcript["worlds"])),
     )
-    report["residuals"] = residual_report.report(config, transcript, confidence)
+    report["residuals"] = residual_report.report(
+        config, transcript, confidence, precision.design(config, len(transcript["worlds"]))
+    )
     report["campaign"] = precision.assemble(
         config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
     )
@@ -219,12 +222,22 @@ def assemble(
         *report["alarms"].values(),
         *_cautions(config),
         *precision.cautions(config, len(transcript["worlds"])),
+        *precision.imprecise(report["campaign"]),
         *trust_report.cautions(config, report),
         *one_run_report.cautions(report["one_run"]),
         *_budget_cautions(report["budget"]),
     ]
     finite: dict[str, Any] = strict_json(report)
     return finite
+
+
+def _challenge(config: Config, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the challenge, with how many records it is and what D' has in its place."""
+    found = facts["challenge"] | {"records": _in_question(config, facts)}
+    if config.challenge.is_made and found["replacement"] is not None:
+        # Its position is beyond the records of the pool.
+        found["replacement"] = "the original record"
+    return found
 
 
 def _in_question(config: Config, facts: Mapping[str, Any]) -> int:
@@ -290,7 +303,7 @@ def _budget(
 
     Colluders are left out: their records are no secret.
     """
-    spent, run = transcript.get("epsilon_spent"), transcript["log_odds"].shape[1]
+    spent, run = transcript.get(ledger.EPSILON), transcript["log_odds"].shape[1]
     if spent is None or delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
         spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows, run)

@@ -21,7 +21,7 @@ from fedsim.errors import InputError
 from fedsim.gradients import Dense, Gradient, formed, weighted_sum
 from fedsim.layerwise import LayerwiseModel, fallbacks
 from fedsim.losses import per_example
-from fedsim.memory import Footprint, footprint
+from fedsim.memory import Footprint, footprint, told
 from fedsim.models import flatten, parameter_shapes, size, unflatten
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
@@ -264,9 +264,9 @@ class Clipper:
                 records_at_once //= 2
             else:
                 raise InputError(
-                    f"run.max-memory leaves {limit / 2**20:.0f} MiB for gradients, but one record "
-                    f"takes {held(1, 1) / 2**20:.0f} MiB with run.threads = {self.threads}; allow "
-                    "more memory or fewer threads"
+                    f"run.max-memory leaves {told(limit)} for gradients, but one record takes "
+                    f"{told(held(1, 1))} with run.threads = {self.threads}; allow more memory or "
+                    "fewer threads"
                 )
         return Cut(trials_at_once, records_at_once, held(trials_at_once, records_at_once))
 

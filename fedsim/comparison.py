@@ -1,6 +1,7 @@
 """Several runs side by side: to whom a person is identifiable, under which trust."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -23,13 +24,30 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     return [row for report in reports for row in _rows(report)]
 
 
+def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
+    """Return the rows of `compare`, each with its run's number, from 1, and directory.
+
+    Raises InputError as `compare` does, and where two paths lead to one directory.
+    """
+    seen: dict[Path, Path] = {}
+    for directory in directories:
+        if (place := directory.resolve()) in seen:
+            raise InputError(f"'{seen[place]}' and '{directory}' are one run; give every run once")
+        seen[place] = directory
+    return [
+        {"number": place, "directory": str(directory)} | row
+        for place, (directory, report) in enumerate(zip(directories, reports, strict=True), start=1)
+        for row in compare([report])
+    ]
+
+
 def table(rows: Sequence[Row]) -> Table:
-    """Return the comparison as the terminal shows it."""
+    """Return the comparison, of `side_by_side`, as the terminal shows it."""
     levels = {row["confidence"] for row in rows} - {None}
-    notes = [f"intervals at {' or '.join(map(percent, sorted(levels)))}"] if levels else []
-    runs = list(dict.fromkeys(str(row["run"]) for row in rows))
+    notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
+    runs = {row["number"]: f"{row['run']}, {row['directory']}" for row in rows}
     if len(runs) > 1:
-        notes += [f"{number}: {run}" for number, run in enumerate(runs, start=1)]
+        notes += [f"{place}: {run}" for place, run in runs.items()]
     drawn = Table(
         title="Advantage by trust and vantage",
         title_justify="left",
@@ -41,8 +59,10 @@ def table(rows: Sequence[Row]) -> Table:
     )
     if len(runs) > 1:
         drawn.add_column("#", justify="right")
-    drawn.add_column("trust", min_width=11)
-    drawn.add_column("vantage", min_width=11)
+    # Words are not cut; the verdict gives way.
+    for heading in ("trust", "vantage"):
+        words = (word for row in rows for word in str(row[heading]).split())
+        drawn.add_column(heading, min_width=max(map(len, words), default=0))
     for heading in ("z", "ε", "ρα", "pred."):
         drawn.add_column(heading, justify="right", no_wrap=True)
     drawn.add_column("measured", justify="right", no_wrap=True)
@@ -51,9 +71,11 @@ def table(rows: Sequence[Row]) -> Table:
         if row["vantage"] == rows[0]["vantage"]:
             drawn.add_section()
         interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
+        if interval and len(levels) > 1:
+            interval += f"\nat {percent(row['confidence'])}"
         collude = f", {row['colluding']} collude" if row["colluding"] else ""
         drawn.add_row(
-            *[str(runs.index(str(row["run"])) + 1)] * (len(runs) > 1),
+            *[str(row["number"])] * (len(runs) > 1),
             Text(f"{row['trust']}{collude}"),
             Text(str(row["vantage"])),
             number(row["noise_multiplier"]),

@@ -7,6 +7,7 @@ is declared here with its default; `[tool.flwr.app.config]` in `pyproject.toml` 
 """
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -944,6 +945,9 @@ def dump(config: Config) -> str:
 
 
 def _suggestion(key: str) -> str:
+    if key in Config.model_fields:
+        within = next(known for known in KNOWN_KEYS if known.startswith(f"{key}."))
+        return f": it is a table; give one of its keys, such as {within}"
     if near := difflib.get_close_matches(key, KNOWN_KEYS, n=1):
         return f"; did you mean '{near[0]}'?"
     # The table may be missing or wrong: compare the last part alone.
@@ -963,5 +967,22 @@ def explain(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         *table, name = map(str, first["loc"])
         return f"unknown key '{name}'" + (f" in {'.'.join(table)}" if table else "")
+    if meant := _number_meant(first["input"], first["type"]):
+        return f"{key} is {first['input']!r}, which is text and no number; TOML wants {meant}"
     message = message[0].lower() + message[1:]
     return f"{key} is {first['input']!r}: {message.replace('input', 'it', 1)}"
+
+
+def _number_meant(given: Any, complaint: str) -> str | None:
+    """Return how TOML writes the number that a text stands for, None where it is none."""
+    if complaint not in ("float_type", "int_type") or not isinstance(given, str):
+        return None
+    try:
+        number = float(given)
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    if complaint == "int_type":
+        return str(int(number)) if number.is_integer() else None
+    return repr(number)

@@ -44,7 +44,8 @@ def extend(directory: RunDirectory, trials: int) -> Config:
         raise InputError(
             f"'{directory.path}' has trials.until-halfwidth = {given.until_halfwidth:g}, whose "
             f"looks were planned for {given.count} trials and have spent all of the significance; "
-            "begin another run with --out and a larger --max-trials"
+            f"begin another run: fedsim run {directory.path / 'config.toml'} --out NEW_DIR with a "
+            "larger --max-trials"
         )
     changes = {"count": trials, "first": first if trials > first else 0}
     table = type(given).model_validate(given.model_dump() | changes)

@@ -20,7 +20,7 @@ from fedsim.crafting import Made
 from fedsim.errors import InputError
 from fedsim.evaluation import evaluate, logits
 from fedsim.mechanism import Vantage
-from fedsim.memory import spare
+from fedsim.memory import spare, told
 from fedsim.vantages import measured
 
 
@@ -211,9 +211,9 @@ def fit_cohort(config: Config) -> Config:
     each = _trial_bytes(config, model)
     if each > memory // 2:
         raise InputError(
-            f"one trial of this model takes {each / 2**20:.0f} MiB between the rounds and as much "
-            f"again for its gradients, but there are {memory / 2**20:.0f} MiB (run.max-memory); "
-            "allow more, or choose a smaller model"
+            f"one trial of this model takes {told(each)} between the rounds and as much again for "
+            f"its gradients, but there are {told(memory)} (run.max-memory); allow more, or choose "
+            "a smaller model"
         )
     cohort = min(config.trials.cohort, config.trials.count, memory // 2 // each)
     if cohort == min(config.trials.cohort, config.trials.count):
@@ -221,8 +221,8 @@ def fit_cohort(config: Config) -> Config:
     if config.trials.in_pairs:
         if cohort < 2:
             raise InputError(
-                f"two trials of this model, which pairs need, take {each / 2**19:.0f} MiB, but "
-                f"there are {memory // 2 / 2**20:.0f} MiB for them (half of run.max-memory); allow "
+                f"two trials of this model, which pairs need, take {told(2 * each)}, but there are "
+                f"{told(memory // 2)} for them (half of run.max-memory); allow "
                 'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
             )
         cohort -= cohort % 2

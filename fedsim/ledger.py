@@ -44,7 +44,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import cohorts, privacy
+from fedsim import cohorts, privacy, run_transcript
 from fedsim.accounting import accountant
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
@@ -54,6 +54,9 @@ from fedsim.run_directory import RunDirectory
 from fedsim.strict_json import strict_json
 
 FILE = "ledger.jsonl"
+
+EPSILON = "epsilon_spent"
+"""The array of a transcript that `curve` returns."""
 
 ROUNDING = 1e-12
 """Relative excess over privacy.stop-at that is rounding, where noise is calibrated to it."""
@@ -224,10 +227,12 @@ def verified(directory: RunDirectory) -> list[Row]:
 
     The last attempt of every finished cohort has its number of rounds, and a cohort at least one
     row for every round that events.jsonl says was run: the row is written first. Nothing is missed
-    in a run without any ledger, as from before there were ledgers.
+    in a run from before there were ledgers, whose transcript has no epsilon either.
     """
     rows = read(directory)
     if not directory.has(FILE):
+        if directory.has(run_transcript.FILE) and EPSILON in run_transcript.read(directory):
+            raise InputError(_lacking(directory))
         return rows
     books = accounts(rows)
     lengths = Counter((row.cohort, row.attempt) for row in rows)
@@ -270,8 +275,8 @@ def describe_run(directory: RunDirectory, owner: int | None = None) -> Descripti
     Without a ledger the transcript tells how many rounds. Raises InputError, as `verified` too.
     """
     config, rows, rounds = directory.config, verified(directory), None
-    if not rows and directory.has("transcript.npz"):
-        rounds = directory.read_arrays("transcript.npz")["log_odds"].shape[1]
+    if not rows and directory.has(run_transcript.FILE):
+        rounds = run_transcript.read(directory)["log_odds"].shape[1]
     facts = directory.read_json("facts.json") if directory.has("facts.json") else {}
     nominal = facts.get("noise_multiplier") or privacy.noise_multiplier(config)
     return describe(config, nominal, rows, owner, rounds)

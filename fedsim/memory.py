@@ -36,6 +36,14 @@ def spare(device: torch.device) -> int:
     return max(0, left) * 3 // 4
 
 
+def told(size: float) -> str:
+    """Return a number of bytes for people: in MiB, or in KiB or bytes where these would be few."""
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if size >= 10 * unit:
+            return f"{size / unit:.0f} {name}"
+    return f"{size:.0f} bytes"
+
+
 @dataclass(frozen=True)
 class Footprint:
     """Peak bytes of a block of t trials and r records: fixed + t trial + r record + t r example."""

@@ -22,6 +22,12 @@ from fedsim.run_directory import Arrays
 HEADLINE = 0
 """The trial whose audit is the headline: the first, whatever the others say."""
 
+LEADING = "f_dp"
+"""The bound that is the headline: the tighter one. What else it assumes, a Gaussian trade-off
+curve, all runs with canaries have: their steps are not sampled."""
+
+HEADLINE_NAME = "one-run f-DP bound"
+
 NAMES = {"binomial": "binomial bound", "f_dp": "f-DP bound", "estimate": "estimate"}
 
 NOTE = (
@@ -120,6 +126,12 @@ def cautions(found: Mapping[str, Any] | None) -> list[str]:
         f"{found['count']} canaries were planted, each in or out by a coin: they cost utility, and "
         "the beliefs are of an adversary who knows them."
     ]
+
+
+def headline(report: Report) -> Mapping[str, Any] | None:
+    """Return the bound that leads, of the headline's trial; None where no canaries were planted."""
+    bound: Mapping[str, Any] | None = at(report, f"one_run.bounds.{LEADING}")
+    return bound if at(bound or {}, "epsilon") is not None else None
 
 
 def entries(report: Report) -> list[tuple[str, str]]:

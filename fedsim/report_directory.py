@@ -43,18 +43,33 @@ def check(directory: Path) -> None:
                 place.rmdir()
 
 
-def check_new(directory: Path) -> None:
+def check_new(directory: Path, replacing: str | None = None) -> None:
     """As `check`, and see that the directory holds no run and no report, which would be replaced.
 
-    Raises InputError.
+    replacing: the kind of report that may be there, None for none. Raises InputError.
     """
     for name in HELD:
-        if os.path.lexists(directory / name):
-            raise InputError(
-                f"'{directory}' holds a run or a report: its {name} is there; name a new directory "
-                "with --out"
-            )
+        if not os.path.lexists(directory / name):
+            continue
+        if replacing and name == "report.json" and _kind(directory / name, replacing) == replacing:
+            continue
+        raise InputError(
+            f"'{directory}' holds a run or a report: its {name} is there; name a new directory "
+            "with --out"
+        )
     check(directory)
+
+
+def _kind(path: Path, wanted: str) -> object:
+    """Return which kind of report a report.json is. Raises InputError for one that is damaged."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(
+            f"'{path}' is damaged; if it is a {wanted}'s, delete it and give the same command "
+            "again; else name a new directory with --out"
+        ) from None
+    return report.get("kind") if isinstance(report, dict) else None
 
 
 def refusal(directory: Path, error: OSError) -> InputError:
@@ -85,15 +100,16 @@ def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page. Raises OSError, ValueError on NaN."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    _write(directory / "report.json", f"{text}\n")
-    _write(directory / "report.html", page)
+    write(directory / "report.json", f"{text}\n".encode())
+    write(directory / "report.html", page.encode())
     return directory / "report.html"
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, for its owner's eyes (0600). Raises OSError."""
     partial = path.with_name(f".{path.name}.partial")
     with opened(partial) as file:
-        file.write(text)
+        file.buffer.write(content)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)

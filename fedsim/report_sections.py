@@ -10,8 +10,9 @@ from typing import Any
 
 from scipy.special import expit
 
+from adversaries.intervals import clopper_pearson
 from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
-from fedsim import bounds_report
+from fedsim import bounds_report, one_run_report
 from fedsim.report_values import (
     DASH,
     INFINITE,
@@ -94,6 +95,9 @@ NO_LIMIT_OF_BELIEF = (
 UNCLIPPED_BELIEF = "The belief of the most extreme trial. Without clipping nothing sets it a limit."
 UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
 
+VAGUE = 0.5
+"""How wide the interval of the share of trials won is where the share is no finding."""
+
 ATTACKS = {
     "yeom": ("Yeom", "Yeom: members are those with at most the mean loss"),
     "yeom_challenge": ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
@@ -139,21 +143,15 @@ def verdict(report: Report) -> str:
     """Return the one sentence for everybody: how often the adversary was right, and the limit."""
     vantage = plain(at(report, "vantage"))
     who = WHO.get(vantage, f"An adversary at the vantage “{vantage}” who knew everything")
-    replaced = at(report, "neighbouring") == "replace"
-    if is_client(report):
-        secret = "whether this one owner's data were used"
-        if replaced:
-            secret = "which of two sets of data this one owner used"
-    elif replaced:
-        secret = "which of two people's records was used"
-    else:
-        secret = "whether this one person's record was used"
     limit = advantage_limit(report)
+    before, after = _far_from_a_finding(report), _canaries_prove(report)
     if is_halves(report):
         who = who.replace("everything", "all candidates for the data")
-        secret = "which of them was used, and was asked whether this one person's record was in it,"
-        secret += " answered correctly"
-        return f"{who} but not {secret} in {_how_often(report)} {_pac_allows(report)}"
+        whose = _made(report) or "this one person's record"
+        asked = f"which of them was used, and was asked whether {whose} was in it, answered"
+        asked += " correctly"
+        allowed = _pac_allows(report)
+        return f"{before}{who} but not {asked} in {_how_often(report)} {allowed}{after}"
     if is_pac(report):
         allowed = _pac_allows(report)
     elif limit is None:
@@ -163,13 +161,81 @@ def verdict(report: Report) -> str:
     else:
         allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
     return (
-        f"{who} except {secret} answered that question correctly in {_how_often(report)} {allowed}"
+        f"{before}{who} except {_secret(report)} answered that question correctly in "
+        f"{_how_often(report)} {allowed}{after}"
     )
 
 
+def _secret(report: Report) -> str:
+    """Word the question of the game by what is in question."""
+    replaced = at(report, "neighbouring") == "replace"
+    if is_client(report):
+        if replaced:
+            return "which of two sets of data this one owner used"
+        return "whether this one owner's data were used"
+    copies, made = at(report, "challenge.records") or 1, _made(report)
+    of, used = ("", "was used") if copies == 1 else (f"{plain(copies)} copies of ", "were used")
+    if made:
+        opposite = at(report, "challenge.kind") == "gradient"
+        other = f" or {of}{'its opposite' if opposite else 'the original record'}"
+        return f"whether {of}{made} {used}{other * replaced}"
+    if not replaced:
+        return f"whether {of}this one person's record {used}"
+    return "which of two people's records was used" + f", in {plain(copies)} copies," * bool(of)
+
+
+def _made(report: Report) -> str:
+    """Name what was made and is no person's; "" where a record of D is in question."""
+    kind = at(report, "challenge.kind") or "record"
+    if kind == "record":
+        return ""
+    return f"a {'gradient' if kind == 'gradient' else 'record'} that was made for the audit"
+
+
 def _how_often(report: Report) -> str:
-    trials = plain(at(report, "trials"))
-    return f"{percent(_success(report))} of {trials} trials, where tossing a coin is right in 50%."
+    return (
+        f"{percent(_success(report))} of {_trials(report)}, where tossing a coin is right in 50%."
+    )
+
+
+def _trials(report: Report) -> str:
+    trials = at(report, "trials")
+    return f"{plain(trials)} trial{'s' * (trials != 1)}"
+
+
+def _far_from_a_finding(report: Report) -> str:
+    """Return a sentence ahead of the others where so few trials prove little; else ""."""
+    between = _success_interval(report)
+    if between is None or between[1] - between[0] < VAGUE:
+        return ""
+    return (
+        f"No finding yet: by {_trials(report)} the adversary may be right in anything from "
+        f"{percent(between[0])} to {percent(between[1])} ({confidence_of(report)}interval). "
+    )
+
+
+def _success_interval(report: Report) -> Interval | None:
+    """Return the interval of how often the adversary is right; of one world, of its trials."""
+    if advantage := interval_at(report, "empirical.advantage_interval"):
+        return (1 + advantage[0]) / 2, (1 + advantage[1]) / 2
+    wins, ties, confidence = (at(report, f"empirical.{n}") for n in ("wins", "ties", "confidence"))
+    trials = at(report, "trials")
+    if None in (wins, ties, confidence, trials):
+        return None
+    high = clopper_pearson(wins + ties, trials, confidence).high
+    return clopper_pearson(wins, trials, confidence).low, high
+
+
+def _canaries_prove(report: Report) -> str:
+    """Return the headline of the one-run audit as a sentence; "" where there is none."""
+    bound = one_run_report.headline(report)
+    if bound is None:
+        return ""
+    return (
+        f" The canaries of one trial prove ε ≥ {number(bound['epsilon'])} with "
+        f"{percent(bound['confidence'])} confidence ({one_run_report.HEADLINE_NAME}); claimed is "
+        f"ε = {_or_infinite(at(report, 'one_run.claimed_epsilon'))}."
+    )
 
 
 def _pac_allows(report: Report) -> str:
@@ -400,22 +466,19 @@ def questions(report: Report) -> list[Row]:
         # Without a limit of the belief nothing can be surer than it.
         reading = NO_LIMIT_OF_BELIEF if is_pac(report) else UNCLIPPED_BELIEF
         rows[1:] = [replace(rows[1], limit=DASH, reading=reading + score_caution(report))]
+    by_canaries = _proven_by_canaries(report)
+    rows += [by_canaries] if by_canaries else []
     if proven := _proven(report):
-        above = proven.mark is not None and proven.mark.kind == "alarm"
-        gap = (
-            "Chance does this rarely: repeat with another seed, then doubt the noise."
-            if above
-            else "What it lacks of the limit is slack, or too few trials to tell."
-        )
         unlimited = proven.limit == INFINITE
-        if unlimited:
-            gap = "Differential privacy sets no limit here that it could be held to."
         rows.append(
             Row(
-                "How much privacy loss is proven?",
+                "How much do the trials prove beside it?"
+                if by_canaries
+                else "How much privacy loss is proven?",
                 "nothing" if proven.answer == DASH else f"ε ≥ {proven.answer}",
                 DASH if unlimited else f"ε ≤ {proven.limit}",
-                f"By {proven.name}, which assumes {_assumed(report)}. {gap}",
+                f"By {proven.name}, which assumes {_assumed(report)}. "
+                f"{_gap(proven.mark, unlimited, 'trials')}",
                 mark=proven.mark,
             )
         )
@@ -797,12 +860,7 @@ def lower_bounds(report: Report) -> list[Row]:
         mark = None
         reason = at(report, f"{bound}.reason")
         if value is not None and limit is not None and not reason:
-            if name in (at(report, "alarms") or {}):
-                mark = Mark("alarm", "Above theory")
-            elif value > limit:
-                mark = Mark("caution", "Above theory, within chance")
-            else:
-                mark = Mark("good", "Consistent")
+            mark = _beside_theory(report, name, value, limit)
         method, assumes = (at(report, f"{bound}.{entry}") for entry in ("method", "assumes"))
         worth = [
             f"Method: {method}." if method else "",
@@ -822,6 +880,15 @@ def lower_bounds(report: Report) -> list[Row]:
             )
         )
     return rows
+
+
+def _beside_theory(report: Report, alarm: str, value: float, limit: float) -> Mark:
+    """Return how a lower bound on epsilon stands to the limit; alarm: its name among the alarms."""
+    if alarm in (at(report, "alarms") or {}):
+        return Mark("alarm", "Above theory")
+    if value > limit:
+        return Mark("caution", "Above theory, within chance")
+    return Mark("good", "Consistent")
 
 
 def prediction(report: Report) -> Entries:
@@ -992,7 +1059,7 @@ def scope(report: Report) -> str:
     sampled = is_sampled(report)
     return " · ".join(
         (
-            f"{plain(at(report, 'trials'))} trials",
+            _trials(report),
             f"{plain(at(report, 'rounds'))} rounds",
             f"{plain(at(report, 'owners'))} owners",
             f"{plain(at(report, 'trust'))} trust",
@@ -1048,6 +1115,38 @@ def _proven(report: Report) -> Row | None:
         return None
     names = list(at(report, "empirical.lower_bounds") or {})
     return lower_bounds(report)[names.index(name)]
+
+
+def _proven_by_canaries(report: Report) -> Row | None:
+    """Return the headline of the one-run audit beside its claim; None where there is none."""
+    bound = one_run_report.headline(report)
+    if bound is None:
+        return None
+    value, limit = bound["epsilon"], at(report, "one_run.canary_epsilon")
+    claimed = _or_infinite(at(report, "one_run.claimed_epsilon"))
+    mark = None if limit is None else _beside_theory(report, "one_run", value, limit)
+    return Row(
+        "How much privacy loss is proven?",
+        f"ε ≥ {number(value)}",
+        DASH if limit is None else f"ε ≤ {number(limit)}",
+        f"By the {one_run_report.HEADLINE_NAME}, of one canary. Claimed: ε = {claimed} towards a "
+        f"participant. {_gap(mark, limit is None, 'canaries')}",
+        f"one trial, {percent(bound['confidence'])} confidence",
+        mark,
+    )
+
+
+def _gap(mark: Mark | None, unlimited: bool, few: str) -> str:
+    """Say what lies between a lower bound and its limit; few: what there may be too few of."""
+    if unlimited:
+        return "Differential privacy sets no limit here that it could be held to."
+    if mark is not None and mark.kind == "alarm":
+        return "Chance does this rarely: repeat with another seed, then doubt the noise."
+    return f"What it lacks of the limit is slack, or too few {few} to tell."
+
+
+def _or_infinite(epsilon: float | None) -> str:
+    return INFINITE if epsilon is None else number(epsilon)
 
 
 def _assumed(report: Report) -> str:

@@ -203,7 +203,7 @@ is highlighted.</p>
 {% endif %}
 
 {% if crafted %}
-<h2>What was put into D to be noticed</h2>
+<h2>{{ crafted_title }}</h2>
 {% for sentence in crafted_reading %}
 <p>{{ sentence }}</p>
 {% endfor %}

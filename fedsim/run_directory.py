@@ -69,7 +69,7 @@ class RunDirectory:
         existing = path.absolute() / "config.toml"
         try:
             if existing.exists():
-                if configuration.load(existing) == config.placed_at(""):
+                if _load(existing) == config.placed_at(""):
                     return True
                 raise InputError(
                     f"'{path}' holds a run with another configuration; "
@@ -94,8 +94,11 @@ class RunDirectory:
 
     @property
     def config(self) -> Config:
-        """The resolved configuration of the run, with its directory where it is now."""
-        return configuration.load(self.path / "config.toml").placed_at(str(self.path))
+        """The resolved configuration of the run, with its directory where it is now.
+
+        Raises InputError where its file is damaged.
+        """
+        return _load(self.path / "config.toml").placed_at(str(self.path))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -125,14 +128,20 @@ class RunDirectory:
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a JSON file of this run. Raises InputError if it is missing or damaged."""
         try:
-            value: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+            if not isinstance(value, dict):
+                raise ValueError("it is no JSON object")
         except FileNotFoundError:
             raise InputError(
                 f"'{self.path}' has no {name}: the run is not finished; "
                 f"continue it with fedsim run --resume {self.path}"
             ) from None
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {name} in '{self.path}': {error}") from None
+        except OSError as error:
+            raise InputError(
+                f"cannot read {name} in '{self.path}': {error.strerror}; make it readable"
+            ) from None
+        except ValueError as error:
+            raise self.damaged(name, str(error)) from None
         return value
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -158,10 +167,19 @@ class RunDirectory:
                 f"continue it with fedsim run --resume {self.path}"
             ) from None
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-            raise InputError(
-                f"{name} in '{self.path}' is damaged; delete it (and report.json, if there is one) "
-                f"and continue with fedsim run --resume {self.path}"
-            ) from None
+            raise self.damaged(name) from None
+
+    def damaged(self, name: str, why: str = "") -> InputError:
+        """Return the error that says that a file is damaged, and why, and what makes it anew."""
+        remedy = (
+            f"delete it and make it anew with fedsim report {self.path}"
+            if name == "report.json"
+            else "delete it (and report.json, if there is one) and continue with "
+            f"fedsim run --resume {self.path}"
+        )
+        return InputError(
+            f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; {remedy}"
+        )
 
     def cohort_file(self, first_trial: int) -> str:
         """Return the name of the findings of the cohort that begins with a trial."""
@@ -213,3 +231,14 @@ class RunDirectory:
         partial = target.with_name(f".{target.name}.partial")
         partial.write_bytes(content)
         partial.replace(target)
+
+
+def _load(path: Path) -> Config:
+    """Return the configuration that a run was made with. Raises InputError."""
+    try:
+        return configuration.load(path)
+    except InputError as error:
+        raise InputError(
+            f"cannot read the configuration of the run in '{path.parent}': {error}; restore "
+            "config.toml from a copy, or name a new directory for another run"
+        ) from None

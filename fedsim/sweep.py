@@ -15,14 +15,16 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import audit_page, bounds_report, comparison
+from fedsim import audit_page, bounds_report, comparison, report_directory
 from fedsim import config as configuration
 from fedsim.config import KNOWN_KEYS, Scalar
 from fedsim.errors import InputError
-from fedsim.report_directory import write_report
 from fedsim.report_values import DASH, Report, at, interval_at, number, percent, plain, span
 from fedsim.run_directory import RunDirectory
 from fedsim.strict_json import strict_json
+
+KIND = "sweep"
+"""What report.json says that it is of."""
 
 BOUND_COLUMN = "at_least_"
 """What the columns of the lower bounds on epsilon begin with."""
@@ -87,12 +89,6 @@ def grid(over: Sequence[str]) -> list[Point]:
     if len({point.name for point in points}) < len(points):
         raise InputError("two of the runs would have one folder; rename what --over varies")
     return points
-
-
-def check(directory: Path) -> None:
-    """Raise InputError where the folder of a sweep is that of a run."""
-    if (directory / "config.toml").exists():
-        raise InputError(f"'{directory}' holds a run; name another directory with --out")
 
 
 def report_of(directory: Path) -> Report:
@@ -200,7 +196,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
 
     found = rows(outcomes)
     # Everything is made before anything is written, so that a failure leaves what there was.
-    summary: Mapping[str, Any] = strict_json({"kind": "sweep", "name": name, "runs": found})
+    summary: Mapping[str, Any] = strict_json({"kind": KIND, "name": name, "runs": found})
     places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
     document = {**summary, "vantages": strict_json(places)}
     drawn: list[tuple[str, Markup]] = []
@@ -228,10 +224,10 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         figures=drawn,
         places=[_place(row) for row in places],
     )
-    (directory / "figures").mkdir(parents=True, exist_ok=True)
+    (directory / "figures").mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in files.items():
-        (directory / path).write_text(content, encoding="utf-8")
-    return write_report(directory, document, page)
+        report_directory.write(directory / path, content.encode())
+    return report_directory.write_report(directory, document, page)
 
 
 def _place(row: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fedsim import config as configuration
 from fedsim import description as described
-from fedsim import identifiability, ledger, pac, privacy
+from fedsim import identifiability, ledger, pac, privacy, run_transcript
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
@@ -290,9 +290,9 @@ def _bayesian(source: Path | None, description: Description, delta: float, by_pa
         }
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
-        if directory.has("transcript.npz"):
+        if directory.has(run_transcript.FILE):
             found = bayesian_report(
-                directory.config, directory.read_arrays("transcript.npz"), delta, description
+                directory.config, run_transcript.read(directory), delta, description
             )
             if found is not None:
                 return found

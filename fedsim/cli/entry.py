@@ -24,3 +24,7 @@ def main() -> None:
         print("fedsim: interrupted", file=sys.stderr, flush=True)
         # Half-imported modules may fail on the way out, and say so.
         os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

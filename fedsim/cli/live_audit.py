@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adversaries.intervals import significance
-from fedsim import report_directory
+from fedsim import report_directory, run_transcript
 from fedsim.cli.guarantees import print_json
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
@@ -75,7 +75,7 @@ def audit_live(path: Path, options: Options) -> None:
             "with --canary-seed-file, or leave --no-challenge out"
         )
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
-    worlds = None if run is None else run.read_arrays("transcript.npz")["worlds"]
+    worlds = None if run is None else run_transcript.read(run)["worlds"]
     seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
     root = "" if options.data_root is None else str(options.data_root.expanduser().absolute())
     audit = LiveAudit(root, canary_seed=seed, challenge=options.challenge)

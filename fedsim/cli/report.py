@@ -38,7 +38,7 @@ def report(
                 "--confidence and --delta make one report anew; give one RUN_DIR without --json, "
                 "then compare"
             )
-        _compare(runs, as_json)
+        _compare(directories, runs, as_json)
         return
     from fedsim import audit  # noqa: PLC0415
     from fedsim.report import summary  # noqa: PLC0415
@@ -49,10 +49,11 @@ def report(
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 
-def _compare(runs: list[RunDirectory], as_json: bool) -> None:
+def _compare(directories: list[Path], runs: list[RunDirectory], as_json: bool) -> None:
     from fedsim import comparison  # noqa: PLC0415
 
-    rows = comparison.compare([run.read_json("report.json") for run in runs])
+    reports = [run.read_json("report.json") for run in runs]
+    rows = comparison.side_by_side(directories, reports)
     if as_json:
         print(json.dumps({"runs": rows}, indent=2, ensure_ascii=False, allow_nan=False))
     else:

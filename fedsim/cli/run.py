@@ -93,6 +93,7 @@ def run(
     """
     start = time.time()
     console = Console(stderr=True, quiet=quiet)
+    _check_halfwidth(until_halfwidth)
     if resume is not None:
         options: list[object] = [config_file, rounds, seed, out, device, max_memory, set_]
         options += [until_halfwidth, max_trials]
@@ -131,7 +132,8 @@ def run(
     if directory.finished:
         # `extend` has refused the number of a finished run, so that a larger one was taken back.
         taken_back = resume is not None and trials is not None
-        console.print(_what_is_finished(directory, config, taken_back), highlight=False)
+        resumed = resume is not None
+        console.print(_what_is_finished(directory, config, resumed, taken_back), highlight=False)
         return
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         if resume is not None:
@@ -158,6 +160,15 @@ def _resumed(path: Path, trials: int | None) -> tuple[RunDirectory, Config]:
     return directory, directory.config
 
 
+def _check_halfwidth(until_halfwidth: float | None) -> None:
+    """Raise InputError for 0, which in a configuration means that none was given."""
+    if until_halfwidth == 0:
+        raise InputError(
+            "--until-halfwidth is 0, which no number of trials reaches; give a number above 0, "
+            "such as 0.1, or leave it out"
+        )
+
+
 def _check_maximum(config: Config, trials: int | None, max_trials: int | None) -> None:
     """Raise InputError where --max-trials is no maximum."""
     if max_trials is None:
@@ -171,16 +182,18 @@ def _check_maximum(config: Config, trials: int | None, max_trials: int | None) -
         )
 
 
-def _what_is_finished(directory: RunDirectory, config: Config, taken_back: bool) -> str:
+def _what_is_finished(
+    directory: RunDirectory, config: Config, resumed: bool, taken_back: bool
+) -> str:
     """Say that a larger number of trials was taken back. Raises InputError where none was."""
     page = directory.path / "report.html"
     if taken_back:
         return f"{config.trials.count} trials, as {page} has them: nothing to do"
+    another = "name a new directory with --out"
+    if resumed:  # which takes no --out
+        another = f"begin another with fedsim run {directory.path / 'config.toml'} --out NEW_DIR"
     more = "" if config.trials.until_halfwidth else ", or add trials with --resume and --trials"
-    raise InputError(
-        f"'{directory.path}' holds a finished run; read {page}, or name a new directory with "
-        f"--out{more}"
-    )
+    raise InputError(f"'{directory.path}' holds a finished run; read {page}, or {another}{more}")
 
 
 def shortfall(config: Config) -> str:
@@ -194,7 +207,7 @@ def shortfall(config: Config) -> str:
         return ""
     return (
         f"At most {trials.count} trials: {needed} have a halfwidth of {trials.until_halfwidth:g} "
-        "whatever they show, fewer only if the advantage is large"
+        "whatever they show but for ties, fewer only if the advantage is large"
         f"{' or the pairs agree' * common} (--max-trials)."
     )
 

@@ -53,7 +53,7 @@ def sweep(
     if own := set(common).intersection(sweeps.OF_A_RUN):
         raise InputError(f"--set {min(own)}: every run of a sweep has its own; give --out DIR")
     name = configuration.load(config_file, common | points[0].values).run.name
-    sweeps.check(out)
+    report_directory.check_new(out, replacing=sweeps.KIND)
     configs = []
     for point in points:
         given = {

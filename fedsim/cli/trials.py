@@ -11,8 +11,8 @@ from rich.table import Table
 from adversaries import sample_size, stopping
 from adversaries.design import Design
 from adversaries.lower_bounds import LOWER_BOUNDS
-from fedsim import bounds_audit, gaussian, identifiability, privacy
 from fedsim import config as configuration
+from fedsim import gaussian, identifiability, privacy
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.report_values import number
@@ -56,12 +56,21 @@ def trials(
 
     From the exact expected length of the interval that the report prints. From a configuration the
     advantage is the largest that its noise allows; a finished run has a prediction of its own. A
-    smaller advantage needs more trials where they are independent, as the column for 0 says.
+    smaller advantage needs more trials where they are independent, as the column for 0 says. Lower
+    bounds on epsilon reach their share after about as many trials as are stated.
 
     Example: fedsim trials configs/digits.toml --halfwidth 0.05
     """
-    if (source is None) == (advantage is None):
+    if source is None and advantage is None:
         raise InputError("which advantage is expected? Give a configuration, or --advantage")
+    if source is not None and advantage is not None:
+        raise InputError(
+            f"'{source}' and --advantage both say which advantage is expected; drop one of them"
+        )
+    if advantage is not None and not 0 <= advantage < 1:
+        raise InputError(
+            f"--advantage is {advantage:g}; give a number of at least 0 and below 1, such as 0.2"
+        )
     if not 0 < share < 1:
         raise InputError(f"--share is {share}; give a number between 0 and 1, such as 0.5")
     document = _document(source, halfwidth, confidence, advantage, delta, share)
@@ -85,11 +94,18 @@ def _document(
         run = RunDirectory.open(source) if source.is_dir() else None
         config = run.config if run else configuration.load(source)
         level, at_delta = config.audit.confidence, config.privacy.delta
+        from fedsim import bounds_audit  # noqa: PLC0415  (torch)
+
         refused = bounds_audit.refused(config)
         if run:
             prediction = run.read_json("report.json")["prediction"]
             advantage, mu = prediction["advantage"], prediction["mu"]
             origin = "the run's own prediction"
+        elif config.privacy.noise == "pac":
+            raise InputError(
+                f"privacy.noise is 'pac' in '{source}', which bounds what is told on average and "
+                "sets the advantage no limit to plan for; give --advantage in its place"
+            )
         else:
             mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
             advantage = identifiability.bounds(
@@ -99,10 +115,11 @@ def _document(
     level = level if confidence is None else confidence
     at_delta = at_delta if delta is None else delta
     if advantage is None:
-        raise InputError(f"'{source}' predicts no advantage; give --advantage")
+        raise InputError(f"'{source}' predicts no advantage; give --advantage in its place")
     if not -1 < advantage < 1:
         raise InputError(
-            f"the advantage is {advantage:g} ({origin}): a single trial decides; give --advantage"
+            f"the advantage of '{source}' is {advantage:g} ({origin}), where a single trial "
+            "decides; give --advantage in its place"
         )
     rows = []
     for name, (pairing, stops) in DESIGNS.items():
@@ -195,7 +212,8 @@ def _print(document: dict[str, Any]) -> None:
         title=f"Trials for a lower bound of {document['share']:g} × ε = "
         f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
         title_justify="left",
-        caption="of a campaign without luck: every log-odds at its quantile; "
+        caption="about, of a campaign without luck: every log-odds at its quantile; bounds from "
+        "counts go up and down in steps, so that fewer may do and a few more may not; "
         f"–: not with {sample_size.MOST_FOR_EPSILON} trials"
         + "; the Gaussian ones are less, or refused, where sensitivities vary"
         * document["sensitivities_vary"],

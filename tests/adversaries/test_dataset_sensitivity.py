@@ -137,7 +137,6 @@ def test_the_choice_does_not_depend_on_the_blocks_and_progress_ends_at_1(
     assert done[-1] == 1
 
 
-@settings(deadline=None)
 @given(
     features=hnp.arrays(
         np.float32, (6, 4), elements=st.floats(0, 1, width=32, allow_subnormal=False)
@@ -154,7 +153,6 @@ def test_the_order_of_records_does_not_change_their_sums(
     )
 
 
-@settings(deadline=None)
 @given(
     distances=st.lists(st.integers(0, 5), min_size=1, max_size=12),
     choice=st.sampled_from(["max", "min", "median"]),
@@ -244,7 +242,7 @@ RECORDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), element
 
 @pytest.mark.parametrize("kept", [0, 2**25])
 @pytest.mark.parametrize("choice", ["max", "min", "median"])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     values=RECORDS,
     pool=RECORDS,
@@ -275,7 +273,7 @@ def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
 
 
 @pytest.mark.parametrize("choice", ["max", "min"])
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     values=RECORDS,
     pool=RECORDS,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.spatial.distance import cdist
@@ -137,7 +137,6 @@ def images(name: str) -> st.SearchStrategy[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", sorted(MEASURES))
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_measure_is_symmetric_not_negative_and_zero_on_itself(
     name: str, data: st.DataObject

@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 from games import Bools, Floats, balanced, decisions, gaussian_game, often_at_most
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -149,7 +149,6 @@ def summary(found: Advantage) -> tuple[float, ...]:
     return (found.point, found.standard_error, found.interval.low, found.interval.high)
 
 
-@settings(deadline=None)
 @given(games, confidences)
 def test_advantage_lies_in_its_interval_and_that_between_minus_one_and_one(
     game: list[tuple[bool, float]], confidence: float
@@ -161,7 +160,6 @@ def test_advantage_lies_in_its_interval_and_that_between_minus_one_and_one(
     assert found.wins + found.losses + found.ties == len(game)
 
 
-@settings(deadline=None)
 @given(games, confidences)
 def test_advantage_does_not_know_which_world_is_called_d(
     game: list[tuple[bool, float]], confidence: float
@@ -172,7 +170,6 @@ def test_advantage_does_not_know_which_world_is_called_d(
     assert (one.wins, one.losses) == (other.wins, other.losses)
 
 
-@settings(deadline=None)
 @given(games)
 def test_exchanging_the_worlds_alone_negates_the_advantage(game: list[tuple[bool, float]]) -> None:
     worlds, log_odds = played(game)

@@ -1,14 +1,13 @@
 """Intervals are those that scipy and exact enumeration give."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from adversaries.intervals import clopper_pearson
 
 
-@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60), st.floats(0.01, 0.9999))
 def test_clopper_pearson_is_scipys_exact_interval(
     successes: int, failures: int, confidence: float

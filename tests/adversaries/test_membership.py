@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -130,7 +130,6 @@ def test_a_model_that_gives_every_record_the_same_loss_betrays_nobody() -> None:
 rates = arrays(np.float64, st.integers(2, 30), elements=st.floats(0, 1))
 
 
-@settings(deadline=None)
 @given(rates, st.floats(0.01, 0.999))
 def test_membership_advantage_is_the_mean_difference_with_students_interval(
     true: Floats, confidence: float

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -38,7 +38,6 @@ def test_the_recorded_example_of_the_papers_code() -> None:
 vectors = st.lists(st.floats(-5, 5), min_size=3, max_size=3)
 
 
-@settings(deadline=None)
 @given(vectors, vectors, vectors, st.floats(0.1, 10))
 def test_the_ratio_is_that_of_the_gaussian_densities(
     observed: list[float], f_d: list[float], f_d_prime: list[float], sigma: float
@@ -52,7 +51,6 @@ def test_the_ratio_is_that_of_the_gaussian_densities(
     assert _ratio(observed, f_d, f_d_prime, sigma) == pytest.approx(expected, rel=1e-9, abs=1e-8)
 
 
-@settings(deadline=None)
 @given(vectors, vectors, vectors, st.floats(0.5, 10), st.floats(0.01, 0.99), st.booleans())
 def test_a_sampled_steps_ratio_is_that_of_the_mixtures_of_densities(
     observed: list[float],

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binom, spearmanr
@@ -23,7 +23,6 @@ few_values = hnp.arrays(np.float64, 12, elements=st.integers(0, 4).map(float))
 
 
 @given(few_values, few_values)
-@settings(deadline=None)
 def test_rho_is_scipys_with_and_without_ties(heuristic: np.ndarray, truth: np.ndarray) -> None:
     if np.ptp(heuristic) == 0 or np.ptp(truth) == 0:
         with pytest.raises(InputError, match="all the same value"):

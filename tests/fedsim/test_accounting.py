@@ -308,7 +308,7 @@ def test_ten_thousand_rounds_that_all_differ_are_rounded_for_the_adversary() -> 
     ),
     st.integers(1, 8),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_coarser_mechanism_has_fewer_kinds_and_never_less_harm(
     kinds: list[tuple[float, float]], most: int
 ) -> None:
@@ -389,7 +389,7 @@ def test_delta_and_epsilon_are_inverse_by_every_accountant(mechanism: Mechanism)
     st.floats(1.01, 3),
     st.sampled_from(Neighbouring),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_more_noise_helps_and_more_steps_hurt_by_every_accountant(
     z: float, steps: int, delta: float, factor: float, neighbouring: Neighbouring
 ) -> None:
@@ -452,7 +452,7 @@ def test_over_the_whole_range_of_use_there_is_an_answer_or_a_refusal(name: str) 
     st.floats(1.1, 2),
     st.sampled_from(Neighbouring),
 )
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_every_parameter_moves_epsilon_in_its_direction_under_sampling(
     z: float, steps: int, q: float, delta: float, factor: float, neighbouring: Neighbouring
 ) -> None:

@@ -82,7 +82,7 @@ def test_with_sampling_the_noise_is_enough_and_a_millionth_less_is_not(
 @given(
     st.floats(0.3, 20), st.floats(1e-9, 0.1), st.integers(1, 5000), st.sampled_from(Neighbouring)
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_every_accountant_certifies_what_it_was_calibrated_for(
     epsilon: float, delta: float, steps: int, neighbouring: Neighbouring
 ) -> None:
@@ -100,7 +100,6 @@ def test_every_accountant_certifies_what_it_was_calibrated_for(
 
 
 @given(st.floats(1e-6, 0.9))
-@settings(deadline=None)
 def test_even_epsilon_zero_is_reached_where_delta_is_the_advantage(delta: float) -> None:
     z = noise_multiplier(0.0, delta, 30)
     assert gaussian.advantage(math.sqrt(30) / z) == pytest.approx(delta, rel=1e-8)

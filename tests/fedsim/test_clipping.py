@@ -563,7 +563,7 @@ def test_the_size_of_the_cohort_does_not_change_a_trial() -> None:
     torch.testing.assert_close(alone[0], expected[2], rtol=1e-6, atol=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(1e-6, 1e6), st.floats(1e-3, 10))
 def test_no_clipped_gradient_is_longer_than_the_clipping_norm(scale: float, bound: float) -> None:
     model, parameters, features, labels = _game("mlp", (1, 4, 4))

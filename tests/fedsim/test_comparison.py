@@ -1,5 +1,6 @@
 """Several runs in one table: a row for each trust and vantage."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,18 @@ def _report(trust: str) -> dict[str, Any]:
     }
 
 
+def _side_by_side(reports: list[dict[str, Any]]) -> list[comparison.Row]:
+    directories = [Path(f"runs/{place}") for place in range(len(reports))]
+    return comparison.side_by_side(directories, reports)
+
+
+def _shown(reports: list[dict[str, Any]]) -> str:
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(comparison.table(_side_by_side(reports)))
+    return capture.get()
+
+
 def test_rows_are_trust_by_vantage_with_a_verdict() -> None:
     rows = comparison.compare([_report("central"), _report("local")])
     assert [(row["trust"], row["vantage"]) for row in rows] == [
@@ -59,7 +72,7 @@ def test_rows_are_trust_by_vantage_with_a_verdict() -> None:
 def test_the_table_says_that_epsilon_is_infinite() -> None:
     console = Console(width=140)
     with console.capture() as capture:
-        console.print(comparison.table(comparison.compare([_report("central")])))
+        console.print(comparison.table(_side_by_side([_report("central")])))
     server, participant, released = (
         line for line in capture.get().splitlines() if "central" in line
     )
@@ -78,19 +91,53 @@ def test_eighty_characters_show_every_number_and_verdict() -> None:
         for trust in ("central", "distributed")
     ]
     with console.capture() as capture:
-        console.print(comparison.table(comparison.compare(reports)))
+        console.print(comparison.table(_side_by_side(reports)))
     shown = capture.get()
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80
-    for words in ("0.210", "0.10 to 0.30", "within bound", "near", "prediction", "verdict"):
+    for words in (
+        "0.210",
+        "0.10 to 0.30",
+        "released-model",
+        "within bound",
+        "near",
+        "prediction",
+        "verdict",
+    ):
         assert words in shown
+
+
+def test_runs_of_one_name_are_told_apart_by_their_directories() -> None:
+    shown = _shown([_report("central"), _report("central")])
+    assert "1: vantages, runs/0" in shown
+    assert "2: vantages, runs/1" in shown
+    participants = [line.split()[0] for line in shown.splitlines() if "participant" in line]
+    assert participants == ["1", "2"]
+
+
+def test_each_row_has_its_confidence_where_runs_differ() -> None:
+    other = _report("central")
+    other["vantages"]["participant"]["empirical"]["confidence"] = 0.5
+    shown = _shown([_report("central"), other])
+    assert "intervals at" not in shown
+    # The server's, and the participant's of the first run.
+    assert (shown.count("at 95.0%"), shown.count("at 50.0%")) == (3, 1)
+
+
+def test_a_run_is_compared_with_itself_under_no_spelling(tmp_path: Path) -> None:
+    run, link = tmp_path / "run", tmp_path / "link"
+    run.mkdir()
+    link.symlink_to(run)
+    for other in (run, link, tmp_path / "run" / ".." / "run"):
+        with pytest.raises(InputError, match=r"are one run; give every run once$"):
+            comparison.side_by_side([run, other], [_report("central"), _report("local")])
 
 
 def test_colluders_are_named_beside_the_trust() -> None:
     console = Console(width=140)
     with console.capture() as capture:
         reports = [_report("local"), _report("local") | {"colluding": 3}]
-        console.print(comparison.table(comparison.compare(reports)))
+        console.print(comparison.table(_side_by_side(reports)))
     lines = [line for line in capture.get().splitlines() if "participant" in line]
     assert ["local, 3 collude" in line for line in lines] == [False, True]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversaries.lower_bounds import clopper_pearson_split
 from adversaries.rate_bounds import mu_gdp_bound
 from fedsim import audit, client_app, crafted_report, gaussian, server_app
 from fedsim.config import Config, Scalar, to_run_config
@@ -145,6 +146,25 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert "fitted to the records of D, without noise" in report["mechanism"]["dp_note"]
 
 
+def test_copies_of_a_record_are_not_said_to_be_made(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, _ = finished(challenge_kind="record")
+    page = (directory.path / "report.html").read_text()
+    assert "2 × a record of D" in page
+    assert "Copies of one record" in page
+    assert "to be noticed" not in page
+
+
+def test_the_replacement_of_what_was_made_is_the_original_record(
+    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
+) -> None:
+    directory, report = finished(challenge_kind="blank", privacy_neighbouring="replace")
+    assert report["challenge"]["replacement"] == "the original record"
+    page = (directory.path / "report.html").read_text()
+    assert "<dt>Replacement</dt><dd>the original record</dd>" in page
+
+
 def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not_allow_it() -> None:
     worlds = np.arange(400) % 2 == 0
     transcript = {
@@ -189,6 +209,10 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     assert "released_model" not in found
     scored = crafted_report.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
     assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
+    # At a threshold of its own, between the worlds.
+    split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
+    threshold = scored["released_model_mu_gdp"].details["threshold"]
+    assert threshold == split.details["threshold"] != scored["released_model"].details["threshold"]
 
 
 def test_sampled_steps_have_no_mu_to_divide() -> None:

@@ -157,7 +157,7 @@ class TestLogOddsHistogram:
 
 
 class TestPredictedDensity:
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(
         st.lists(st.floats(0.05, 4), min_size=1, max_size=20),
         st.booleans(),

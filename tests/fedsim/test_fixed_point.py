@@ -44,7 +44,7 @@ def test_the_range_holds_every_clean_sum_and_the_total_cannot_wrap(
     assert found.sensitivity == pytest.approx(bound)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(2, 40))
 def test_the_sum_of_messages_is_the_sum_of_what_they_stand_for(seed: int, owners: int) -> None:
     found = grid(owners)

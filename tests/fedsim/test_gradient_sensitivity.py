@@ -195,7 +195,7 @@ GRADIENTS = st.tuples(st.integers(1, 6), st.integers(1, 9)).flatmap(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(GRADIENTS, st.integers(1, 200))
 def test_the_oracle_and_its_ranks_are_those_of_brute_force(
     gradients: tuple[Floats, Floats], rows_bytes: int
@@ -218,7 +218,7 @@ def test_the_oracle_and_its_ranks_are_those_of_brute_force(
     assert truth.histogram.sum() == truth.pairs == len(everything)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(GRADIENTS)
 def test_no_local_sensitivity_exceeds_what_clipping_allows(
     gradients: tuple[Floats, Floats],

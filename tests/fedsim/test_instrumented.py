@@ -43,7 +43,7 @@ HALF = [
 """Half of the modes, in which every two choices meet, by default; the others are slow tests."""
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.integers(0, 2**30),
     st.sampled_from([1.0, 0.9, 0.1]),

@@ -147,7 +147,7 @@ def _convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
     return layer, (channels, *sizes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(_convolutions(), st.booleans(), st.integers(1, 3), st.integers(1, 3))
 def test_a_convolution_of_any_shape_agrees_with_torch_func(
     case: tuple[nn.Module, tuple[int, ...]], shared: bool, trials: int, records: int

@@ -60,7 +60,7 @@ def test_full_batches_on_the_grid_are_the_closed_form(
 
 
 @given(st.floats(0.6, 5), st.floats(1e-4, 0.9), st.integers(1, 200), st.sampled_from(Neighbouring))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_a_composed_distribution_is_one_and_undone_by_the_other_direction(
     z: float, q: float, steps: int, neighbouring: Neighbouring
 ) -> None:
@@ -82,7 +82,7 @@ def test_rare_large_losses_do_not_blow_up_the_grid(z: float, q: float, steps: in
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
 @given(z=st.floats(0.3, 10), q=st.floats(1e-4, 1), delta=st.floats(1e-12, 0.5))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_single_steps_epsilon_falls_with_noise_and_delta_and_rises_with_sampling(
     neighbouring: Neighbouring, z: float, q: float, delta: float
 ) -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import ndtr, xlogy
 
@@ -103,7 +103,6 @@ def test_a_signal_without_noise_tells_everything_and_no_signal_nothing() -> None
     assert pac.logdet_information(np.array([0.0]), np.array([0.0])) == 0
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(-3, 3), min_size=2, max_size=6),
     st.floats(0.3, 3),
@@ -123,7 +122,6 @@ def test_the_log_det_bound_is_above_the_information_found_by_integration(
 # The covariance.
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**30), st.integers(2, 8), st.integers(1, 30), st.booleans())
 def test_the_spectrum_is_that_of_the_covariance_matrix(
     seed: int, count: int, size: int, weighted: bool

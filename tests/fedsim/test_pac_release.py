@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import kstest
@@ -90,7 +90,6 @@ def test_the_secret_is_uniform_and_agrees_with_the_world() -> None:
 # The release.
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**30), st.floats(1e-3, 10))
 def test_the_noise_of_a_pair_lies_along_its_difference_and_is_as_large_as_budgeted(
     seed: int, information: float
@@ -108,7 +107,6 @@ def test_the_noise_of_a_pair_lies_along_its_difference_and_is_as_large_as_budget
     np.testing.assert_allclose(noise, along[:, None] * difference / norms[:, None], atol=1e-9)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**30), st.floats(1e-3, 10))
 def test_the_belief_about_a_pair_is_the_usual_posterior(seed: int, information: float) -> None:
     candidates = np.random.default_rng(seed).standard_normal((20, 2, 5))
@@ -122,7 +120,6 @@ def test_the_belief_about_a_pair_is_the_usual_posterior(seed: int, information: 
     np.testing.assert_allclose(odds, expected.numpy(), rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**30), st.booleans())
 def test_the_belief_about_several_candidates_is_bayes_rule_by_the_noises_covariance(
     seed: int, fit: bool
@@ -167,7 +164,6 @@ def test_the_noise_has_the_covariance_that_was_budgeted() -> None:
     assert kstest(along[:, 0] / math.sqrt(expected[0]), "norm").pvalue > 1e-3
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**30), st.integers(2, 6), st.floats(1e-3, 20))
 def test_a_fitted_round_keeps_its_budget_under_any_posterior(
     seed: int, count: int, information: float

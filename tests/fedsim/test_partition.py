@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.errors import InputError
@@ -12,7 +12,6 @@ schemes = st.sampled_from(sorted(PARTITIONS))
 seeds = st.integers(0, 2**63 - 1)
 
 
-@settings(deadline=None)
 @given(
     labels=st.lists(st.integers(0, 9), min_size=30, max_size=80),
     owners=st.integers(1, 4),
@@ -29,7 +28,6 @@ def test_every_record_has_one_owner_and_every_owner_a_record(
     assert set(owner_of) == set(range(owners))
 
 
-@settings(deadline=None)
 @given(records=st.integers(1, 100), data=st.data(), seed=seeds)
 def test_iid_owners_have_the_same_number_of_records_within_one(
     records: int, data: st.DataObject, seed: int
@@ -62,7 +60,6 @@ def test_partitions_of_earlier_runs_stay_as_they_were(scheme: str, expected: lis
     assert owner_of.tolist() == expected
 
 
-@settings(deadline=None)
 @given(
     keys=st.lists(st.sampled_from("abcdefgh"), min_size=8, max_size=60),
     seed=seeds,

@@ -357,6 +357,110 @@ def test_the_verdict_names_the_adversary_and_the_secret(report, transcript, path
     assert sentence in visible(render_html(changed(report, path, value), transcript))
 
 
+@pytest.mark.usefixtures("wording_only")
+@pytest.mark.parametrize(
+    ("kind", "copies", "neighbouring", "asked"),
+    [
+        ("record", 2, "add-remove", "whether 2 copies of this one person's record were used"),
+        ("record", 2, "replace", "which of two people's records was used, in 2 copies,"),
+        ("blank", 1, "add-remove", "whether a record that was made for the audit was used"),
+        (
+            "clipbkd",
+            1,
+            "replace",
+            "whether a record that was made for the audit was used or the original record",
+        ),
+        (
+            "gradient",
+            3,
+            "replace",
+            "whether 3 copies of a gradient that was made for the audit were used or 3 copies of "
+            "its opposite",
+        ),
+    ],
+)
+def test_the_verdict_asks_about_what_is_in_question(
+    report, transcript, kind, copies, neighbouring, asked
+):
+    report = changed(report, "challenge.kind", kind)
+    report = changed(report, "challenge.records", copies)
+    text = visible(render_html(changed(report, "neighbouring", neighbouring), transcript))
+    assert f"knew everything except {asked} answered that question correctly" in text
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_very_few_trials_are_no_finding(report, transcript):
+    assert "No finding" not in visible(render_html(report, transcript))
+    few = {"wins": 2, "losses": 0, "ties": 0, "advantage_interval": [-0.6838, 1.0]}
+    few = report | {"trials": 2, "empirical": report["empirical"] | few}
+    low = "No finding yet: by 2 trials the adversary may be right in anything from 15.8% to 100% "
+    assert f"{low}(95% interval). An adversary" in visible(render_html(few, transcript))
+    # Of one world there is no interval of the advantage.
+    one = {"wins": 1, "losses": 0, "ties": 0, "advantage_interval": None}
+    one = report | {"trials": 1, "empirical": report["empirical"] | one}
+    text = visible(render_html(one, transcript))
+    assert "by 1 trial the adversary may be right in anything from 2.5% to 100%" in text
+    assert "in 100% of 1 trial, where" in text
+    assert "1 trials" not in text
+
+
+@pytest.fixture
+def with_canaries(report):
+    """A report with a one-run audit."""
+    bound = {
+        "epsilon": 2.444,
+        "confidence": 0.9,
+        "assumes": "coins",
+        "details": {"right": 111, "guesses": 125},
+    }
+    estimate = {
+        "epsilon": 4.2,
+        "mu": 0.97,
+        "assumes": "normal scores",
+        "epsilon_interval": {"low": 3.5, "high": 4.9},
+    }
+    found = {
+        "kind": "dirac",
+        "known_data": True,
+        "count": 1000,
+        "owners": [0, 1, 2],
+        "headline_trial": 0,
+        "confidence": 0.9,
+        "claimed_epsilon": 4.5,
+        "canary_mu": 0.925,
+        "canary_epsilon": 4.0,
+        "bounds": {"binomial": bound | {"epsilon": 1.585}, "f_dp": bound},
+        "estimate": estimate,
+        "spread": None,
+        "alarm": None,
+        "note": "About one canary.",
+    }
+    return report | {"one_run": found}
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_what_canaries_prove_leads(report, with_canaries, transcript):
+    text = visible(render_html(with_canaries, transcript))
+    assert (
+        "The canaries of one trial prove ε ≥ 2.444 with 90.0% confidence (one-run f-DP bound); "
+        "claimed is ε = 4.500." in text
+    )
+    assert (
+        "How much privacy loss is proven? ε ≥ 2.444 one trial, 90.0% confidence ε ≤ 4 Consistent. "
+        "By the one-run f-DP bound, of one canary. Claimed: ε = 4.500 towards a participant."
+        in text
+    )
+    assert "How much do the trials prove beside it? ε ≥ 0.372" in text
+    assert "beside it?" not in visible(render_html(report, transcript))
+    alarming = with_canaries | {"alarms": {"one_run": "Too much."}}
+    alarming["one_run"] = with_canaries["one_run"] | {"canary_epsilon": 2.0}
+    text = visible(render_html(alarming, transcript))
+    assert "ε ≤ 2 Above theory. By the one-run f-DP bound" in text
+    noiseless = with_canaries["one_run"] | {"canary_epsilon": None, "claimed_epsilon": None}
+    text = visible(render_html(report | {"one_run": noiseless}, transcript))
+    assert "90.0% confidence – By the one-run f-DP bound, of one canary. Claimed: ε = ∞" in text
+
+
 def test_every_measured_and_theoretical_number_is_in_the_text(report, html):
     text = visible(html)
     empirical, bounds = report["empirical"], report["bounds"]

@@ -473,7 +473,7 @@ def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
     assert "is no number" not in texts(missing)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(
         st.sampled_from([*NUMBERS]),

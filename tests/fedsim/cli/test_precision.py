@@ -2,6 +2,7 @@
 
 import csv
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
     assert status == 0
     assert "common random" in out
     assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
+    assert "about, of a campaign without luck" in " ".join(out.split())
 
 
 def test_trials_promise_no_bound_that_the_report_would_refuse(
@@ -75,7 +77,13 @@ def test_trials_promise_no_bound_that_the_report_would_refuse(
     ("arguments", "complaint"),
     [
         ([], "Give a configuration, or --advantage"),
-        (["--advantage", 2], "advantage is 2"),
+        (["--advantage", 2], "--advantage is 2; give a number of at least 0 and below 1"),
+        (["--advantage", "nan"], "--advantage is nan; give a number of at least 0 and below 1"),
+        (["--advantage=-0.2"], "--advantage is -0.2; give a number of at least 0 and below 1"),
+        (
+            ["configs/digits.toml", "--advantage", 0.2],
+            "'configs/digits.toml' and --advantage both say which advantage is expected; drop one",
+        ),
         (["--advantage", 0.2, "--halfwidth", 0], "halfwidth is 0"),
         (["--advantage", 0.2, "--share", 1], "--share is 1"),
         (["--advantage", 0.2, "--confidence", 2], "confidence is 2"),
@@ -90,6 +98,29 @@ def test_trials_for_nothing_sensible_are_refused(
     assert (status, out) == (2, "")
     assert complaint in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_trials_of_a_configuration_without_a_limit_name_the_way_out(
+    fedsim: Command, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    path = tmp_path / "experiment.toml"
+    noiseless = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.0001}
+    pac = {
+        "privacy.noise": "pac",
+        "audit.mode": "instrumented",
+        "privacy.rho-beta": 0.0,
+        "privacy.mutual-information": 0.5,
+        "federation.trust": "central",
+    }
+    for changes, reason in (
+        (noiseless, "where a single trial decides"),
+        (pac, "which bounds what is told on average and sets the advantage no limit"),
+    ):
+        path.write_text(dump(small(changes)))
+        status, out, err = fedsim("trials", path)
+        assert (status, out) == (2, "")
+        assert reason in err
+        assert "give --advantage in its place" in err
 
 
 @pytest.mark.usefixtures("without_pages")
@@ -127,7 +158,8 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
             leading["name"],
             leading["epsilon"],
         )
-    assert (out / "figures" / "privacy-rho-beta.svg").exists()
+    written = [out / "figures" / "privacy-rho-beta.svg", out / "summary.csv", out / "report.html"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()
     assert "ε at least, headline" in page
     assert TITLES[rows[0]["headline"]] in page
@@ -138,9 +170,16 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         f"digits {name}" for name in ("rho-beta=0.6", "rho-beta=0.9")
     }
     written = (out / "rho-beta=0.6" / "events.jsonl").read_bytes()
-    status, _, _ = fedsim("sweep", experiment, "--rho-beta", "0.6,0.9", "--out", out, "--quiet")
+    again = ("sweep", experiment, "--rho-beta", "0.6,0.9", "--out", out, "--quiet")
+    status, _, _ = fedsim(*again)
     assert status == 0
     assert (out / "rho-beta=0.6" / "events.jsonl").read_bytes() == written
+    # Of another command, whose report must not be lost.
+    (out / "report.json").write_text('{"kind": "membership inference"}')
+    status, _, err = fedsim(*again)
+    assert status == 2
+    assert "its report.json is there; name a new directory with --out" in err
+    assert (out / "report.json").read_text() == '{"kind": "membership inference"}'
 
 
 @pytest.mark.parametrize(
@@ -203,10 +242,26 @@ def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
     assert "At most 8 trials: 116 have a halfwidth of 0.2" in " ".join(err.split())
     found = json.loads((out / "report.json").read_text())
     assert found["campaign"]["until_halfwidth"] == 0.2
+    assert found["campaign"]["halfwidth"] > 0.2
+    assert "Warning: The advantage is not as precise as asked:" in " ".join(err.split())
+    precise = tmp_path / "precise"
+    status, _, err = fedsim("run", experiment, "--out", precise, "--until-halfwidth", 0.9)
+    assert (status, "not as precise" in err) == (0, False)
     status, _, err = fedsim("run", "--resume", out)
     assert status == 2
     assert "holds a finished run" in err
     assert "--trials" not in err
+    advice = f"fedsim run {out / 'config.toml'} --out NEW_DIR"
+    assert advice in err
+    status, _, err = fedsim("run", "--resume", out, "--trials", 400)
+    assert status == 2
+    assert advice in err
+    status, _, _ = fedsim("run", out / "config.toml", "--out", tmp_path / "new", "--quiet")
+    assert status == 0
+    for nothing in (["--until-halfwidth", 0], ["--until-halfwidth", 0, "--max-trials", 8]):
+        status, _, err = fedsim("run", experiment, "--out", tmp_path / "other", *nothing)
+        assert status == 2
+        assert "--until-halfwidth is 0, which no number of trials reaches; give a number" in err
     status, _, err = fedsim("run", experiment, "--trials", 4, "--max-trials", 8)
     assert status == 2
     assert "give one" in err

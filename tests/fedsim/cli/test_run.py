@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
+from fedsim import __version__
 from fedsim.cli.progress import _show, _steps, preparing
 from fedsim.config import Config
 
@@ -104,6 +105,17 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "challenge.dissimilarity=hamming"], "binary"),
         (["--set", "privacy.stop-at=0.01"], "stop-at is 0.01, but one round costs epsilon 1.087"),
         (["--set", "nonsense"], "KEY=VALUE"),
+        (["--set", "audit.attacks=bayes"], "lira-offline"),
+        (["--set", "audit.attacks="], ", all, none"),
+        (["--set", "audit.attacks=lira,none"], "'none' stands alone; drop it, or all others"),
+        (
+            ["--set", "training.sampling-rate=.1"],
+            "is '.1', which is text and no number; TOML wants 0.1",
+        ),
+        (["--set", "training.rounds=07"], "is '07', which is text and no number; TOML wants 7"),
+        (["--set", "trials=3"], "it is a table; give one of its keys, such as trials.count"),
+        (["--max-memory", "5"], "takes 132 KiB between"),
+        (["--max-memory", "5"], "but there are 5 bytes (run.max-memory)"),
         (["--trials", "many"], "'many' is not a valid int"),
         (["--no-such-option"], "No such option"),
         (["--resume", "somewhere"], "give it alone"),
@@ -190,6 +202,45 @@ def test_a_damaged_transcript_is_named_with_its_remedy(
     assert status == 0
 
 
+@pytest.mark.parametrize("damage", ["", "{", "[]"])
+def test_damaged_facts_and_reports_are_named_with_their_remedies(
+    damage: str, fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    fedsim("run", experiment, "--out", run, "--quiet")
+    (run / "report.json").write_text(damage)
+    for command in (["run", "--resume", run], ["report", run, "--json"]):
+        status, _, err = fedsim(*command)
+        assert status == 2
+        assert f"delete it and make it anew with fedsim report {run}" in err
+        assert len(err.strip().splitlines()) == 1
+    (run / "report.json").unlink()
+    status, _, _ = fedsim("report", run)
+    assert status == 0
+    (run / "facts.json").write_text(damage)
+    status, _, err = fedsim("report", run)
+    assert status == 2
+    assert "facts.json in" in err
+    assert "delete it (and report.json, if there is one) and continue with fedsim run" in err
+    (run / "facts.json").unlink()
+    (run / "report.json").unlink()
+    status, _, _ = fedsim("run", "--resume", run, "--quiet")
+    assert status == 0
+
+
+def test_the_damaged_configuration_of_a_run_is_named_with_its_remedy(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.toml").write_text("[data")
+    for command in (["report", run], ["run", experiment, "--out", run], ["run", "--resume", run]):
+        status, _, err = fedsim(*command)
+        assert status == 2
+        assert "restore config.toml from a copy, or name a new directory for another run" in err
+        assert len(err.strip().splitlines()) == 1
+
+
 def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
     fedsim: Command, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +297,13 @@ def test_an_early_stop_is_one_line(
     assert process.returncode == 130
     assert err.startswith("fedsim: interrupted")
     assert len(err.strip().splitlines()) == 1
+
+
+def test_the_command_line_waits_for_nothing_that_computes() -> None:
+    loaded = "import sys, fedsim.cli.main; print({'torch', 'flwr', 'matplotlib'} & {*sys.modules})"
+    command = [sys.executable, "-c", loaded]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout == "set()\n"
 
 
 def test_help_teaches(fedsim: Command) -> None:
@@ -398,6 +456,10 @@ def test_runs_are_compared_by_trust_and_vantage(
     status, out, error = fedsim("report", *runs, "--confidence", 0.9)
     assert (status, out) == (2, "")
     assert "--confidence" in error
+    assert [row["directory"] for row in rows] == [str(run) for run in runs for _ in range(3)]
+    status, out, error = fedsim("report", runs[0], runs[0] / ".." / "central")
+    assert (status, out, error.count("\n")) == (2, "", 1)
+    assert "give every run once" in error
 
 
 @pytest.mark.parametrize("vantage", ["server", "released-model"])
@@ -437,3 +499,11 @@ def test_a_search_for_the_challenge_shows_how_far_it_is() -> None:
     with preparing(Console(file=silent)) as searched:  # no terminal
         searched(0.5)
     assert not silent.getvalue().strip()
+
+
+@pytest.mark.parametrize("module", ["fedsim", "fedsim.cli.entry"])
+def test_python_runs_the_command_as_a_module(module: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, f"{__version__}\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.data import Dataset, load, table
@@ -172,7 +172,6 @@ def test_the_real_abalone_without_a_header(real: Callable[[str], Path]) -> None:
 values = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
 
 
-@settings(deadline=None)
 @given(
     numbers=st.lists(values, min_size=2, max_size=20).filter(lambda some: len(set(some)) > 1),
     words=st.lists(st.sampled_from("abcde"), min_size=20, max_size=20),

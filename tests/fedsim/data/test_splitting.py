@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.data import Dataset, Records, Split, split
@@ -26,7 +26,6 @@ def positions(records: Records) -> list[int]:
 sizes = st.integers(0, 40)
 
 
-@settings(deadline=None)
 @given(records=sizes, held_out=sizes, pool=sizes, spare=sizes, seed=st.integers(0, 2**64 - 1))
 def test_members_pool_and_held_out_never_overlap(
     records: int, held_out: int, pool: int, spare: int, seed: int

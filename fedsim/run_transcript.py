@@ -1,0 +1,133 @@
+"""The transcript of a run, transcript.npz, as a report may believe it: whole, and of one run."""
+
+import numpy as np
+
+from fedsim import cohorts
+from fedsim.config import Config
+from fedsim.mechanism import Vantage
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.vantages import suffix
+
+FILE = "transcript.npz"
+
+NEEDED = (
+    "worlds",
+    "log_odds",
+    "sensitivities",
+    "noise_stds",
+    "true_positive_rate",
+    "false_positive_rate",
+    "challenge_is_member",
+    "losses",
+    "accuracies",
+)
+"""Arrays of every run."""
+
+RATES = ("true_positive_rate", "false_positive_rate", "accuracies")
+"""Arrays of numbers from 0 to 1."""
+
+LENGTHS = (
+    "sensitivities",
+    "noise_stds",
+    "present_norms",
+    "absent_norms",
+    "batch_sizes",
+    "residual_squares",
+    "residual_freedoms",
+    "mutual_information",
+)
+"""Arrays [T, k] of numbers that are not negative."""
+
+SIGNED = ("residual_repeats", "residual_scales", "residual_signals")
+"""Other arrays [T, k] of numbers."""
+
+LATER = ("challenge_loss", "loss_trajectory", "population_losses", "final_models")
+"""Arrays that a run which an earlier version began has of its last cohorts alone."""
+
+TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
+"""Arrays of truth values."""
+
+
+def read(directory: RunDirectory) -> Arrays:
+    """Return the arrays of a run's transcript, as the server wrote them.
+
+    Raises InputError where the file is missing or damaged: where an array is missing, or has not
+    the trials and rounds of the others, or numbers that no run leaves. Log-odds that are not a
+    number up to the last round are let pass: whoever reads them says that the model diverged.
+    """
+    config, arrays = directory.config, directory.read_arrays(FILE)
+    complaint = _incomplete(config, arrays)
+    if not complaint:
+        starts = {each.start for each in cohorts.ranges(config, directory)}
+        complaint = _misshapen(config, arrays, starts) or _impossible(arrays)
+    if complaint:
+        raise directory.damaged(FILE, complaint)
+    return arrays
+
+
+def _incomplete(config: Config, arrays: Arrays) -> str:
+    """Return which array is missing or of another type, "" where none is."""
+    needed = [*NEEDED, "mutual_information"] if config.privacy.noise == "pac" else NEEDED
+    for name in needed:
+        if name not in arrays:
+            return f"it has no '{name}'"
+    for name, array in arrays.items():
+        kind = "b" if name in TRUTHS else "u" if name == "final_models" else "f"
+        if array.dtype.kind != kind:
+            return f"its '{name}' is of type {array.dtype}"
+    return ""
+
+
+def _misshapen(config: Config, arrays: Arrays, starts: set[int]) -> str:
+    """Return which array does not have the trials and rounds of the log-odds, "" where none.
+
+    starts: the first trials of the cohorts.
+    """
+    found = {name: array.shape for name, array in arrays.items()}
+    for name in ("log_odds", "accuracies"):
+        if len(found[name]) != 2 or 0 in found[name]:
+            return f"its '{name}' is {list(found[name])}"
+    (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
+    endings = {suffix(vantage, config.federation.vantage) for vantage in Vantage}
+    of_rounds = ("log_odds", *LENGTHS, *SIGNED)
+    wanted = {
+        "worlds": (trials,),
+        "true_positive_rate": (trials,),
+        "false_positive_rate": (trials,),
+        "challenge_is_member": (trials,),
+        "poison_scores": (trials,),
+        **{f"{name}{ending}": (trials, rounds) for name in of_rounds for ending in endings},
+        "accuracies": (rounds + 1, min(evaluated, trials)),
+        "losses": (rounds + 1, evaluated),
+        "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
+        "canary_scores": (trials, config.canaries.count),
+        "canaries_included": (trials, config.canaries.count),
+        "epsilon_spent": (config.federation.owners, len(Vantage), rounds),
+    }
+    columns = ((), (rounds + 1,), found.get("population_losses", ())[1:2] or (1,), (32,))
+    for name, each in zip(LATER, columns, strict=True):
+        rows = found[name][0] if found.get(name) else trials
+        wanted[name] = (rows if trials - rows in starts else trials, *each)
+    for name, shape in wanted.items():
+        if name in found and found[name] != shape:
+            return f"its '{name}' is {list(found[name])}, not {list(shape)}"
+    return ""
+
+
+def _impossible(arrays: Arrays) -> str:
+    """Return which array has numbers that no run leaves, "" where none has."""
+    for name, array in arrays.items():
+        known = next((each for each in (*LENGTHS, *SIGNED, *LATER) if name.startswith(each)), name)
+        if name in RATES and not ((array >= 0) & (array <= 1)).all():
+            return f"its '{name}' is not between 0 and 1"
+        if known in LENGTHS and (array < 0).any():
+            return f"its '{name}' is negative"
+        if known in (*LENGTHS, *SIGNED, *LATER) and np.isnan(array).any():
+            return f"its '{name}' is not a number: NaN"
+        # What is added up round by round stays NaN.
+        if (
+            name.startswith("log_odds")
+            and (np.isnan(array[:, :-1]) & ~np.isnan(array[:, 1:])).any()
+        ):
+            return f"its '{name}' is not a number in the middle: NaN"
+    return ""

@@ -1,0 +1,181 @@
+"""A transcript that no run could have left is refused, and what runs leave is not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim import audit, client_app, run_transcript, server_app
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.errors import InputError
+from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Make = Callable[..., Config]
+
+
+def played(config: Config, path: Path) -> RunDirectory:
+    directory = RunDirectory.create(path, config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    return directory
+
+
+def altered(arrays: Arrays, name: str, at: object, value: float) -> Arrays:
+    changed = arrays[name].copy()
+    changed[at] = value
+    return arrays | {name: changed}
+
+
+DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
+    **{
+        f"no {name}": (
+            lambda arrays, name=name: {key: arrays[key] for key in arrays if key != name},
+            f"it has no '{name}'",
+        )
+        for name in run_transcript.NEEDED
+    },
+    **{
+        f"short {name}": (
+            lambda arrays, name=name: arrays | {name: arrays[name][:3]},
+            f"its '{name}' is \\[3",
+        )
+        for name in (
+            "worlds",
+            "residual_squares",
+            "sensitivities",
+            "challenge_loss",
+            "loss_trajectory",
+            "population_losses",
+            "final_models",
+        )
+    },
+    "one row of losses": (
+        lambda arrays: arrays | {"losses": arrays["losses"][:1]},
+        r"its 'losses' is \[1, 4\], not \[4, 4\]",
+    ),
+    "no trials": (lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]}, "its 'log_odds'"),
+    "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "its 'log_odds'"),
+    "text": (
+        lambda arrays: arrays | {"challenge_loss": np.array(["x"] * 8)},
+        "its 'challenge_loss' is of type",
+    ),
+    "a rate of 7": (
+        lambda arrays: altered(arrays, "true_positive_rate", 2, 7.0),
+        "its 'true_positive_rate' is not between 0 and 1",
+    ),
+    "a rate of NaN": (
+        lambda arrays: altered(arrays, "accuracies", (1, 1), np.nan),
+        "its 'accuracies' is not between 0 and 1",
+    ),
+    "negative noise": (
+        lambda arrays: altered(arrays, "noise_stds", (1, 1), -1.0),
+        "its 'noise_stds' is negative",
+    ),
+    "losses of NaN": (
+        lambda arrays: altered(arrays, "challenge_loss", slice(None), np.nan),
+        "its 'challenge_loss' is not a number",
+    ),
+    "NaN in the middle": (
+        lambda arrays: altered(arrays, "log_odds", (3, 1), np.nan),
+        "its 'log_odds' is not a number in the middle",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Config], RunDirectory]:
+    """Return a function that runs a configuration, once for all tests here."""
+    kept: list[RunDirectory] = []
+
+    def once(config: Config) -> RunDirectory:
+        if not kept:
+            kept.append(played(config, tmp_path_factory.mktemp("kept") / "run"))
+        return kept[0]
+
+    return once
+
+
+@pytest.mark.parametrize(("damage", "complaint"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_one_line_with_the_remedy(
+    damage: Callable[[Arrays], Arrays],
+    complaint: str,
+    small: Make,
+    finished: Callable[[Config], RunDirectory],
+) -> None:
+    directory = finished(small())
+    arrays = directory.read_arrays("transcript.npz")
+    report = (directory.path / "report.json").read_bytes()
+    try:
+        directory.write_arrays("transcript.npz", damage(arrays))
+        with pytest.raises(InputError, match=f"{complaint}.*fedsim run --resume") as refused:
+            audit.write_report(directory)
+    finally:
+        directory.write_arrays("transcript.npz", arrays)
+    assert "\n" not in str(refused.value)
+    assert (directory.path / "report.json").read_bytes() == report
+
+
+def test_a_model_that_diverged_keeps_its_own_message(
+    small: Make, finished: Callable[[Config], RunDirectory]
+) -> None:
+    directory = finished(small())
+    arrays = directory.read_arrays("transcript.npz")
+    try:
+        infinite = altered(arrays, "log_odds", (3, slice(1, None)), np.inf)
+        directory.write_arrays("transcript.npz", infinite)
+        audit.write_report(directory)
+        directory.write_arrays(
+            "transcript.npz", altered(arrays, "log_odds", (3, slice(1, None)), np.nan)
+        )
+        assert np.isnan(run_transcript.read(directory)["log_odds"][3, -1])
+        with pytest.raises(InputError, match="diverged"):
+            audit.write_report(directory)
+    finally:
+        directory.write_arrays("transcript.npz", arrays)
+        audit.write_report(directory)
+
+
+def test_what_an_earlier_version_began_may_lack_whole_cohorts(small: Make, tmp_path: Path) -> None:
+    directory = played(small({"trials.cohort": 3}), tmp_path / "run")  # 3, 3 and 2 trials
+    arrays = directory.read_arrays("transcript.npz")
+    for missing, allowed in ((3, True), (6, True), (2, False), (5, False)):
+        later = {name: arrays[name][missing:] for name in run_transcript.LATER}
+        directory.write_arrays("transcript.npz", arrays | later)
+        if allowed:
+            audit.write_report(directory)
+        else:
+            with pytest.raises(InputError, match="its 'challenge_loss' is"):
+                audit.write_report(directory)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy.unit": "client"},
+        {"challenge.kind": "gradient"},
+        {"challenge.kind": "backdoor", "challenge.copies": 2},
+        {"federation.vantage": "released-model"},
+        {"federation.trust": "distributed", "audit.vantages": "all"},
+        {"audit.mode": "instrumented", "audit.vantages": "all"},
+        {"training.sampling-rate": 0.5},
+        {"training.local-steps": 2, "federation.trust": "local"},
+        {"audit.bayesian-pairs": 2, "trials.cohort": 3},
+        {"canaries.count": 20, "audit.attacks": "none"},
+        {"trials.worlds": "d-only", "trials.count": 5},
+        {"training.rounds": 1, "trials.cohort": 2},
+        {
+            "privacy.noise": "pac",
+            "audit.mode": "instrumented",
+            "privacy.rho-beta": 0.0,
+            "privacy.mutual-information": 0.5,
+            "privacy.pac-prior": "halves",
+        },
+    ],
+    ids=" ".join,
+)
+def test_what_runs_leave_is_read(changes: dict[str, Scalar], small: Make, tmp_path: Path) -> None:
+    directory = played(small(changes), tmp_path / "run")
+    arrays = run_transcript.read(directory)
+    assert len(arrays["log_odds"]) == len(arrays["worlds"])
