@@ -150,6 +150,18 @@ def test_three_trials_of_a_world_are_few_but_enough() -> None:
     assert few.reason == "fewer than three trials of a world"
 
 
+def test_the_unequal_bound_goes_no_further_than_its_proof() -> None:
+    """At an alpha above .39 the chance of so large a statistic need not grow with the spread."""
+    worlds = np.arange(12) < 6
+    log_odds = worlds + np.random.default_rng(6).standard_normal(12)
+    limits = [
+        gaussian_unequal_bound(worlds, log_odds, DELTA, confidence).details["mu_low"]
+        for confidence in (0.62, 0.61, 0.5, 0.2)
+    ]
+    assert 0 < limits[0] < limits[1]
+    assert limits[2:] == pytest.approx([limits[1]] * 2, rel=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("s1", "s0"), [(1.0, 1.0), (1.0, 0.0), (0.7, 1.0)])
 @pytest.mark.parametrize("confidence", [0.61, 0.95])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversaries.design import Design
 from adversaries.rate_bounds import mu_gdp_bound
 from fedsim import audit, client_app, crafted_report, gaussian, server_app
 from fedsim.config import Config, Scalar, to_run_config
@@ -208,6 +209,19 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     assert "released_model" not in found
     scored = crafted_report.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
     assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
+
+
+def test_common_random_numbers_leave_no_gaussian_bound() -> None:
+    """It is of two samples that are independent of each other."""
+    worlds, ones = np.arange(400) % 2 == 0, np.ones((400, 1))
+    odds = np.random.default_rng(0).standard_normal(400) + np.where(worlds, 1, -1) / 2
+    steps = {"sensitivities": ones, "noise_stds": ones}
+    transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
+    independent, common = (
+        crafted_report.bounds(transcript, 1, 1e-3, 0.95, played=Design(shared))
+        for shared in (False, True)
+    )
+    assert independent.keys() - common.keys() == {"identification_gaussian"}
 
 
 def test_sampled_steps_have_no_mu_to_divide() -> None:

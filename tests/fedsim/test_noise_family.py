@@ -7,7 +7,7 @@ from scipy import stats
 from adversaries.forecast import simulate
 from adversaries.rate_bounds import mu_gdp_bound, trade_off_bound
 from fedsim.accounting import PLD
-from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.noise_family import SCALES, miss_rate, noise_family, scaled
 
 RATES = np.array([1e-4, 0.01, 0.2, 0.5, 0.9])
@@ -62,3 +62,13 @@ def test_too_little_noise_to_tell_refutes_nothing() -> None:
     assert miss_rate(Mechanism.alike(1e-3, 10, 0.1), 1e-3) == 0.0
     family = noise_family(Mechanism.alike(1e-5, 10, 0.1))
     assert min(family.scales) * 1e-5 >= 1e-6
+
+
+def test_a_family_ends_where_double_precision_does() -> None:
+    """At the least noise of all steps below, at the largest above."""
+    quiet, loud = noise_family(Mechanism.alike(1e-5, 1)), noise_family(Mechanism.alike(1e99, 1))
+    assert min(quiet.scales) == pytest.approx(0.1, rel=0.03)
+    assert max(loud.scales) == pytest.approx(10, rel=0.03)
+    both = noise_family(Mechanism((Steps(1e-5), Steps(1e99))))
+    assert (both.scales[0], both.scales[-1]) == (quiet.scales[0], loud.scales[-1])
+    assert list(noise_family(Mechanism.alike(1.0, 1)).scales) == list(SCALES)
