@@ -9,17 +9,15 @@ aggregate, and independent of it: what other clients send adds spread to the sco
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.special import ndtr
-from scipy.stats import chi2, mannwhitneyu
+from scipy.stats import mannwhitneyu
 
 from adversaries.gaussian_bounds import LARGEST_EFFECT
-from adversaries.intervals import Interval, clopper_pearson, significance
+from adversaries.intervals import Interval, binomial_low, significance
+from adversaries.noncentral import lower_limit, upper_limit
 from fedsim.errors import InputError
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -62,7 +60,6 @@ def vector(arrays: Arrays) -> Floats:
     return np.concatenate([np.zeros(0), *parts], dtype=np.float64)
 
 
-QUANTILES = 4000
 EXACT_PAIRS = 10_000
 """Pairs of rounds up to which the rank test counts all arrangements: a hundred rounds a side."""
 
@@ -71,7 +68,8 @@ EXACT_PAIRS = 10_000
 class Effect:
     """The signal-to-noise ratio mu of one release, from scores on either side of the coin.
 
-    interval: two-sided; p_value: of the rank test that loud rounds score no higher than quiet ones
+    interval: two-sided, of mu >= 0, hence [0, 0] where the scores lie the wrong way round beyond
+    chance; p_value: of the rank test that loud rounds score no higher than quiet ones
     (`rank_test`); reason: why there is no estimate, None if there is one.
     """
 
@@ -102,12 +100,13 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     if spread == difference == 0:
         return Effect(0.0, nothing, 1.0, "scores that do not vary")
     if spread <= 1e-9 * abs(difference):
-        return Effect(math.inf, Interval(LARGEST_EFFECT, math.inf, confidence), p_value)
+        ends = (LARGEST_EFFECT, math.inf) if difference > 0 else (0.0, 0.0)
+        return Effect(math.copysign(math.inf, difference), Interval(*ends, confidence), p_value)
     scale = math.sqrt(1 / loud.size + 1 / quiet.size)
     statistic = difference / spread / scale
     limited = min(statistic, LARGEST_EFFECT / scale)
-    low = _noncentrality(limited, freedom, 1 - tail)
-    high = math.inf if limited < statistic else _noncentrality(limited, freedom, tail)
+    low = lower_limit(limited, freedom, tail)
+    high = math.inf if limited < statistic else upper_limit(limited, freedom, tail)
     interval = Interval(low * scale, high * scale, confidence)
     return Effect(difference / spread, interval, p_value)
 
@@ -158,33 +157,7 @@ def success_bound(
     guesses = log_odds != 0
     right = int(((log_odds > 0) == coins)[guesses].sum())
     made = int(guesses.sum())
-    # The lower end of a two-sided interval at 1 - 2 alpha misses with probability alpha.
-    low = clopper_pearson(right, made, 1 - 2 * significance(confidence)).low if made else 0.0
+    low = float(binomial_low(right, made, significance(confidence)))
     if low - delta <= 1 - low:
         return right, made, 0.0
     return right, made, math.log((low - delta) / (1 - low))
-
-
-def _noncentrality(statistic: float, freedom: int, probability: float) -> float:
-    """Return the noncentrality >= 0 at which the statistic is the quantile of this probability.
-
-    0 if there is none. P(T <= t) = E Phi(t sqrt(V/f) - noncentrality), V chi-square of f degrees of
-    freedom, by the midpoints of its quantiles: scipy's nct.cdf is NaN in places.
-    """
-    chi = _chi(freedom)
-
-    def excess(noncentrality: float) -> float:
-        return float(ndtr(statistic * chi - noncentrality).mean()) - probability
-
-    if excess(0.0) <= 0:
-        return 0.0
-    high = max(1.0, 2 * statistic)
-    while excess(high) > 0:
-        high *= 2
-    return brentq(excess, 0.0, high, xtol=1e-9)
-
-
-@lru_cache(maxsize=64)
-def _chi(freedom: int) -> Floats:
-    quantiles = chi2.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES, freedom)
-    return np.sqrt(quantiles / freedom)

@@ -9,16 +9,15 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
-from scipy.stats import nct
 
 from adversaries.intervals import LowerBound, significance
+from adversaries.noncentral import lower_limit
 from adversaries.trials import Bools, Floats, check_trials
 from fedsim.gaussian import epsilon as gaussian_epsilon
 
 LARGEST_EFFECT = 50.0
-"""Standardised mean differences above this count as this: scipy's noncentral t soon diverges."""
+"""Standardised mean differences above this count as this: `noncentral` resolves no larger ones."""
 
 RESOLUTION = 1e-12
 """A standard deviation below this share of the largest log-odds is rounding, not noise."""
@@ -35,7 +34,12 @@ LARGEST_ERROR = 0.39
 ALIKE = 1e-6
 """Relative differences of mu up to this are single precision, not sensitivities that vary."""
 
+LARGEST_SHARE = 0.05
+"""Of their standard deviation, how far log-odds may be from normal before no bound rests on it."""
+
 NOT_NORMAL = "the log-odds do not look normal (Anderson-Darling)"
+
+TOO_MIXED = "the sensitivities vary too much for worlds so far apart to have nearly normal log-odds"
 
 
 def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
@@ -124,39 +128,48 @@ def gaussian_unequal_bound(
     )
 
 
-def mixed_share(trial_mu: Floats) -> float:
+def mixed_share(trial_mu: Floats, mu: float) -> float:
     """Return how far log-odds are from normal at most, as a share of their standard deviation.
 
-    trial_mu [T]: sqrt(sum_i (LS_i/sigma_i)^2) of every trial, as realised. A gradient that is not
-    clipped depends on the noise before it: one that the model has learnt is hardly noticed any
-    more, and the tails of the log-odds are cut. One more step of mu r_t, r_t^2 = M^2 - mu_t^2, of
-    noise of its own would bring every trial to the largest mu, M, and its log-odds to exactly
-    N(+-M^2/2, M^2). What that step adds has the mean square E[r^2 + r^4/4]. 0 where all are alike;
-    infinite or zero mu are left to the bounds, which refuse such log-odds.
+    trial_mu [T]: sqrt(sum_i (LS_i/sigma_i)^2) of every trial, as realised, up to a factor of all;
+    mu: the largest of them in truth. A gradient that is not clipped depends on the noise before it:
+    one that the model has learnt is hardly noticed any more, and the tails of the log-odds are cut.
+    One more step of mu r_t, r_t^2 = mu^2 - mu_t^2, of noise of its own would bring every trial to
+    the largest mu, and its log-odds to exactly N(+-mu^2/2, mu^2). What that step adds has the mean
+    square E[r^2 + r^4/4]; its share grows with mu. 0 where all are alike; infinite or zero ones are
+    left to the bounds, which refuse such log-odds.
     """
     largest = float(trial_mu.max())
     if not 0 < largest < math.inf or np.allclose(trial_mu, largest, rtol=ALIKE, atol=0):
         return 0.0
-    lacking = largest**2 - trial_mu**2
-    return math.sqrt(float(np.mean(lacking + lacking**2 / 4))) / largest
+    lacking = 1 - (trial_mu / largest) ** 2
+    return math.sqrt(float(np.mean(lacking + mu**2 * lacking**2 / 4)))
 
 
-def lessened(bound: LowerBound, share: float, delta: float) -> LowerBound:
-    """Return a bound of normal log-odds for those that are normal but for this `mixed_share`.
+def lessened(bound: LowerBound, trial_mu: Floats, delta: float) -> LowerBound:
+    """Return a bound of normal log-odds for those of trials with these mu, see `mixed_share`.
 
     Their means lie no further apart than those of the normal ones, and their standard deviation is
     at least 1 - share of theirs (Minkowski), so that mu is overstated by 1/(1 - share) at most. How
     the studentised difference scatters about that is taken to be as of normal log-odds, which is
-    why the share must be small. A bound that was refused is returned as it is.
+    why a share above `LARGEST_SHARE` is refused.
+
+    The share is taken at the limit of mu itself, whatever noise was claimed: were the true mu below
+    what is left, it would be below the limit, its share the smaller and what that share leaves the
+    larger. A bound that was refused is returned as it is.
     """
+    share = mixed_share(trial_mu, bound.details.get("mu_low", 0.0))
     if bound.reason or not share:
         return bound
-    mu = bound.details["mu_low"] * max(0.0, 1 - share)  # nothing is left beyond all of it
+    if share > LARGEST_SHARE:
+        return replace(bound, epsilon=0.0, details={}, reason=TOO_MIXED)
+    mu = bound.details["mu_low"] * (1 - share)
     return replace(
         bound,
         epsilon=gaussian_epsilon(mu, delta),
         method=f"{bound.method}, lessened by {share:.1%} because sensitivities vary",
-        assumes=bound.assumes.replace("normal", "approximately normal"),
+        assumes=f"{bound.assumes.replace('normal', 'approximately normal')}; sensitivities as "
+        "recorded and noise as claimed, up to one scale of all",
         details=bound.details | {"mu_low": mu, "mixed_share": share},
     )
 
@@ -220,15 +233,4 @@ def _limit(effect: float, scale: float, freedom: int, alpha: float) -> float:
     effect/scale is noncentral t with noncentrality mu/scale.
     """
     # The limit grows with the statistic, so a smaller statistic keeps the bound valid.
-    statistic = min(effect, LARGEST_EFFECT) / scale
-
-    def excess(noncentrality: float) -> float:
-        return float(nct.sf(statistic, freedom, noncentrality)) - alpha
-
-    limit = 0.0
-    if excess(0) < 0:
-        high = max(1.0, statistic)
-        while excess(high) < 0:
-            high *= 2
-        limit = brentq(excess, 0, high) * scale
-    return limit
+    return lower_limit(min(effect, LARGEST_EFFECT) / scale, freedom, alpha) * scale

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from adversaries.design import INDEPENDENT, Design
 from adversaries.gaussian_bounds import gaussian_bound, gaussian_unequal_bound
@@ -62,14 +63,22 @@ def clopper_pearson_bound(
 
 
 def clopper_pearson_split(
-    worlds: Bools, scores: Floats, delta: float, confidence: float
+    worlds: Bools, scores: Floats, delta: float, confidence: float, for_mu: bool = False
 ) -> LowerBound:
     """Return the bound at the threshold that looks best on half of the trials, from the other half.
 
     Of each world every second trial, in their order, chooses; the others, which had no part in the
     choice, give the bound as `clopper_pearson_bound` does. Any score will do, of any scale and with
-    any number of ties: larger speaks for D. The threshold itself decides D'. Needs two trials of
-    each world, else 0 with the reason. Raises InputError as `clopper_pearson_bound` does.
+    any number of ties: larger speaks for D. The threshold itself decides D'.
+
+    Best is what would prove the largest epsilon from the limits t and f of TPR and FPR, at the
+    level of the judging half; of several, as where none proves anything, that of the largest
+    TPR - FPR. for_mu: best is the largest Phi^-1(t) - Phi^-1(f), for whoever converts the limits in
+    `details` to mu of Gaussian privacy; the threshold for epsilon mostly lies in a tail, where they
+    prove little mu. Accusing D and accusing D' prove the same mu.
+
+    Needs two trials of each world, else 0 with the reason. Raises InputError as
+    `clopper_pearson_bound` does.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -79,14 +88,16 @@ def clopper_pearson_split(
     if thresholds.size > CANDIDATES:
         thresholds = thresholds[np.linspace(0, thresholds.size - 1, CANDIDATES).astype(int)]
     on_choice = _at_thresholds(with_d[::2], without[::2], thresholds, delta, tail)
-    threshold = thresholds[np.argmax(on_choice.epsilon)]
+    proven = on_choice.mu if for_mu else on_choice.epsilon
+    gaps = _share_above(with_d[::2], thresholds) - _share_above(without[::2], thresholds)
+    threshold = thresholds[np.lexsort((gaps, proven))[-1]]
     found = _at_thresholds(with_d[1::2], without[1::2], threshold[None], delta, tail)
     return LowerBound(
         epsilon=float(found.epsilon[0]),
         delta=delta,
         confidence=confidence,
         method="Clopper-Pearson limits of the true and false positive rates on half of the trials "
-        "at a threshold chosen on the other half",
+        f"at a threshold chosen {'for mu ' * for_mu}on the other half",
         assumes="independent trials",
         trusts_noise=False,
         details=found.details(0) | {"threshold": float(threshold)},
@@ -209,6 +220,10 @@ class _Rates:
     false_high: Floats
     epsilon: Floats
 
+    @property
+    def mu(self) -> Floats:
+        return np.fmax(0.0, ndtri(self.true_low) - ndtri(self.false_high))
+
     def details(self, place: int) -> dict[str, float]:
         return {
             "true_positive_rate_low": float(self.true_low[place]),
@@ -251,6 +266,10 @@ def _ranks(trials: int) -> npt.NDArray[np.int64]:
 def _above(sample: Floats, thresholds: Floats) -> npt.NDArray[np.int64]:
     """Return how many of the sample lie strictly above each threshold."""
     return sample.size - np.searchsorted(np.sort(sample), thresholds, side="right")
+
+
+def _share_above(sample: Floats, thresholds: Floats) -> Floats:
+    return _above(sample, thresholds) / max(1, sample.size)
 
 
 def _too_few(with_d: Floats, without: Floats, least: int) -> str | None:

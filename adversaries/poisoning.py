@@ -104,10 +104,13 @@ def per_record(bound: LowerBound, records: int) -> LowerBound:
     bound is the largest such epsilon. At delta = 0 it is epsilon/k (Jagielski et al., Algorithm 2).
 
     bound: of the Clopper-Pearson kind, whose details have true_positive_rate_low and
-    false_positive_rate_high, at the delta of one record. Raises InputError for another.
+    false_positive_rate_high, at the delta of one record. One that was refused is returned as it is.
+    Raises InputError for another.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")
+    if bound.reason:
+        return bound
     names = "true_positive_rate_low", "false_positive_rate_high"
     if any(name not in bound.details for name in names):
         raise InputError(f"the bound by {bound.method} has no limits of the rates to divide")

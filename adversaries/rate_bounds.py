@@ -28,6 +28,7 @@ REACH = 8.0
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 LARGEST_EPSILON = 700.0
+"""The largest epsilon whose exponential is a number."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
     if not counts.reason and excess(0.0) > 0:
         high = 1.0
         while excess(high) > 0 and high < LARGEST_EPSILON:
-            high *= 2
-        epsilon = brentq(excess, 0.0, high, xtol=1e-9)
+            high = min(2 * high, LARGEST_EPSILON)
+        epsilon = high if excess(high) > 0 else brentq(excess, 0.0, high, xtol=1e-9)
     return LowerBound(
         epsilon=epsilon,
         delta=delta,

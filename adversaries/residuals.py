@@ -22,6 +22,7 @@ from torch import Tensor
 
 from adversaries.intervals import Interval, significance
 from adversaries.posterior import Hypotheses
+from fedsim.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 
@@ -204,7 +205,15 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
     number nearest to the mean, up to rounding of 1e-12 or so: the law of one distance, convolved
     with itself. Where that sum has too many values for it, there are so many batches, or such large
     ones, that a gamma variable of the same mean and variance has the same tails.
+
+    Raises InputError unless 0 < rate < 1 and there are records and batches.
     """
+    if not 0 < rate < 1:
+        raise InputError(f"the sampling rate is {rate}; give a number between 0 and 1, such as 0.1")
+    if records < 1 or not sizes.size:
+        raise InputError(
+            f"there are {sizes.size} batches of {records} records; give at least one of each"
+        )
     mean, variance = records * rate, records * rate * (1 - rate)
     joined, coins = int(sizes.sum()), records * sizes.size
     at_least = bdtrc(joined - 1, coins, rate) if joined else 1.0

@@ -1,14 +1,15 @@
 """How well scores tell members from others: curve, area, true positives at few false ones.
 
 Scores and memberships are [N, n], of N models and n records. The pairs of one model are dependent:
-they share its noise and its training data. Intervals are therefore over models.
+they share its noise and its training data. Intervals are therefore over models, and take the models
+for independent: no model's losses or coins may be in another one's scores, nor in the threshold.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv
+from scipy.special import betainccinv, betaincinv, ndtr, stdtrit
 
 from adversaries.intervals import Interval, significance
 from adversaries.membership import MeanAdvantage, membership_advantage
@@ -64,8 +65,8 @@ class Estimate:
 class Performance:
     """What an attack achieves.
 
-    true_positive: at rates of false positives; absent where there are too few pairs; advantage: of
-    a threshold that was fixed in advance, or chosen on one half of the models for the other half.
+    true_positive: at rates of false positives; absent where there are too few pairs; advantage: at
+    the threshold that was given, or at random.
     """
 
     curve: Curve
@@ -83,7 +84,8 @@ def curve(scores: Floats, members: Bools) -> Curve:
     flat, inside = scores.ravel(), members.ravel()
     order = np.argsort(-flat, kind="stable")
     ordered, hits = flat[order], inside[order]
-    last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)  # of equal scores
+    # Of equal scores; two infinite ones are equal too, though their difference is no number.
+    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
     true, false = np.cumsum(hits)[last], np.cumsum(~hits)[last]
     return Curve(
         np.append(0.0, false / false[-1]),
@@ -98,13 +100,14 @@ def performance(
     confidence: float,
     rates: Sequence[float],
     generator: np.random.Generator,
-    threshold: float | None = None,
-    randomised: bool = False,
+    threshold: float | None,
 ) -> Performance:
     """Return what scores [N, n] achieve against members bool [N, n].
 
     rates: of false positives, for which true positives are wanted; generator: of the bootstrap over
-    models, whose percentiles are the intervals of area and true positives. The advantage has a t
+    models, whose percentiles are the intervals of area and true positives. They are expanded to
+    what Student's t asks of N models, without which the bootstrap of a mean is too narrow: T.
+    Hesterberg, "What teachers should know about the bootstrap", 2015. The advantage has a t
     interval across models; threshold as of `advantage`. Raises InputError as `curve` does, for an
     impossible confidence, and where a model has only members or none.
     """
@@ -112,14 +115,16 @@ def performance(
     whole = curve(scores, members)
     others = members.size - int(members.sum())
     wanted = [rate for rate in rates if rate * others >= FEWEST_FALSE]
-    gained = advantage(scores, members, confidence, threshold, randomised)
+    gained = advantage(scores, members, confidence, threshold)
     if len(scores) == 1:
         alone = {rate: Estimate(whole.true_positive_at(rate), None) for rate in wanted}
         return Performance(whole, Estimate(whole.area, None), alone, gained)
     areas, true_positives = _bootstrap(whole, scores, members, wanted, generator)
+    models = len(scores)
+    tail = float(ndtr(np.sqrt(models / (models - 1)) * stdtrit(models - 1, alpha / 2)))
 
     def interval(values: Floats) -> Interval:
-        low, high = np.quantile(values, [alpha / 2, 1 - alpha / 2])
+        low, high = np.quantile(values, [tail, 1 - tail])
         return Interval(float(low), float(high), confidence)
 
     return Performance(
@@ -153,34 +158,18 @@ def independent_area(scores: Floats, members: Bools, confidence: float) -> Estim
 
 
 def advantage(
-    scores: Floats,
-    members: Bools,
-    confidence: float,
-    threshold: float | None = None,
-    randomised: bool = False,
+    scores: Floats, members: Bools, confidence: float, threshold: float | None
 ) -> MeanAdvantage:
     """Return the mean over models of TPR - FPR, with a t interval across them.
 
-    threshold: from which score on a record is called a member; None chooses it where TPR - FPR is
-    most on every second model, for the others, and the other way round, so that no model is judged
-    by a threshold that it had a say in. randomised: scores are probabilities of calling it one.
+    threshold: from which score on a record is called a member, whatever these models say; None
+    where scores are the probabilities of calling it one.
     """
     _check(scores, members)
     inside = members.sum(axis=1)
     if not (inside.all() and (members.shape[1] - inside).all()):
         raise InputError("a model has only members, or none; give more records, or more models")
-    if randomised:
-        called = scores
-    elif threshold is not None:
-        called = (scores >= threshold).astype(np.float64)
-    else:
-        halves = np.arange(len(scores)) % 2
-        called = np.zeros(scores.shape)
-        for half in (0, 1):
-            # One model has no other half; its threshold is then no threshold at all.
-            learnt = scores[halves != half]
-            best = curve(learnt, members[halves != half]).best_threshold if len(learnt) else np.inf
-            called[halves == half] = scores[halves == half] >= best
+    called = scores if threshold is None else (scores >= threshold).astype(np.float64)
     true = (called * members).sum(axis=1) / inside
     false = (called * ~members).sum(axis=1) / (members.shape[1] - inside)
     return membership_advantage(true, false, confidence)

@@ -65,7 +65,7 @@ def trials_needed(
     _check(advantage, confidence)
     if not 0 < halfwidth < 1:
         raise InputError(f"the halfwidth is {halfwidth}; give a number between 0 and 1, like 0.05")
-    return _smallest(
+    return _turning_point(
         lambda trials: expected_halfwidth(advantage, trials, confidence, design) <= halfwidth,
         MOST_TRIALS,
         f"a halfwidth of {halfwidth:g}",
@@ -104,11 +104,13 @@ def typical(mu: float, trials: int) -> tuple[Bools, Floats]:
 def trials_for_epsilon(
     bound: str, mu: float, epsilon: float, delta: float, confidence: float
 ) -> int | None:
-    """Return how many trials a lower bound on epsilon needs to reach `epsilon`, without luck.
+    """Return about how many trials a lower bound on epsilon needs to reach `epsilon`, without luck.
 
-    bound: its name in LOWER_BOUNDS; mu: of the log-odds, N(+-mu^2/2, mu^2). None where the bound
-    does not get there in `MOST_FOR_EPSILON` trials: one that counts decisions at the threshold 0
-    never sees the tail. Raises InputError as the bound does.
+    An even number that does, where two fewer do not. Bounds from counts go up and down in steps on
+    their way: a smaller number may do too, and a larger one not. bound: its name in LOWER_BOUNDS;
+    mu: of the log-odds, N(+-mu^2/2, mu^2). None where the bound does not get there in
+    `MOST_FOR_EPSILON` trials: one that counts decisions at the threshold 0 never sees the tail.
+    Raises InputError as the bound does.
     """
     function = LOWER_BOUNDS[bound]
 
@@ -117,7 +119,7 @@ def trials_for_epsilon(
 
     if not reached(MOST_FOR_EPSILON):
         return None
-    return _smallest(reached, MOST_FOR_EPSILON, f"epsilon {epsilon:g}")
+    return _turning_point(reached, MOST_FOR_EPSILON, f"epsilon {epsilon:g}")
 
 
 def _limits(counts: Floats, size: int, confidence: float) -> tuple[Floats, Floats]:
@@ -129,8 +131,11 @@ def _limits(counts: Floats, size: int, confidence: float) -> tuple[Floats, Float
     return np.where(counts > 0, low, 0.0), np.where(rest > 0, high, 1.0)
 
 
-def _smallest(enough: Callable[[int], bool], most: int, what: str) -> int:
-    """Return the smallest even number that is enough, by bisection. Raises InputError."""
+def _turning_point(enough: Callable[[int], bool], most: int, what: str) -> int:
+    """Return an even number that is enough where two fewer are not, by bisection.
+
+    The smallest of all where more is never less. Raises InputError.
+    """
     high = 2
     while not enough(high):
         high *= 2

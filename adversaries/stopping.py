@@ -2,7 +2,9 @@
 
 Whoever looks several times and stops at will misses the truth more often than an interval says. So
 the looks are planned, and each has its share of the significance (Bonferroni's spending). A look at
-which the interval is short enough whatever was found is the last one. Independent trials have
+which the interval is short enough whatever was found, ties aside, is the last one. With ties, which
+count as lost at one end of the interval and as won at the other, it may be longer than asked; the
+significance is spent, and the trials end there all the same. Independent trials have
 intervals whose length hardly depends on what is found, so that most of the significance is kept for
 the last look; with common random numbers it does, and nobody knows how much before.
 """
@@ -26,6 +28,7 @@ FIRST_LOOK = {False: 6.0, True: 12.0}
 def enough(halfwidth: float, confidence: float, common: bool) -> int:
     """Return after how many trials the last look's interval is short enough, whatever is found.
 
+    Without ties, that is: every one of them makes the interval longer, and all trials can be ties.
     Raises InputError unless 0 < halfwidth < 1, and on an impossible confidence.
     """
     significance(confidence)

@@ -210,7 +210,9 @@ def assemble(
         bounds_audit.refused(config).get("mu_gdp"),
         precision.design(config, len(transcript["worlds"])),
     )
-    report["residuals"] = residual_report.report(config, transcript, confidence)
+    report["residuals"] = residual_report.report(
+        config, transcript, confidence, precision.design(config, len(transcript["worlds"]))
+    )
     report["campaign"] = precision.assemble(
         config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
     )
@@ -220,6 +222,7 @@ def assemble(
         *report["alarms"].values(),
         *_cautions(config),
         *precision.cautions(config, len(transcript["worlds"])),
+        *precision.imprecise(report["campaign"]),
         *trust_report.cautions(config, report),
         *one_run_report.cautions(report["one_run"]),
         *_budget_cautions(report["budget"]),

@@ -9,7 +9,13 @@ from scipy.special import logit
 
 from adversaries import agreement, forecast, privacy_profile
 from adversaries.agreement import Look
-from adversaries.gaussian_bounds import NOT_NORMAL, lessened, mixed_share
+from adversaries.gaussian_bounds import (
+    LARGEST_SHARE,
+    NOT_NORMAL,
+    TOO_MIXED,
+    lessened,
+    mixed_share,
+)
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.lower_bounds import (
     COMMON,
@@ -41,9 +47,6 @@ RULE = (
 
 PROFILE_POINTS = 41
 
-LARGEST_SHARE = 0.05
-"""Of their standard deviation, how far log-odds may be from normal before no bound rests on it."""
-
 LESS_NOISE = (
     "The worlds lie further apart than the claimed noise lets them. Likely causes: less noise than "
     "claimed, noise that repeats or that not all of the model gets, or a gradient larger than "
@@ -74,9 +77,8 @@ def bounds_of(
         played,
         refused=refusals,
     )
-    share = mixed_share(_trial_mu(transcript))
     for name in NORMAL_LOG_ODDS:
-        found[name] = lessened(found[name], share, delta)
+        found[name] = lessened(found[name], _trial_mu(transcript), delta)
     if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refusals:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
@@ -218,7 +220,7 @@ def chances(bounds: Mapping[str, Any], looks: list[Look]) -> int:
     holding = [
         name
         for name, bound in bounds.items()
-        if bound["reason"] in (None, NOT_NORMAL)
+        if bound["reason"] in (None, NOT_NORMAL, TOO_MIXED)
         and not bound["trusts_noise"]
         and name not in CREDIBLE
     ]
@@ -226,10 +228,14 @@ def chances(bounds: Mapping[str, Any], looks: list[Look]) -> int:
 
 
 def not_normal(config: Config, transcript: Arrays) -> str | None:
-    """Return why the log-odds are not normal, None where theory says that they are."""
+    """Return why the log-odds are not normal, None where theory says that they are.
+
+    Under the claimed noise; under less, `lessened` refuses what is too far from normal.
+    """
     if reason := _never_normal(config):
         return reason
-    if mixed_share(_trial_mu(transcript)) > LARGEST_SHARE:
+    trial_mu = _trial_mu(transcript)
+    if mixed_share(trial_mu, float(trial_mu.max())) > LARGEST_SHARE:
         return "the challenge moves the sums differently in every trial, so that log-odds are mixed"
     return None
 

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from adversaries.design import INDEPENDENT, Design
 from adversaries.forecast import trial_mu
-from adversaries.gaussian_bounds import gaussian_bound, lessened, mixed_share
+from adversaries.gaussian_bounds import gaussian_bound, lessened
 from adversaries.intervals import LowerBound
 from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.poisoning import per_record
@@ -96,26 +96,29 @@ def bounds(
 
     "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
     by mu_k = k mu, lessened where the trials' mu vary slightly; "released_model": of the poison's
-    score, at a threshold that half of the trials choose. Those and "_mu_gdp": of the same counts,
-    what they prove of a Gaussian mechanism. not_normal: why log-odds are not normal, not_gaussian:
-    why the steps do not compose to one Gaussian mechanism, if so; played: how the trials were.
+    score, at a threshold that half of the trials choose. Those and "_mu_gdp": what counts prove of
+    a Gaussian mechanism, where the score's threshold is the one chosen for that. not_normal: why
+    log-odds are not normal, not_gaussian: why the steps do not compose to one Gaussian mechanism,
+    if so; played: how the trials were.
     `transcript` has worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
     noise_stds [T, k] where log-odds are normal.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
     counted = {"identification": clopper_pearson_bound(worlds, final, delta, level)}
+    for_mu = dict(counted)
     if "poison_scores" in transcript:
         scores = np.asarray(transcript["poison_scores"], np.float64)
         counted["released_model"] = clopper_pearson_split(worlds, scores, delta, level)
+        for_mu["released_model"] = clopper_pearson_split(worlds, scores, delta, level, for_mu=True)
     found = {}
     for name, bound in counted.items():
         found[name] = per_record(bound, copies)
         if not_gaussian is None:
-            found[f"{name}_mu_gdp"] = by_share_of_mu(bound, copies)
+            found[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
     if not_normal is None and not played.common:
-        share = mixed_share(trial_mu(transcript["sensitivities"], transcript["noise_stds"]))
-        bound = lessened(gaussian_bound(worlds, final, delta, level), share, delta)
+        of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
+        bound = lessened(gaussian_bound(worlds, final, delta, level), of_trials, delta)
         mu = bound.details.get("mu_low", 0.0) / copies
         found["identification_gaussian"] = replace(
             bound,
@@ -168,7 +171,7 @@ NAMES = {
     "identification_mu_gdp": "The same counts, of a Gaussian mechanism",
     "identification_gaussian": "The same, were the log-odds normal",
     "released_model": "ε of one record at least, from the released model alone",
-    "released_model_mu_gdp": "Its counts, of a Gaussian mechanism",
+    "released_model_mu_gdp": "The same of a Gaussian mechanism, at a threshold for that",
 }
 """How the page words the lower bounds."""
 

@@ -185,10 +185,11 @@ def _empirical(
 ) -> dict[str, Any] | None:
     """Return how right the beliefs were; None until somebody tells the worlds."""
     scored = _scored(last, worlds)
-    if scored is None or audit.config is None:
+    if scored is None or worlds is None or audit.config is None:
         return None
     bits, final = scored
-    played = precision.design(audit.config, len(bits))
+    # At the look that the campaign stopped at, also where the auditor missed some of its trials.
+    played = precision.design(audit.config, len(worlds))
     advantage = estimators.advantage(bits, final, confidence, played)
     loss = final - logit(audit.config.audit.prior)
     allowed = np.repeat(
@@ -240,8 +241,8 @@ def _alarms(
     """Return what contradicts the claimed noise beyond chance."""
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
-    if scored is not None and audit.config is not None:
-        played = precision.design(audit.config, len(scored[0]))
+    if scored is not None and worlds is not None and audit.config is not None:
+        played = precision.design(audit.config, len(worlds))
         low = estimators.advantage(*scored, ALARM_CONFIDENCE, played).interval.low
         if low > report["bounds"]["rho_alpha"]:
             alarms.append(

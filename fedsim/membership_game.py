@@ -1,10 +1,11 @@
 """The population's game of membership inference: N models, each trained on a random half of D.
 
 Every record of D is put into each model's training data by a fair coin of its own, so that every
-pair of a model and a record is one question, and all other models are shadows. The federation's
-training happens in one place, as in `fedsim.sensitivity_course`: the owners' sums are one sum, and
-the noise is all of the federation's. An attacker sees the global models, as everybody outside of
-the owners may, and some losses; no gradients.
+pair of a model and a record is one question. Every second model is a shadow, whose training data
+the attacker knows, and the others are attacked: given the shadows they are independent games. The
+federation's training happens in one place, as in `fedsim.sensitivity_course`: the owners' sums are
+one sum, and the noise is all of the federation's. An attacker sees the global models, as everybody
+outside of the owners may, and some losses; no gradients.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,8 @@ import torch
 from scipy.special import ndtr, ndtri
 from torch import Tensor
 
+from adversaries import roc
+from adversaries.membership_attacks import Attack
 from adversaries.shadow_models import FEWEST, Observations
 from fedsim import federation, privacy
 from fedsim.accounting import PLD
@@ -117,6 +120,25 @@ def inclusion(seed: int, count: int, records: int) -> Bools:
     return np.stack(rows) if rows else np.empty((0, records), np.bool_)
 
 
+def of_shadows(count: int) -> Bools:
+    """Return which models are shadows, bool [N]: every second one, from the first on."""
+    return np.arange(count) % 2 == 0
+
+
+def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
+    """Return the scores [G, n] of the models that are no shadows, and the attack's threshold.
+
+    Shadows alone choose a threshold that is not fixed in advance, where TPR - FPR is most on their
+    own scores, each left out of its own shadows. None where the attack answers at random.
+    """
+    shadows = of_shadows(len(seen.losses))
+    given, games = seen.of(shadows), seen.of(~shadows)
+    threshold = attack.threshold
+    if threshold is None and not attack.randomised:
+        threshold = roc.curve(attack.score(given, None), given.inclusion).best_threshold
+    return attack.score(games, given), threshold
+
+
 def check(config: Config) -> None:
     """Raise InputError for a training that is not DP-SGD on records, one step in a round.
 
@@ -207,20 +229,20 @@ def _check_memory(config: Config, count: int) -> None:
 def _check_coins(config: Config, inside: Bools, count: int) -> None:
     """Raise InputError where coins leave a record without shadow models, or a model without both.
 
-    A model is left out of its own shadows, so that a record needs FEWEST + 1 of either kind. count:
-    how many models were asked for.
+    Shadows choose thresholds, and each is then left out of its own shadows, so that a record needs
+    FEWEST + 1 of either kind. count: how many models were asked for.
     """
     records, seed = config.data.records, config.run.seed
-    if _short(inside):
-        enough = max(count, 2 * (FEWEST + 1))
-        while _short(coins := inclusion(seed, enough, records)):
+    if _short(inside[of_shadows(len(inside))]):
+        enough = max(count, 4 * (FEWEST + 1))
+        while _short(coins := inclusion(seed, enough, records)[of_shadows(enough)]):
             enough *= 2
         tails = (np.argmax(side.cumsum(axis=0) > FEWEST, axis=0) for side in (coins, ~coins))
         raise InputError(
-            f"--models is {count}: of {len(inside)} models, a record is in the training data of "
-            f"too few, or out of it; by the coins of run.seed = {seed} it takes "
-            f"{max(int(tail.max()) for tail in tails) + 1} models: give --models as many, better "
-            "more"
+            f"--models is {count}: every second model is a shadow, and a record is in the training "
+            f"data of too few of those, or out of it; by the coins of run.seed = {seed} it takes "
+            f"{2 * max(int(tail.max()) for tail in tails) + 1} models: give --models as many, "
+            "better more"
         )
     sizes = inside.sum(axis=1)
     if alike := np.flatnonzero((sizes == 0) | (sizes == records)).tolist():
@@ -232,7 +254,7 @@ def _check_coins(config: Config, inside: Bools, count: int) -> None:
 
 
 def _short(inside: Bools) -> bool:
-    """Whether a record is in the training data of too few models for shadows, or out of it."""
+    """Whether a record is in the training data of too few of the shadows, or out of it."""
     inner = inside.sum(axis=0)
     return bool(np.minimum(inner, len(inside) - inner).min(initial=len(inside)) <= FEWEST)
 

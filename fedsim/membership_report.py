@@ -16,7 +16,7 @@ from adversaries.intervals import ALARM_CONFIDENCE
 from adversaries.membership import MeanAdvantage
 from adversaries.membership_attacks import Attack
 from adversaries.roc import Curve, Estimate, Performance, performance
-from fedsim import audit_page, membership_figures, report_directory
+from fedsim import audit_page, membership_figures, membership_game, report_directory
 from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.membership_game import Floats, Game, most_true_positives
@@ -36,10 +36,11 @@ RESAMPLING_SEED = 0x5EED
 """Of the bootstrap alone: the same losses give the same report."""
 
 LABEL = (
-    "Attacks give lower bounds: what no attack here finds, another may. Intervals are over models, "
-    "because all pairs of a model share its noise; that models also share their shadow models is "
-    "not in them. What differential privacy allows is for one record, all other records known, and "
-    "against everybody who sees every global model but is no owner."
+    "Attacks give lower bounds: what no attack here finds, another may. Every second model is a "
+    "shadow, and the others are attacked. Intervals are over the attacked models, because all "
+    "pairs of a model share its noise; another half as shadows would give somewhat other numbers. "
+    "What differential privacy allows is for one record, all other records known, and against "
+    "everybody who sees every global model but is no owner."
 )
 
 
@@ -47,21 +48,15 @@ def assemble(
     config: Config, game: Game, attacks: Mapping[str, Attack], seconds: float
 ) -> dict[str, Any]:
     """Return the report as strict JSON values."""
-    members = game.observations.inclusion
+    shadows = membership_game.of_shadows(len(game.observations.losses))
+    members = game.observations.inclusion[~shadows]
     generator = np.random.default_rng(RESAMPLING_SEED)
     bound = game.mechanism
     most = None if bound is None else PLD.delta(bound, 0.0)
     rows, above = {}, []
     for name, attack in attacks.items():
-        found = performance(
-            attack.score(game.observations, None),
-            members,
-            config.audit.confidence,
-            RATES,
-            generator,
-            attack.threshold,
-            attack.randomised,
-        )
+        scores, threshold = membership_game.attacked(attack, game.observations)
+        found = performance(scores, members, config.audit.confidence, RATES, generator, threshold)
         rows[name] = _row(attack, found, game)
         # One of the attacks would do: each has its share of what may go wrong.
         if most is not None and _surely(found.advantage, len(attacks)) > most:
@@ -78,7 +73,9 @@ def assemble(
         if game.observations.population is not None
         else 0,
         "model": config.model.name,
-        "models": len(members),
+        "models": len(shadows),
+        "shadow_models": int(shadows.sum()),
+        "games": len(members),
         "pairs": members.size,
         "members": int(members.sum()),
         "rounds": config.training.rounds,
@@ -122,7 +119,7 @@ def _row(attack: Attack, found: Performance, game: Game) -> dict[str, Any]:
         else [gained.interval.low, gained.interval.high],
         "threshold": "at random, with the score as probability"
         if attack.randomised
-        else "chosen on the other half of the models"
+        else "chosen on the shadow models"
         if attack.threshold is None
         else "fixed in advance",
         "area": _estimate(found.area),
@@ -155,7 +152,7 @@ def verdict(report: Report) -> list[str]:
     attacks: Mapping[str, Report] = report["attacks"]
     best = max(attacks.values(), key=lambda row: float(row["advantage"]))
     sentences = [
-        f"Of {len(attacks)} attacks on {report['models']} models of {report['records']} records, "
+        f"Of {len(attacks)} attacks on {report['games']} models of {report['records']} records, "
         f"{best['title']} has the most advantage: {_span(best['advantage'], best)}"
         f"{_of_chance(best)}. It was picked among them on the same models, which flatters it.",
     ]
@@ -277,8 +274,9 @@ def render_html(report: Report) -> str:
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    keys = ["data", "records", "held_out", "population", "model", "models", "pairs", "rounds"]
-    keys += ["sampling_rate", "clipping", "noise_multiplier", "trust", "owners", "seed"]
+    keys = ["data", "records", "held_out", "population", "model", "models", "shadow_models"]
+    keys += ["games", "pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier"]
+    keys += ["trust", "owners", "seed"]
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     settings.append(("accuracy on held-out records", percent(report["accuracy"])))
     return [*settings, ("seconds", number(report["seconds"]))]
@@ -297,8 +295,9 @@ PAGE = """\
 <h2>What the attacks achieve</h2>
 {{ tabulated(headings, rows) }}
 <p class="meta">Intervals of {{ "%g" | format(100 * report.confidence) }}%: Student's t across
-models for the advantage, a bootstrap over models for the rest. Every record of D is in a model's
-training data by a fair coin; a model is attacked with the others as shadows.</p>
+{{ report.games }} attacked models for the advantage, a bootstrap over them for the rest. Every
+record of D is in a model's training data by a fair coin; the other {{ report.shadow_models }}
+models are shadows, who also choose the thresholds.</p>
 {{ drawn(figures) }}
 
 <h2>The attacks</h2>

@@ -5,7 +5,7 @@ share their random numbers, and whether the trials stop by what they showed.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from adversaries.design import Design, pair_scores
 from adversaries.trials import Bools, Floats
 from fedsim import gaussian
 from fedsim.config import Config
+from fedsim.errors import InputError
 from fedsim.report_values import DASH, Report, at, number
 from fedsim.run_directory import Arrays
 
@@ -31,7 +32,8 @@ STOPPED = (
     "The trials were to stop by what they showed, at one of {count} looks planned in advance, each "
     "with its share of the significance. At this look it is {share:.3g}: every interval and bound "
     "is computed at that much of 1 - confidence and holds with the stated confidence whichever the "
-    "last look is."
+    "last look is. Those of a one-run audit alone keep all of 1 - confidence: they are of trial 0, "
+    "which is the same wherever the trials stop."
 )
 EXTENDED = (
     "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
@@ -55,11 +57,31 @@ def looks(config: Config) -> dict[int, float]:
     return stopping.looks(trials.until_halfwidth, confidence, trials.count, trials.cohort, common)
 
 
+def check(config: Config, planned: Sequence[range]) -> None:
+    """Raise InputError where cohorts of these trials do not end at every look."""
+    missed = set(looks(config)).difference(trials.stop for trials in planned)
+    if missed:
+        raise InputError(
+            f"no cohort ends at {min(missed)} trials, where the interval is to be looked at: "
+            "trials.cohort, trials.until-halfwidth or audit.confidence was changed in config.toml "
+            "after the first cohort; put it back, or begin another run with --out"
+        )
+
+
 def design(config: Config, trials: int) -> Design:
-    """Return the design of a campaign that ended, or is looked at, after so many trials."""
-    planned = looks(config)
-    share = planned.get(trials, min(planned.values())) if planned else 1.0
-    return Design(config.trials.pairing == "common", share)
+    """Return the design of a campaign that ended, or is looked at, after so many trials.
+
+    Raises InputError where trials stop by what they show and this number is none of the looks.
+    """
+    planned = looks(config) or {trials: 1.0}
+    if trials not in planned:
+        raise InputError(
+            f"there are {trials} trials, but looks were planned at "
+            f"{', '.join(map(str, planned))}, which have all of the significance: no interval "
+            "would hold; put trials.cohort, trials.until-halfwidth and "
+            "audit.confidence back where config.toml was changed, or begin another run with --out"
+        )
+    return Design(config.trials.pairing == "common", planned[trials])
 
 
 def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
@@ -82,13 +104,15 @@ def assemble(
     """Return the `campaign` of report.json.
 
     planned: how many trials the report is of if none was spared; halfwidth: of the advantage's
-    interval; looks: [trials, share of the significance] of each that was planned; reason: why no
-    more trials were run. variance: the advantage's estimate under common random numbers against
+    interval; looks: [trials, share of the significance] of each that was planned; precise: whether
+    it stopped because it is as precise as asked, None where all trials are run anyway; reason: why
+    no more trials were run. variance: the advantage's estimate under common random numbers against
     independent ones of the same rates, as measured and as predicted where the log-odds are normal.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
     planned, schedule = facts.get("planned_trials", trials), looks(config)
+    stopped_at = facts.get("stopped_at")
     ends = empirical["advantage_interval"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
     return {
@@ -99,7 +123,8 @@ def assemble(
         "until_halfwidth": wanted or None,
         "halfwidth": reached,
         "looks": [[look, share] for look, share in schedule.items()] or None,
-        "reason": _reason(config, trials, planned, facts.get("stopped_at")),
+        "precise": stopped_at is not None if wanted else None,
+        "reason": _reason(config, worlds, final, planned, stopped_at),
         "variance": {
             "measured": _variance_ratio(worlds, final),
             "predicted": None
@@ -158,6 +183,13 @@ def cautions(config: Config, trials: int) -> list[str]:
     return [EXTENDED.format(first=first, trials=trials)]
 
 
+def imprecise(campaign: Mapping[str, Any]) -> list[str]:
+    """Return what a reader must know of a `campaign` that ended before it was precise enough."""
+    if campaign["precise"] is not False:
+        return []
+    return [f"The advantage is not as precise as asked: {campaign['reason']}."]
+
+
 def entries(report: Report) -> list[tuple[str, str]]:
     """Return the section of the page; empty for older reports."""
     found = at(report, "campaign")
@@ -183,10 +215,21 @@ def entries(report: Report) -> list[tuple[str, str]]:
     return rows
 
 
-def _reason(config: Config, trials: int, planned: int, stopped_at: float | None) -> str:
-    wanted = config.trials.until_halfwidth
+def _reason(
+    config: Config, worlds: Bools, log_odds: Floats, planned: int, stopped_at: float | None
+) -> str:
+    trials, wanted = len(worlds), config.trials.until_halfwidth
     if not wanted:
         return f"all {planned} trials were run"
+    common = config.trials.pairing == "common"
+    if stopped_at is None and trials >= stopping.enough(wanted, config.audit.confidence, common):
+        return (
+            f"after {trials} trials, at the last look, half the interval's length was "
+            f"{halfwidth(config, worlds, log_odds):.4g}, above trials.until-halfwidth = "
+            f"{wanted:g}, because {(log_odds == 0).sum()} trials are ties, which count as lost at "
+            "the interval's low end and as won at its high end; the looks have spent all of the "
+            "significance"
+        )
     if stopped_at is None:
         return (
             f"all {planned} trials were run before half the interval's length was at most "

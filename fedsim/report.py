@@ -22,6 +22,7 @@ from fedsim import (
     crafted_report,
     one_run_report,
     precision,
+    report_directory,
     report_figures,
     residual_report,
 )
@@ -148,14 +149,14 @@ def write_figures(pictures: Pictures, directory: Path) -> list[Path]:
 
     Returns the paths. Raises InputError as `Pictures.drawn` does.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths = []
     for name, (picture, _, _) in pictures.drawn.items():
         if isinstance(picture, str):
             path, content = directory / f"{name}.svg", picture.encode()
         else:
             path, content = directory / f"{name}.png", picture
-        path.write_bytes(content)
+        report_directory.write(path, content)
         paths.append(path)
     return paths
 

@@ -100,15 +100,16 @@ def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page. Raises OSError, ValueError on NaN."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    _write(directory / "report.json", f"{text}\n")
-    _write(directory / "report.html", page)
+    write(directory / "report.json", f"{text}\n".encode())
+    write(directory / "report.html", page.encode())
     return directory / "report.html"
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, for its owner's eyes (0600). Raises OSError."""
     partial = path.with_name(f".{path.name}.partial")
     with opened(partial) as file:
-        file.write(text)
+        file.buffer.write(content)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)

@@ -40,9 +40,12 @@ FIRST_LEVEL = 1e-3
 SHARED = "rounds share their noise, as with a seed that is used again"
 
 
-def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any] | None:
+def report(
+    config: Config, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
+) -> dict[str, Any] | None:
     """Return the tests of a run's residuals; None where the adversary formed none.
 
+    The interval holds with this confidence whichever look of a design the trials stopped at.
     noise: length; repeats: whether the noise of a round looks like that of rounds before; scale:
     whether the sum is larger or smaller than expected, with the factor that it is of the expected
     sum, and the p-value of the first round alone; sampling: None where every record takes part in
@@ -57,7 +60,8 @@ def report(config: Config, transcript: Arrays, confidence: float) -> dict[str, A
     # Of two trials with the same noise, one says it all.
     apart = slice(None, None, 2 if config.trials.pairing == "common" else 1)
     seen: dict[str, Any] = {name: arrays[name][apart] for name in names}
-    noise = residuals.noise_test(seen["squares"], seen["freedoms"], confidence)
+    level = played.level(confidence)
+    noise = residuals.noise_test(seen["squares"], seen["freedoms"], level)
     if noise is None:
         return None
     repeats = residuals.direction_test(seen["repeats"], seen["squares"])

@@ -136,8 +136,9 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
-    looks, stopped_at = precision.looks(config), None
-    for trials in cohorts.ranges(config, directory):
+    looks, planned, stopped_at = precision.looks(config), cohorts.ranges(config, directory), None
+    precision.check(config, planned)
+    for trials in planned:
         first = trials.start
         if directory.has(directory.cohort_file(first)):
             findings = directory.read_arrays(directory.cohort_file(first))  # damage shows now
@@ -163,8 +164,9 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
         # A function of the finished cohorts in their order: a resumed run decides the same.
         if trials.stop in looks:
             reached = precision.halfwidth(config, bits[: trials.stop], np.concatenate(odds))
-            if reached <= config.trials.until_halfwidth:
-                stopped_at = reached
+            precise = reached <= config.trials.until_halfwidth
+            if precise or trials.stop == max(looks):  # nothing is left to look again with
+                stopped_at = reached if precise else None
                 directory.log_event(stopped=trials.stop, halfwidth=reached)
                 break
     auditors.dismiss(grid, DISMISS_TIMEOUT)

@@ -15,11 +15,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import audit_page, bounds_report, comparison
+from fedsim import audit_page, bounds_report, comparison, report_directory
 from fedsim import config as configuration
 from fedsim.config import KNOWN_KEYS, Scalar
 from fedsim.errors import InputError
-from fedsim.report_directory import write_report
 from fedsim.report_values import DASH, Report, at, interval_at, number, percent, plain, span
 from fedsim.run_directory import RunDirectory
 from fedsim.strict_json import strict_json
@@ -225,10 +224,10 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         figures=drawn,
         places=[_place(row) for row in places],
     )
-    (directory / "figures").mkdir(parents=True, exist_ok=True)
+    (directory / "figures").mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in files.items():
-        (directory / path).write_text(content, encoding="utf-8")
-    return write_report(directory, document, page)
+        report_directory.write(directory / path, content.encode())
+    return report_directory.write_report(directory, document, page)
 
 
 def _place(row: Mapping[str, Any]) -> list[str]:

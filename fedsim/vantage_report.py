@@ -5,7 +5,7 @@ The configured vantage has the long report; this is the short one that all of th
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,13 @@ import numpy.typing as npt
 from scipy.special import expit, logit
 
 from adversaries import estimators, forecast, lower_bounds
+from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import precision, released_model
 from fedsim.config import Config
 from fedsim.identifiability import VantageBounds
 from fedsim.mechanism import Neighbouring, Vantage
 from fedsim.run_directory import Arrays
 from fedsim.vantages import EXACT, measured, suffix
-
-SURE = 0.999
-"""How sure it must be that a measurement is above its bound or apart from its prediction."""
 
 LINEARISED = (
     "an attack along a replay of the training, not an exact posterior: its log-odds are a score"
@@ -55,7 +53,7 @@ def report(
 
     bounds: of every vantage; predictions: of those that were measured, as `prediction` of the
     report. prediction and empirical are None where nothing was measured, and the note says why.
-    within_bound and near_prediction are judged at a confidence of 99.9 %, so that an honest run
+    within_bound and near_prediction are judged at `ALARM_CONFIDENCE`, so that an honest run
     fails rarely; None where there are not trials of both worlds. Raises InputError as the
     estimators do.
     """
@@ -151,7 +149,7 @@ def _empirical(
     two_sided = len(np.unique(worlds)) == 2
     played = precision.design(config, len(worlds))
     advantage = estimators.advantage(worlds, final, confidence, played)
-    sure = estimators.advantage(worlds, final, SURE, played).interval
+    sure = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval
     proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))
     largest = estimators.epsilon_from_belief(worlds, loss)
     near = None
@@ -168,7 +166,7 @@ def _empirical(
         "delta_prime": estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
         "belief": float(expit(largest)),
         "epsilon_belief": largest,
-        "lower_bound": asdict(proven),
+        "lower_bound": asdict(replace(proven, confidence=confidence)),
         "surely_at_least": sure.low if two_sided else None,
         "within_bound": sure.low <= bound.rho_alpha if two_sided else None,
         "near_prediction": near,
@@ -187,9 +185,9 @@ def alarms(rows: Mapping[str, Any], primary: Vantage) -> dict[str, str]:
             continue
         found[f"advantage_{vantage.replace('-', '_')}"] = (
             f"The advantage of the vantage {vantage} is above its bound: at least "
-            f"{empirical['surely_at_least']:.3f} with confidence {SURE:g}, but rho_alpha is "
-            f"{row['rho_alpha']:.3f} there. The noise is not what was accounted for, or a clipped "
-            "gradient exceeds the sensitivity."
+            f"{empirical['surely_at_least']:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
+            f"rho_alpha is {row['rho_alpha']:.3f} there. The noise is not what was accounted "
+            "for, or a clipped gradient exceeds the sensitivity."
         )
     return found
 

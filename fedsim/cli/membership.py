@@ -21,7 +21,7 @@ def membership(
         Path, typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/.")
     ],
     models: Annotated[
-        int, typer.Option(help="How many models to train; all are attacked, and shadows.")
+        int, typer.Option(help="How many models to train; half are shadows, the others attacked.")
     ] = 128,
     attacks: Annotated[
         str | None,
@@ -39,10 +39,11 @@ def membership(
 ) -> None:
     """Play membership inference against a federation's models: who was in the training data?
 
-    Trains many models at once with the configured DP-SGD, each on a random half of D, and attacks
-    every pair of a model and a record by losses alone: Yeom's rules, the calibrated loss, LiRA,
-    RMIA, and LiRA on all global models. Writes report.html, with the curves on log scales beside
-    what differential privacy allows, and report.json.
+    Trains many models at once with the configured DP-SGD, each on a random half of D. Every second
+    one is a shadow, and of the others every pair of a model and a record is attacked by losses
+    alone: Yeom's rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes
+    report.html, with the curves on log scales beside what differential privacy allows, and
+    report.json.
 
     Examples:
 

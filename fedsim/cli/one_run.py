@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsim import config as configuration
-from fedsim import run_transcript
+from fedsim import report_directory, run_transcript
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import SetOption
 from fedsim.errors import InputError
@@ -259,12 +260,11 @@ def _line(
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a file that was not there. Raises InputError."""
+    """Write a file that was not there; it has coins, for its owner's eyes. Raises InputError."""
+    if os.path.lexists(path):
+        raise InputError(f"'{path}' exists; name a new file with --out")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"'{path}' exists; name a new file with --out") from None
+        report_directory.write(path, text.encode())
     except OSError as error:
         raise InputError(
             f"cannot write '{path}': {error.strerror}; name another file with --out"

@@ -93,11 +93,7 @@ def run(
     """
     start = time.time()
     console = Console(stderr=True, quiet=quiet)
-    if until_halfwidth == 0:  # which in a configuration means that none was given
-        raise InputError(
-            "--until-halfwidth is 0, which no number of trials reaches; give a number above 0, "
-            "such as 0.1, or leave it out"
-        )
+    _check_halfwidth(until_halfwidth)
     if resume is not None:
         options: list[object] = [config_file, rounds, seed, out, device, max_memory, set_]
         options += [until_halfwidth, max_trials]
@@ -164,6 +160,15 @@ def _resumed(path: Path, trials: int | None) -> tuple[RunDirectory, Config]:
     return directory, directory.config
 
 
+def _check_halfwidth(until_halfwidth: float | None) -> None:
+    """Raise InputError for 0, which in a configuration means that none was given."""
+    if until_halfwidth == 0:
+        raise InputError(
+            "--until-halfwidth is 0, which no number of trials reaches; give a number above 0, "
+            "such as 0.1, or leave it out"
+        )
+
+
 def _check_maximum(config: Config, trials: int | None, max_trials: int | None) -> None:
     """Raise InputError where --max-trials is no maximum."""
     if max_trials is None:
@@ -202,7 +207,7 @@ def shortfall(config: Config) -> str:
         return ""
     return (
         f"At most {trials.count} trials: {needed} have a halfwidth of {trials.until_halfwidth:g} "
-        "whatever they show, fewer only if the advantage is large"
+        "whatever they show but for ties, fewer only if the advantage is large"
         f"{' or the pairs agree' * common} (--max-trials)."
     )
 

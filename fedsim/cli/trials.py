@@ -11,8 +11,8 @@ from rich.table import Table
 from adversaries import sample_size, stopping
 from adversaries.design import Design
 from adversaries.lower_bounds import LOWER_BOUNDS
-from fedsim import bounds_audit, gaussian, identifiability, privacy
 from fedsim import config as configuration
+from fedsim import gaussian, identifiability, privacy
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.report_values import number
@@ -56,7 +56,8 @@ def trials(
 
     From the exact expected length of the interval that the report prints. From a configuration the
     advantage is the largest that its noise allows; a finished run has a prediction of its own. A
-    smaller advantage needs more trials where they are independent, as the column for 0 says.
+    smaller advantage needs more trials where they are independent, as the column for 0 says. Lower
+    bounds on epsilon reach their share after about as many trials as are stated.
 
     Example: fedsim trials configs/digits.toml --halfwidth 0.05
     """
@@ -93,6 +94,8 @@ def _document(
         run = RunDirectory.open(source) if source.is_dir() else None
         config = run.config if run else configuration.load(source)
         level, at_delta = config.audit.confidence, config.privacy.delta
+        from fedsim import bounds_audit  # noqa: PLC0415  (torch)
+
         refused = bounds_audit.refused(config)
         if run:
             prediction = run.read_json("report.json")["prediction"]
@@ -209,7 +212,8 @@ def _print(document: dict[str, Any]) -> None:
         title=f"Trials for a lower bound of {document['share']:g} × ε = "
         f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
         title_justify="left",
-        caption="of a campaign without luck: every log-odds at its quantile; "
+        caption="about, of a campaign without luck: every log-odds at its quantile; bounds from "
+        "counts go up and down in steps, so that fewer may do and a few more may not; "
         f"–: not with {sample_size.MOST_FOR_EPSILON} trials"
         + "; the Gaussian ones are less, or refused, where sensitivities vary"
         * document["sensitivities_vary"],

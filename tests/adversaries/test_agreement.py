@@ -159,3 +159,10 @@ def test_simulated_games_of_a_campaign_are_calibrated() -> None:
     look = agreement.calibration(worlds, log_odds, ALARM_CONFIDENCE)
     assert look is not None
     assert look.agree
+
+
+def test_worlds_that_are_the_wrong_way_round_are_no_sign_of_too_little_noise() -> None:
+    worlds = np.arange(6) < 3
+    look = agreement.mu(worlds, np.where(worlds, -1.0, 1.0), 0.65, ALARM_CONFIDENCE)
+    assert look is not None
+    assert (look.agree, look.surer) == (False, False)

@@ -5,7 +5,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import nct
 
 from adversaries import canaries
 from fedsim.errors import InputError
@@ -51,16 +50,6 @@ def test_the_interval_of_mu_covers_the_truth_as_often_as_it_says(mu: float) -> N
     assert mu == 0 or covered <= 0.99 * games
 
 
-@pytest.mark.parametrize("statistic", [0.4, 2.0, 9.0])
-@pytest.mark.parametrize("freedom", [2, 22])
-def test_the_noncentrality_is_that_of_the_noncentral_t(statistic: float, freedom: int) -> None:
-    for probability in (0.05, 0.5):
-        found = canaries._noncentrality(statistic, freedom, probability)
-        cdf = nct.cdf(statistic, freedom, found)
-        assert found == 0 or cdf == pytest.approx(probability, abs=2e-4)
-        assert found > 0 or nct.cdf(statistic, freedom, 0) <= probability
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_rank_test_counts_all_arrangements(tied: bool) -> None:
     # More than 8 rounds on either side, where scipy would approximate by itself.
@@ -97,6 +86,19 @@ def test_an_effect_without_spread_or_rounds_is_said_to_be_so() -> None:
     assert (one_sided.interval.low, one_sided.interval.high) == (0, math.inf)
 
 
+def test_a_negative_difference_without_spread_is_as_one_of_next_to_none() -> None:
+    coins = np.arange(6) < 3
+    for included, infinite in ((coins, -math.inf), (~coins, math.inf)):
+        sharp = canaries.effect(included, np.where(coins, -1.0, 1.0), 0.95)
+        blurred = canaries.effect(
+            included, np.where(coins, -1.0, 1.0) + 1e-7 * np.array([1, 0, -1, 1, 0, -1]), 0.95
+        )
+        assert sharp.mu == infinite
+        assert (blurred.mu > 0) == (infinite > 0)
+        assert (sharp.interval.low > 0) == (infinite > 0)
+        assert sharp.interval.high == blurred.interval.high
+
+
 def test_log_odds_use_earlier_rounds_alone() -> None:
     generator = np.random.default_rng(5)
     coins = generator.random(30) < 0.5
@@ -131,3 +133,11 @@ def test_a_perfect_guesser_proves_the_closed_form() -> None:
     assert (right, made) == (40, 40)
     assert epsilon == pytest.approx(math.log(low / (1 - low)))
     assert canaries.success_bound(coins, np.zeros(40), 0.0, 0.95) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.2])
+def test_guesses_prove_something_at_any_confidence(confidence: float) -> None:
+    coins = np.tile([True, False], 20)
+    _, _, epsilon = canaries.success_bound(coins, np.where(coins, 1.0, -1.0), 0.0, confidence)
+    low = (1 - confidence) ** (1 / 40)
+    assert epsilon == pytest.approx(math.log(low / (1 - low)))

@@ -10,6 +10,7 @@ from scipy import stats
 from adversaries.gaussian_bounds import (
     NORMALITY_LEVEL,
     NOT_NORMAL,
+    TOO_MIXED,
     gaussian_bound,
     gaussian_unequal_bound,
     lessened,
@@ -57,7 +58,7 @@ def test_log_odds_of_varying_sensitivities_are_as_near_to_normal_as_their_share_
     lacking: float,
 ) -> None:
     worlds, log_odds, trial_mu = adaptive(lacking, 1, 200_000)
-    share = mixed_share(trial_mu)
+    share = mixed_share(trial_mu, 1.0)
     means = [log_odds[0, world].mean() for world in (worlds, ~worlds)]
     spreads = [log_odds[0, world].std() for world in (worlds, ~worlds)]
     assert means[0] - means[1] <= 1 + 0.01
@@ -67,19 +68,50 @@ def test_log_odds_of_varying_sensitivities_are_as_near_to_normal_as_their_share_
 
 def test_a_lessened_bound_is_rarely_above_the_largest_mu_and_says_what_it_assumes() -> None:
     worlds, log_odds, trial_mu = adaptive(0.004, 200, 60)
-    wrong = 0
+    wrong = lessen = 0
     for row, mu in zip(log_odds, trial_mu, strict=True):
-        share = mixed_share(mu)
-        assert 0.02 < share < 0.06
-        bound = lessened(gaussian_bound(worlds, row, DELTA, 0.9), share, DELTA)
-        wrong += bound.details["mu_low"] > 1.0
+        assert 0.02 < mixed_share(mu, 1.0) < 0.06
+        bound = lessened(gaussian_bound(worlds, row, DELTA, 0.9), mu, DELTA)
+        wrong += bound.details.get("mu_low", 0.0) > 1.0
+        lessen += not bound.reason
     assert often_at_most(wrong, 200, 0.1)
+    assert lessen > 150
     assert "approximately normal log-odds" in bound.assumes
-    assert mixed_share(np.array([1.0, 1 + 1e-7])) == mixed_share(np.zeros(3)) == 0
+    assert "noise as claimed, up to one scale" in bound.assumes
+    assert mixed_share(np.array([1.0, 1 + 1e-7]), 1.0) == mixed_share(np.zeros(3), 1.0) == 0
     # Sensitivities may differ by more than the log-odds themselves: then nothing is left.
-    vast = mixed_share(np.array([0.0, 60.0]))
-    assert vast > 1
-    assert lessened(bound, vast, DELTA).epsilon == 0
+    refused = lessened(bound, np.array([0.0, 60.0]), DELTA)
+    assert (refused.epsilon, refused.reason) == (0, TOO_MIXED)
+
+
+def test_what_is_lessened_does_not_depend_on_the_noise_that_was_claimed() -> None:
+    """Worlds that lie far apart pay for a mu of that size, and are refused earlier."""
+    worlds, rng = np.arange(400) % 2 == 0, np.random.default_rng(1)
+    varying = np.where(np.arange(400) % 100, 1.0, 0.9)  # a hundredth lacks .19 of its square
+    found = {}
+    for mu in (1.0, 2.0, 20.0):
+        log_odds = mu * rng.standard_normal(400) + np.where(worlds, 0.5, -0.5) * mu**2
+        bound = gaussian_bound(worlds, log_odds, DELTA, 0.95)
+        low = bound.details["mu_low"]
+        share = np.sqrt(0.0019 + 0.19**2 / 100 * low**2 / 4)
+        found[mu] = [lessened(bound, claim * varying, DELTA) for claim in (0.1, mu, 50.0)]
+        for less in found[mu]:
+            assert less.epsilon == pytest.approx(found[mu][0].epsilon, rel=1e-9)
+            assert less.reason or less.details["mu_low"] == pytest.approx(low * (1 - share))
+    shares = [found[mu][0].details.get("mixed_share") for mu in found]
+    assert shares[0] < shares[1]
+    assert (shares[2], found[20.0][0].reason) == (None, TOO_MIXED)
+
+
+@pytest.mark.parametrize(("share", "refused"), [(0.049, False), (0.051, True)])
+def test_no_bound_is_lessened_by_more_than_a_twentieth(share: float, refused: bool) -> None:
+    """Mu squared that is even on [1 - 2 s^2, 1] of the largest lacks s^2 of it on average."""
+    trial_mu = np.sqrt(np.linspace(1 - 2 * share**2, 1, 60))
+    worlds = np.arange(60) % 2 == 0
+    bound = gaussian_bound(worlds, worlds + stats.norm.ppf((np.arange(60) + 0.5) / 60), DELTA, 0.9)
+    assert 0 < bound.details["mu_low"] < 1
+    found = lessened(bound, trial_mu, DELTA)
+    assert (found.epsilon == 0, found.reason is not None) == (refused, refused)
 
 
 @pytest.mark.parametrize(("s1", "s0"), [(1.0, 1.0), (1.0, 0.2), (0.2, 1.0)])

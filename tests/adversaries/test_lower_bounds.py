@@ -115,6 +115,56 @@ def test_a_split_finds_where_the_worlds_differ() -> None:
     assert clopper_pearson_bound(worlds, scores, DELTA, 0.95).epsilon < 0.5
 
 
+@pytest.mark.parametrize("for_mu", [False, True])
+def test_where_nothing_is_proven_a_split_takes_the_threshold_that_tells_most(for_mu: bool) -> None:
+    """Six of ten against four of ten on the choosing half, and ten against none on the other."""
+    choosing = np.repeat([2.0, 1.0, 2.0, 1.0], [6, 4, 4, 6])
+    scores = np.column_stack([choosing, np.repeat([2.0, 1.0], 10)]).ravel()
+    scores[[-1, -3]] = 0.0, 3.0  # the lowest and the highest tell nothing
+    bound = clopper_pearson_split(np.arange(40) < 20, scores, 0.0, 0.95, for_mu)
+    assert bound.details["threshold"] == 1.0
+    assert bound.epsilon > 0
+
+
+def test_a_threshold_for_mu_proves_more_mu_than_one_for_epsilon_and_is_rarely_wrong() -> None:
+    """At epsilon 4, and of identical worlds, 400 trials of which half are judged at 90 %."""
+
+    def mu_low(bound: LowerBound) -> float:
+        rates = bound.details
+        limits = rates["true_positive_rate_low"], rates["false_positive_rate_high"]
+        return float(np.subtract(*stats.norm.ppf(limits)))
+
+    for epsilon in (0.0, 4.0):
+        mu = gaussian.mu_of_epsilon(epsilon, 1e-5) if epsilon else 0.0
+        worlds, scores = gaussian_game(rng_of(12), 400, 400, mu)
+        found = {
+            for_mu: np.array(
+                [mu_low(clopper_pearson_split(worlds, row, 1e-5, 0.9, for_mu)) for row in scores]
+            )
+            for for_mu in (False, True)
+        }
+        assert often_at_most(int((found[True] > mu).sum()), 400, 0.1)
+        if epsilon:
+            by_epsilon, by_mu = (np.median(found[for_mu]) for for_mu in (False, True))
+            assert by_epsilon * 1.1 < by_mu < mu
+
+
+def test_a_threshold_for_mu_is_chosen_by_the_half_that_is_not_judged() -> None:
+    worlds, log_odds = gaussian_game(rng_of(9), 1, 400, 3.0)
+    judges = np.arange(400) % 4 >= 2
+    bound = clopper_pearson_split(worlds, log_odds[0], DELTA, 0.95, for_mu=True)
+    chosen = []
+    for threshold in np.sort(log_odds[0, ~judges]):
+        game = worlds[~judges], log_odds[0, ~judges]
+        rates = clopper_pearson_bound(*game, DELTA, 0.95, threshold).details
+        limits = rates["true_positive_rate_low"], rates["false_positive_rate_high"]
+        chosen.append((np.subtract(*stats.norm.ppf(limits)), threshold))
+    assert bound.details["threshold"] == max(chosen)[1]
+    other = np.where(judges, 0.0, log_odds[0])
+    again = clopper_pearson_split(worlds, other, DELTA, 0.95, for_mu=True)
+    assert again.details["threshold"] == bound.details["threshold"]
+
+
 def test_bonferronis_bound_is_the_best_of_ranks_each_paid_for() -> None:
     worlds, log_odds = gaussian_game(np.random.default_rng(14), 1, 100, 2.0)
     with_d, without = log_odds[0, worlds], log_odds[0, ~worlds]

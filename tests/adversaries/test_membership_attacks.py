@@ -12,6 +12,7 @@ from adversaries.membership_attacks import ATTACKS, OFFLINE_SHARE, chosen
 from adversaries.roc import curve, performance
 from adversaries.shadow_models import Observations, confidence
 from fedsim.errors import InputError
+from fedsim.membership_game import attacked, of_shadows
 
 Floats = npt.NDArray[np.float64]
 
@@ -161,7 +162,7 @@ def test_the_bounded_rule_wins_the_gap_in_mean_error() -> None:
     p = np.where(inclusion, 0.7, 0.4)
     attack = ATTACKS["yeom-bounded"]
     scores = attack.score(Observations(-np.log(p), inclusion), None)
-    found = performance(scores, inclusion, 0.95, [], rng, randomised=attack.randomised)
+    found = performance(scores, inclusion, 0.95, [], rng, attack.threshold)
     assert found.advantage.point == pytest.approx(0.3)
 
 
@@ -174,23 +175,15 @@ def test_the_confidence_is_the_log_odds_of_the_true_label() -> None:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_nothing_is_won_where_losses_know_nothing_of_membership(name: str) -> None:
     rng = np.random.default_rng(2)
-    inclusion = rng.random((64, 40)) < 0.5
+    inclusion = rng.random((128, 40)) < 0.5
     # A model and a record each make losses alike: neither may be mistaken for membership.
-    base = rng.normal(0, 1, (64, 1, 1)) + rng.normal(0, 1, (1, 1, 40))
-    trajectory = losses_of(base + rng.normal(0, 1, (64, 3, 40)))
+    base = rng.normal(0, 1, (128, 1, 1)) + rng.normal(0, 1, (1, 1, 40))
+    trajectory = losses_of(base + rng.normal(0, 1, (128, 3, 40)))
     seen = Observations(
-        trajectory[:, -1], inclusion, trajectory, losses_of(rng.normal(0, 1, (64, 50)))
+        trajectory[:, -1], inclusion, trajectory, losses_of(rng.normal(0, 1, (128, 50)))
     )
-    attack = ATTACKS[name]
-    found = performance(
-        attack.score(seen, None),
-        inclusion,
-        0.999,
-        [0.01],
-        rng,
-        attack.threshold,
-        attack.randomised,
-    )
+    scores, threshold = attacked(ATTACKS[name], seen)
+    found = performance(scores, inclusion[~of_shadows(128)], 0.999, [0.01], rng, threshold)
     for interval, truth in ((found.advantage.interval, 0.0), (found.area.interval, 0.5)):
         assert interval is not None
         assert interval.low <= truth <= interval.high

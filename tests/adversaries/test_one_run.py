@@ -248,3 +248,15 @@ def test_bad_input_is_refused(
     for bound in (one_run.binomial_bound, one_run.f_dp_bound):
         with pytest.raises(InputError, match=complaint):
             bound(included, scores, delta, CONFIDENCE, guesses)
+
+
+def test_canaries_that_lower_every_score_estimate_nothing() -> None:
+    included = np.arange(6) < 3
+    scores = np.where(included, -1.0, 1.0)
+    found = one_run.client_canary_estimate(included, scores, DELTA, CONFIDENCE)
+    assert (found.mu, found.epsilon) == (-math.inf, 0.0)
+    assert (found.epsilon_interval.low, found.epsilon_interval.high) == (0.0, 0.0)
+    assert one_run.client_canary_estimates(included[None], scores[None], DELTA)[0] == found.epsilon
+    other = one_run.client_canary_estimate(~included, scores, DELTA, CONFIDENCE)
+    assert other.epsilon == math.inf
+    assert one_run.client_canary_estimates(~included[None], scores[None], DELTA)[0] == math.inf

@@ -1,6 +1,7 @@
 """A poison lies where the data are not; what a group proves is divided by group privacy."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,3 +178,12 @@ def test_only_bounds_of_counted_rates_can_be_divided() -> None:
         per_record(other, 2)
     with pytest.raises(InputError, match="give at least 1"):
         per_record(_bound(0.5, 0.1, 0.0), 0)
+
+
+def test_a_bound_that_was_refused_is_passed_on() -> None:
+    refused = replace(_bound(0.9, 0.1, 1e-5), reason="infinite log-odds")
+    assert per_record(refused, 2) is refused
+    without = replace(refused, details={})
+    assert per_record(without, 2) is without
+    with pytest.raises(InputError, match="give at least 1"):
+        per_record(refused, 0)

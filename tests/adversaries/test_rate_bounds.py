@@ -8,6 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 from adversaries.rate_bounds import (
+    LARGEST_EPSILON,
     NoiseFamily,
     jeffreys_bound,
     mu_gdp_bound,
@@ -59,6 +60,10 @@ def test_the_credible_bound_does_not_know_which_world_is_called_d() -> None:
     one = jeffreys_bound(*decisions(45, 60, 5, 80), 1e-3, 0.9)
     other = jeffreys_bound(*decisions(75, 80, 15, 60), 1e-3, 0.9)
     assert one.epsilon == pytest.approx(other.epsilon, rel=1e-7)
+
+
+def test_an_epsilon_whose_exponential_is_no_number_is_not_looked_for() -> None:
+    assert jeffreys_bound(*decisions(60, 60, 0, 60), 0.0, 1e-300).epsilon == LARGEST_EPSILON
 
 
 def test_with_many_trials_the_credible_bound_is_the_epsilon_of_the_rates() -> None:

@@ -3,6 +3,8 @@
 Games with a known mechanism in which nothing but the null hypothesis is played, and single faults.
 """
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -195,3 +197,15 @@ def test_batches_of_one_size_and_of_another_rate_are_accused() -> None:
     assert (fixed.dispersion, fixed.rate) == (0, 0.2)
     more = np.random.default_rng(0).binomial(100, 0.25, (10, 5)).astype(float)
     assert residuals.sampling_test(more, 100, 0.2).p_value < 1e-9
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0, 1.5, -0.1, math.nan])
+def test_batches_that_are_no_samples_are_refused(rate: float) -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
+        residuals.sampling_test(np.full((2, 3), 20.0), 100, rate)
+
+
+def test_batches_of_no_records_are_refused() -> None:
+    for sizes, records in ((np.zeros((2, 3)), 0), (np.zeros((0, 3)), 100)):
+        with pytest.raises(InputError, match="at least one of each"):
+            residuals.sampling_test(sizes, records, 0.1)

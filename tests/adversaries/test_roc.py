@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import binom, norm
+from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from adversaries.intervals import clopper_pearson
@@ -44,7 +45,7 @@ def test_true_positives_are_read_where_false_ones_are_no_more_than_asked() -> No
 
 def test_estimates_are_those_of_a_known_game() -> None:
     scores, members = game(200, 50, 1, 0, 1)
-    found = performance(scores, members, 0.999, [0.01, 0.1], np.random.default_rng(0))
+    found = performance(scores, members, 0.999, [0.01, 0.1], np.random.default_rng(0), 0.5)
     truths = {0.01: norm.cdf(norm.ppf(0.01) + 1), 0.1: norm.cdf(norm.ppf(0.1) + 1)}
     for rate, truth in truths.items():
         interval = found.true_positive[rate].interval
@@ -61,14 +62,16 @@ def test_estimates_are_those_of_a_known_game() -> None:
 def test_the_bootstrap_on_a_grid_of_thresholds_is_that_of_whole_curves() -> None:
     """Models taken again, one replicate at a time, give the same spread."""
     scores, members = game(30, 200, 1, 0.5, 2)  # more pairs than thresholds on the grid
-    found = performance(scores, members, 0.9, [0.05], np.random.default_rng(0))
+    found = performance(scores, members, 0.9, [0.05], np.random.default_rng(0), 0.5)
     generator = np.random.default_rng(0)
     drawn = generator.multinomial(30, np.full(30, 1 / 30), size=1000)
     curves = [curve(np.repeat(scores, w, 0), np.repeat(members, w, 0)) for w in drawn[:300]]
-    expected = np.quantile([c.area for c in curves], [0.05, 0.95])
+    # The normal quantile that stands for Student's with 29 degrees of freedom, and for 29/30.
+    tail = norm.cdf(student.ppf(0.05, 29) * np.sqrt(30 / 29))
+    expected = np.quantile([c.area for c in curves], [tail, 1 - tail])
     assert found.area.interval is not None
     assert [found.area.interval.low, found.area.interval.high] == pytest.approx(expected, abs=0.01)
-    expected = np.quantile([c.true_positive_at(0.05) for c in curves], [0.05, 0.95])
+    expected = np.quantile([c.true_positive_at(0.05) for c in curves], [tail, 1 - tail])
     interval = found.true_positive[0.05].interval
     assert interval is not None
     assert [interval.low, interval.high] == pytest.approx(expected, abs=0.02)
@@ -80,35 +83,36 @@ def test_intervals_are_wider_where_the_pairs_of_a_model_go_together() -> None:
     for common in (0.0, 1.0):
         scores, members = game(40, 100, 1, 0, 3)
         scores += common * members * np.random.default_rng(0).choice([-1, 1], (40, 1))
-        area = performance(scores, members, 0.95, [], np.random.default_rng(0)).area
+        area = performance(scores, members, 0.95, [], np.random.default_rng(0), 0.0).area
         assert area.interval is not None
         widths.append(area.interval.high - area.interval.low)
     assert widths[1] > 2 * widths[0]
 
 
-def test_a_threshold_is_never_chosen_on_the_models_that_it_judges() -> None:
-    """Scores that only remember: chosen on themselves they would win, on others they cannot."""
-    rng = np.random.default_rng(4)
-    intervals = []
-    for _ in range(40):
-        members = rng.random((6, 4)) < 0.5
-        members[:, 0], members[:, 1] = True, False
-        found = advantage(rng.normal(0, 1, (6, 4)), members, 0.95)
-        intervals.append(found.point)
-    assert abs(np.mean(intervals)) < 3 * np.std(intervals) / np.sqrt(40)
-    own = [curve(rng.normal(0, 1, (6, 4)), members) for _ in range(40)]
-    assert np.mean([np.max(c.true_positive - c.false_positive) for c in own]) > 0.2
+def test_the_advantage_is_the_mean_over_models_of_rates_at_a_threshold_or_of_probabilities() -> (
+    None
+):
+    scores, members = game(7, 9, 1, 0, 4)
+    members[:, 0], members[:, 1] = True, False
+    for threshold, called in ((0.5, scores >= 0.5), (None, scores)):
+        gaps = [
+            np.mean(row[inside]) - np.mean(row[~inside])
+            for row, inside in zip(called, members, strict=True)
+        ]
+        found = advantage(scores, members, 0.95, threshold)
+        assert found.point == pytest.approx(np.mean(gaps))
+        assert found.standard_error == pytest.approx(np.std(gaps, ddof=1) / np.sqrt(7))
 
 
 def test_rates_that_too_few_pairs_can_show_are_left_out() -> None:
     scores, members = game(10, 60, 1, 0, 5)
-    found = performance(scores, members, 0.95, [0.001, 0.1], np.random.default_rng(0))
+    found = performance(scores, members, 0.95, [0.001, 0.1], np.random.default_rng(0), 0.5)
     assert list(found.true_positive) == [0.1]
 
 
 def test_one_model_has_no_interval() -> None:
     scores, members = game(1, 60, 1, 0, 6)
-    found = performance(scores, members, 0.95, [0.5], np.random.default_rng(0), threshold=0.5)
+    found = performance(scores, members, 0.95, [0.5], np.random.default_rng(0), 0.5)
     assert found.area.interval is None
     assert found.true_positive[0.5].interval is None
     assert found.advantage.interval is None
@@ -125,7 +129,7 @@ def test_one_model_has_no_interval() -> None:
 )
 def test_what_has_no_curve_is_refused(scores: Floats, members: Bools, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        performance(scores, members, 0.95, [], np.random.default_rng(0))
+        performance(scores, members, 0.95, [], np.random.default_rng(0), 0.0)
 
 
 def test_the_area_of_independent_trials_is_the_share_of_pairs() -> None:
@@ -159,3 +163,14 @@ def test_the_interval_of_the_area_covers_it_at_separation_and_at_small_sizes(
             found = [independent_area(scores, members, 1 - missed).interval for scores in drawn]
             outside = sum(each is None or not each.low <= truth <= each.high for each in found)
             assert outside <= binom.ppf(0.9999, repeats, missed)
+
+
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_infinite_scores_are_ties_of_each_other(infinite: float) -> None:
+    members = np.array([[True, False, True, False, True, False]])
+    scores = np.array([[infinite, infinite, infinite, infinite, 1.0, 2.0]])
+    finite = np.where(np.isinf(scores), np.copysign(9.0, infinite), scores)
+    found, alike = curve(scores, members), curve(finite, members)
+    np.testing.assert_array_equal(found.true_positive, alike.true_positive)
+    np.testing.assert_array_equal(found.false_positive, alike.false_positive)
+    assert curve(np.full((1, 6), infinite), members).area == 0.5

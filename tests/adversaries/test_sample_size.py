@@ -72,7 +72,17 @@ def test_a_lower_bound_reaches_its_share_with_the_stated_trials_and_not_with_few
     bound = LOWER_BOUNDS["gaussian"]
     assert bound(*typical(mu, trials), delta, 0.95).epsilon >= 1
     assert bound(*typical(mu, trials - 2), delta, 0.95).epsilon < 1
+    # Bounds from counts move in steps: a smaller number may do too.
+    mu, bound = gaussian.mu_of_epsilon(4.0, delta), LOWER_BOUNDS["clopper_pearson_split"]
+    trials = trials_for_epsilon("clopper_pearson_split", mu, 1.0, delta, 0.95)
+    assert trials is not None
+    reached = [
+        bound(*typical(mu, number), delta, 0.95).epsilon >= 1
+        for number in (trials - 160, trials - 2, trials)
+    ]
+    assert reached == [True, False, True]
     # At the threshold 0 the rates of this mu prove no more than .51, however many trials there are.
+    mu = gaussian.mu_of_epsilon(2.0, delta)
     assert trials_for_epsilon("clopper_pearson", mu, 1.0, delta, 0.95) is None
 
 

@@ -114,15 +114,19 @@ def test_a_challenge_that_moves_the_sums_differently_every_time_has_no_normal_lo
     assert "differently in every trial" in report["lower_bounds"]["gaussian"]["reason"]
 
 
-@pytest.mark.parametrize(("share", "leading"), [(0.049, "gaussian"), (0.051, "mu_gdp")])
+@pytest.mark.parametrize(
+    ("share", "leading", "looks"),
+    [(0.049, "gaussian", ["calibration", "mu"]), (0.051, "mu_gdp", ["calibration"])],
+)
 def test_a_twentieth_of_the_spread_is_as_far_from_normal_as_log_odds_may_be(
-    share: float, leading: str, config: Config
+    share: float, leading: str, looks: list[str], config: Config
 ) -> None:
     mechanism, transcript = play(config, noise=1.0, spread=share**2)
     mu = transcript["sensitivities"][:, 0]
-    assert mixed_share(mu) == pytest.approx(share, abs=3e-4)
+    assert mixed_share(mu, 1.0) == pytest.approx(share, abs=3e-4)
     _, report = judged(config, mechanism, transcript)
     assert report["headline"]["name"] == leading
+    assert [look["name"] for look in report["agreement"]["looks"]] == looks
 
 
 def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:

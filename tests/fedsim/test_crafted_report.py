@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from adversaries.design import Design
+from adversaries.lower_bounds import clopper_pearson_split
 from adversaries.rate_bounds import mu_gdp_bound
 from fedsim import audit, client_app, crafted_report, gaussian, server_app
 from fedsim.config import Config, Scalar, to_run_config
@@ -209,6 +210,10 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     assert "released_model" not in found
     scored = crafted_report.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
     assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
+    # At a threshold of its own, between the worlds.
+    split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
+    threshold = scored["released_model_mu_gdp"].details["threshold"]
+    assert threshold == split.details["threshold"] != scored["released_model"].details["threshold"]
 
 
 def test_common_random_numbers_leave_no_gaussian_bound() -> None:

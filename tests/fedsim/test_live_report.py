@@ -10,6 +10,8 @@ import pytest
 from flwr.app import Context, RecordDict
 from rich.console import Console
 
+from adversaries import estimators
+from adversaries.design import Design
 from fedsim import client_app, gaussian, live_audit, live_report, server_app, transcript
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
@@ -152,6 +154,24 @@ def test_every_cohort_is_believed_beyond_its_own_epsilon(
     worlds = np.array([True, False] * 4)
     found = live_report.assemble(audit, FACTS, 0.95, worlds)["empirical"]
     assert found["delta_prime"] == 0.5
+
+
+def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopped_at(
+    uneven: tuple[list[ObservedRound], Bits],
+) -> None:
+    audit = LiveAudit()
+    live_audit.replay(audit, uneven[0])
+    assert audit.config is not None
+    stopping = {"until_halfwidth": 0.5, "count": 60}
+    trials = audit.config.trials.model_copy(update=stopping)
+    audit.config = audit.config.model_copy(update={"trials": trials})
+    worlds = np.arange(20) % 2 == 0  # of which the first 8 were seen
+    found = live_report.assemble(audit, FACTS, 0.95, worlds)["empirical"]
+    final = np.concatenate([audit.beliefs[first][-1].log_odds for first in (0, 4)])
+    ends = estimators.advantage(worlds[:8], final, 0.95, Design(share=0.75)).interval
+    assert found["advantage_interval"] == [ends.low, ends.high]
+    with pytest.raises(InputError, match="there are 24 trials, but looks were planned at 16, 20"):
+        live_report.assemble(audit, FACTS, 0.95, np.arange(24) % 2 == 0)
 
 
 def test_the_noise_that_canaries_face_is_that_of_the_cohort_with_the_least(

@@ -9,18 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from scipy.stats import t as student
 
-from adversaries import membership_attacks
+from adversaries import membership_attacks, roc
 from adversaries.membership import MeanAdvantage
+from adversaries.shadow_models import Observations
 from fedsim import federation, gaussian, membership_game, membership_report
 from fedsim.accounting import PLD
 from fedsim.cli.main import main
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism
-from fedsim.membership_game import inclusion, mechanism, most_true_positives, play
+from fedsim.membership_game import (
+    attacked,
+    inclusion,
+    mechanism,
+    most_true_positives,
+    of_shadows,
+    play,
+)
 from fedsim.models import initial_parameters
 from fedsim.owner import noise
 from fedsim.randomness import SERVER
@@ -32,11 +40,11 @@ Make = Callable[..., Config]
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None:
     config = small({"training.sampling-rate": rate, "training.rounds": 2})
-    game = play(config, 16)
-    known, chosen = federation.load(config), inclusion(0, 16, 24)
+    game = play(config, 40)
+    known, chosen = federation.load(config), inclusion(0, 40, 24)
     np.testing.assert_array_equal(game.observations.inclusion, chosen)
     theta = initial_parameters(
-        lambda: federation.build_model(config, known.split.dataset), 0, range(16)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(40)
     )[5:6]
     for round in (1, 2):
         coins = participation(0, range(5, 6), round, 24, rate)
@@ -56,14 +64,14 @@ def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None
 
 
 def test_results_do_not_depend_on_cohorts_or_on_how_many_models_there_are(small: Make) -> None:
-    whole, cut = (play(small({"trials.cohort": c, "run.seed": 1}), 16) for c in (16, 5))
-    more = play(small({"run.seed": 1}), 18)
+    whole, cut = (play(small({"trials.cohort": c, "run.seed": 1}), 40) for c in (40, 13))
+    more = play(small({"run.seed": 1}), 42)
     for other in (cut, more):
         np.testing.assert_allclose(
-            other.observations.losses[:16], whole.observations.losses, rtol=1e-4
+            other.observations.losses[:40], whole.observations.losses, rtol=1e-4
         )
         np.testing.assert_array_equal(
-            other.observations.inclusion[:16], whole.observations.inclusion
+            other.observations.inclusion[:40], whole.observations.inclusion
         )
 
 
@@ -125,22 +133,23 @@ def test_what_is_no_dp_sgd_on_records_is_refused(
     changes: dict[str, str | int], message: str, small: Make
 ) -> None:
     with pytest.raises(InputError, match=message):
-        play(small(changes), 16)
+        play(small(changes), 40)
 
 
 @pytest.mark.parametrize("count", [-3, 0, 1, 4])
 def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, small: Make) -> None:
     with pytest.raises(
-        InputError, match=f"--models is {count}: of {max(0, count)} models.* it takes"
+        InputError, match=f"--models is {count}: every second model is a shadow.* it takes"
     ) as refused:
         play(small(), count)
     found = re.search(r"takes (\d+) models", str(refused.value))
     assert found is not None
     enough = int(found[1])
     for models, short in ((enough - 1, True), (enough, False)):
-        inside = inclusion(0, models, 24)
+        inside = inclusion(0, models, 24)[::2]  # the shadows
         fewest = min(inside.sum(axis=0).min(), (~inside).sum(axis=0).min())
         assert (fewest < 3) == short  # two besides itself
+    assert len(play(small({"training.rounds": 1}), enough).accuracy) == enough
 
 
 def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small: Make) -> None:
@@ -167,7 +176,7 @@ def test_more_models_than_fit_are_refused_before_anything_is_made(
 
 def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
     with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
-        play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 16)
+        play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 40)
 
 
 def test_models_start_where_the_federations_do(small: Make) -> None:
@@ -175,9 +184,69 @@ def test_models_start_where_the_federations_do(small: Make) -> None:
     known = federation.load(config)
     start = federation.initial_parameters(config, known, range(1)).to(known.device)
     losses, _ = known.evaluate(start, *known.members(np.arange(24)))
-    trajectory = play(config, 16).observations.trajectory
+    trajectory = play(config, 40).observations.trajectory
     assert trajectory is not None
-    np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(16, 0), rtol=1e-4)
+    np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(40, 0), rtol=1e-4)
+
+
+def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
+    """Losses that know nothing of membership; a model and a record each make them alike."""
+    shadows = of_shadows(models)
+    while True:
+        inside = rng.random((models, records)) < 0.5
+        given, sizes = inside[shadows].sum(0), inside.sum(1)
+        if min(given.min(), (shadows.sum() - given).min()) > 2 and sizes.min() > 0:
+            break
+    along = rng.normal(0, 1, (models, 1, 1)) + rng.normal(0, 1, records)
+    along = np.logaddexp(0, along + rng.normal(0, 1, (models, 3, records)))
+    others = np.logaddexp(0, rng.normal(0, 1, (models, 50)))
+    return Observations(along[:, -1], inside, along, others)
+
+
+@pytest.mark.parametrize("name", ["lira", "lira-fixed", "trajectory", "rmia"])
+@pytest.mark.parametrize(
+    ("models", "repeats"), [(64, 300), pytest.param(128, 3000, marks=pytest.mark.slow)]
+)
+def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
+    name: str, models: int, repeats: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Advantage 0 and area 1/2: an attacked model that had a say in what judges it would win."""
+    monkeypatch.setattr(roc, "REPLICATES", 200)
+    monkeypatch.setattr(roc, "THRESHOLDS", 128)
+    rng = np.random.default_rng(models)
+    attack, games = membership_attacks.ATTACKS[name], ~of_shadows(models)
+    points, areas, sides = [], [], []
+    for _ in range(repeats):
+        seen = chance(models, 50, rng)
+        scores, threshold = attacked(attack, seen)
+        found = roc.performance(scores, seen.inclusion[games], 0.95, [], rng, threshold)
+        gained, area = found.advantage.interval, found.area.interval
+        assert gained is not None
+        assert area is not None
+        points.append(found.advantage.point)
+        areas.append(found.area.point)
+        sides.append([gained.low > 0, gained.high < 0, area.low > 0.5, area.high < 0.5])
+    for values, truth in ((points, 0.0), (areas, 0.5)):
+        assert abs(np.mean(values) - truth) < 4 * np.std(values) / np.sqrt(repeats)
+    # A bootstrap is a little narrow.
+    allowed = [binom.isf(1e-4, repeats, share) for share in (0.03, 0.03, 0.035, 0.035)]
+    assert np.all(np.sum(sides, axis=0) <= allowed)
+
+
+@pytest.mark.slow
+def test_honest_noise_that_hides_all_raises_no_alarm(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bound of next to nothing, in so many reports that one alarm would be many."""
+    monkeypatch.setattr(roc, "REPLICATES", 2)
+    attacks = membership_attacks.chosen("lira,lira-fixed")
+    changes = {"data.records": 100, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2000.0}
+    alarms = 0
+    for seed in range(250):
+        config = small({**changes, "run.seed": seed})
+        game = play(config, 64)
+        alarms += bool(membership_report.assemble(config, game, attacks, 0.0)["alarms"])
+    assert alarms <= binom.isf(1e-4, 250, 0.001)
 
 
 EXPERIMENT = """
@@ -198,7 +267,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
 ) -> None:
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     file.write_text(EXPERIMENT)
-    command = ["membership", str(file), "--models", "24", "--out", str(out), "--json"]
+    command = ["membership", str(file), "--models", "48", "--out", str(out), "--json"]
     with pytest.raises(SystemExit) as ended:
         main(command)
     assert ended.value.code == 0
@@ -208,7 +277,8 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     for row in report["attacks"].values():
         assert row["advantage_interval"][0] <= row["advantage"] <= row["advantage_interval"][1]
         assert 0 <= row["area"]["interval"][0] <= row["area"]["interval"][1] <= 1
-    # 24 models of 24 records: 10 false positives of about 288 pairs are 3.5 %.
+    assert [report[key] for key in ("models", "shadow_models", "games")] == [48, 24, 24]
+    # 24 attacked models of 24 records: 10 false positives of about 288 pairs are 3.5 %.
     assert [at["false_positive_rate"] for at in report["attacks"]["lira"]["true_positive_at"]] == [
         0.1
     ]
@@ -230,7 +300,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     assert ended.value.code == 2
     assert "leaves nothing to play" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
-        main([*none, "--attacks", "lira", "--models", "24", "--json"])
+        main([*none, "--attacks", "lira", "--models", "48", "--json"])
     assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
 
 
@@ -244,7 +314,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
             "model.name": "mlp",
         }
     )
-    game = play(config, 48)
+    game = play(config, 64)
     attacks = {"lira-fixed": membership_attacks.ATTACKS["lira-fixed"]}
     honest = membership_report.assemble(config, game, attacks, 1.0)
     assert honest["attacks"]["lira-fixed"]["advantage_interval"][0] > 0.1

@@ -1,6 +1,7 @@
 """Pairs, stopping and more trials in a federation: what is shared, what is kept, what is said."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from scipy.special import logit
 from adversaries.stopping import looks
 from fedsim import challenge, client_app, cohorts, ledger, precision, report, server_app
 from fedsim.audit import write_report as report_of
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.config import Config, Scalar, dump, to_run_config
 from fedsim.errors import InputError
 from fedsim.extension import extend
 from fedsim.run_directory import Arrays, RunDirectory
@@ -116,6 +117,11 @@ def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
     assert found["campaign"]["halfwidth"] <= 0.45
     assert f"after {trials} trials" in found["campaign"]["reason"]
     assert found["trials"] == len(whole["worlds"]) == trials
+    # Whatever the look had to pay, all bounds hold with the confidence that was asked for.
+    measured = filter(None, (row["empirical"] for row in found["vantages"].values()))
+    places = [row["lower_bound"] for row in measured]
+    bounds = [*found["empirical"]["lower_bounds"].values(), *places]
+    assert {bound["confidence"] for bound in bounds} == {0.95}
     directory = RunDirectory.create(tmp_path / "killed", config)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         _stop_before(patched, 2)
@@ -134,7 +140,63 @@ def test_trials_that_never_get_precise_enough_end_at_the_maximum(
     config = small(FEW_ROUNDS | {"trials.until-halfwidth": 0.1})
     _, found = _go(RunDirectory.create(tmp_path / "run", config))
     assert found["campaign"]["trials"] == 8
+    assert found["campaign"]["precise"] is False
     assert "before half the interval's length" in found["campaign"]["reason"]
+
+
+def test_trials_with_ties_end_at_the_last_look(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A server without noise of its own knows of a sampled record that took no part: a tie.
+    changes: dict[str, Scalar] = {
+        "trials.until-halfwidth": 0.45,
+        "trials.count": 60,
+        "training.sampling-rate": 0.05,
+        "federation.vantage": "server",
+        "privacy.neighbouring": "replace",
+        "privacy.rho-beta": 0.0,
+        "privacy.noise-multiplier": 1.0,
+    }
+    config = small(FEW_ROUNDS | changes)
+    planned = looks(0.45, 0.95, 60, 4, False)
+    last = max(planned)
+    assert last < 60
+    whole, found = _go(RunDirectory.create(tmp_path / "whole", config))
+    assert found["empirical"]["ties"] > last / 2
+    assert (found["trials"], found["campaign"]["precise"]) == (last, False)
+    assert f"{found['empirical']['ties']} trials are ties" in found["campaign"]["reason"]
+    assert precision.design(config, last).share == planned[last]
+    assert any("not as precise as asked" in warning for warning in found["warnings"])
+    directory = RunDirectory.create(tmp_path / "killed", config)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, last // 4 - 1)
+        _go(directory)
+    resumed, again = _go(directory)
+    np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
+    assert again["campaign"] == found["campaign"]
+
+
+def test_a_number_of_trials_that_is_no_look_has_no_share(small: Make) -> None:
+    config = small({"trials.until-halfwidth": 0.3, "trials.count": 200, "trials.cohort": 20})
+    assert precision.looks(config) == {40: 0.25, 60: 0.75}
+    for trials in (20, 200):
+        with pytest.raises(InputError, match=f"there are {trials} trials, but looks"):
+            precision.design(config, trials)
+
+
+def test_cohorts_that_miss_a_look_are_refused_before_they_run(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"trials.until-halfwidth": 0.45, "trials.count": 60, "privacy.rho-beta": 0.99}
+    config = small(FEW_ROUNDS | changes)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 1)
+        _go(directory)
+    other = config.with_cohort(10)
+    directory.write_text("config.toml", dump(other.placed_at("")))
+    with pytest.raises(InputError, match="no cohort ends at"):
+        _go(RunDirectory.open(directory.path))
 
 
 def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
@@ -237,3 +299,34 @@ def test_designs_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=complaint):
         small(FEW_ROUNDS | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"privacy.rho-beta": 0.6}, "privacy.rho-beta = 0.9, and it says 0.6 now"),
+        ({"training.rounds": 5}, "training.rounds = 2, and it says 5 now"),
+        ({"run.seed": 5}, "run.seed = 0, and it says 5 now"),
+        ({"trials.count": 14}, "trials.count = 8, and it says 14 now"),
+    ],
+)
+def test_no_report_is_of_two_experiments(
+    changes: dict[str, Scalar], named: str, small: Make, tmp_path: Path
+) -> None:
+    """Whoever edits the configuration of a run that has cohorts is told what was there."""
+    start = FEW_ROUNDS | {"privacy.rho-beta": 0.9}
+    directory = RunDirectory.create(tmp_path / "run", small(start))
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 1)
+        _go(directory)
+    directory.write_text("config.toml", dump(small(start | changes)))
+    with pytest.raises(InputError, match=re.escape(named)):
+        _go(directory)
+    # What no trial depends on may change.
+    harmless: dict[str, Scalar] = {
+        "audit.confidence": 0.99,
+        "trials.cohort": 2,
+        "run.name": "again",
+    }
+    directory.write_text("config.toml", dump(small(start | harmless)))
+    assert len(_go(directory)[0]["worlds"]) == 8

@@ -59,6 +59,14 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
     assert (seen["residual_freedoms"] == report["model"]["parameters"] - 1).all()
     assert report["residuals"]["sampling"] is None
     assert report["residuals"]["noise"]["degrees_of_freedom"] == 12 * 649
+    ends = report["residuals"]["noise"]["interval"]
+    stopped = residual_report.report(config, seen, 0.95, Design(share=0.25))
+    assert stopped is not None
+    assert stopped["confidence"] == 0.95
+    assert stopped["noise"]["interval"][0] < ends[0] < ends[1] < stopped["noise"]["interval"][1]
+    sure = residual_report.report(config, seen, 1 - 0.25 * 0.05)
+    assert sure is not None
+    assert sure["noise"]["interval"] == stopped["noise"]["interval"]
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ from scipy.special import ndtr
 from tables import Table
 
 from adversaries import forecast
-from adversaries.gaussian_bounds import lessened, mixed_share
+from adversaries.gaussian_bounds import LARGEST_SHARE, lessened, mixed_share
 from adversaries.intervals import LowerBound, clopper_pearson
 from adversaries.lower_bounds import LOWER_BOUNDS, NORMAL_LOG_ODDS, lower_bounds
 from adversaries.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.trials import Bools, Floats
 from fedsim import gaussian
 from fedsim.accounting import PLD
-from fedsim.bounds_audit import LARGEST_SHARE, headline
+from fedsim.bounds_audit import headline
 from fedsim.mechanism import Mechanism
 from fedsim.noise_family import noise_family
 
@@ -163,11 +163,11 @@ def bounds_of(
     names = [name for name in LOWER_BOUNDS if name not in game.refused]
     found = lower_bounds(game.worlds, log_odds, DELTA, CONFIDENCE, names=names)
     if trial_mu is not None:
-        share = mixed_share(trial_mu)
+        share = mixed_share(trial_mu, float(trial_mu.max()))
         if share > LARGEST_SHARE:
             raise ValueError(f"sensitivities vary too much for the study: {share:.3f}")
         for name in NORMAL_LOG_ODDS:
-            found[name] = lessened(found[name], share, DELTA)
+            found[name] = lessened(found[name], trial_mu, DELTA)
     if game.family:
         found["trade_off"] = trade_off_bound(game.worlds, log_odds, DELTA, CONFIDENCE, game.family)
         leading = headline({**found, "gaussian": found["trade_off"]})

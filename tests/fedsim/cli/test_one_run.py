@@ -2,6 +2,7 @@
 
 import csv
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def test_what_is_drawn_is_planted_scored_and_estimated(
     assert fedsim("one-run", "draw", experiment, "--out", drawn, *PLANT)[0] == 0
     assert fedsim("run", experiment, "--out", out, "--quiet", *PLANT)[0] == 0
     assert fedsim("one-run", "score", out, "--out", scores)[0] == 0
+    # Who holds the coins knows who is in.
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (drawn, scores)} == {0o600}
     canaries = json.loads(drawn.read_text())
     with scores.open() as file:
         rows = list(csv.DictReader(file))

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
     assert status == 0
     assert "common random" in out
     assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
+    assert "about, of a campaign without luck" in " ".join(out.split())
 
 
 def test_trials_promise_no_bound_that_the_report_would_refuse(
@@ -156,7 +158,8 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
             leading["name"],
             leading["epsilon"],
         )
-    assert (out / "figures" / "privacy-rho-beta.svg").exists()
+    written = [out / "figures" / "privacy-rho-beta.svg", out / "summary.csv", out / "report.html"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()
     assert "ε at least, headline" in page
     assert TITLES[rows[0]["headline"]] in page
@@ -239,6 +242,11 @@ def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
     assert "At most 8 trials: 116 have a halfwidth of 0.2" in " ".join(err.split())
     found = json.loads((out / "report.json").read_text())
     assert found["campaign"]["until_halfwidth"] == 0.2
+    assert found["campaign"]["halfwidth"] > 0.2
+    assert "Warning: The advantage is not as precise as asked:" in " ".join(err.split())
+    precise = tmp_path / "precise"
+    status, _, err = fedsim("run", experiment, "--out", precise, "--until-halfwidth", 0.9)
+    assert (status, "not as precise" in err) == (0, False)
     status, _, err = fedsim("run", "--resume", out)
     assert status == 2
     assert "holds a finished run" in err

@@ -299,6 +299,13 @@ def test_an_early_stop_is_one_line(
     assert len(err.strip().splitlines()) == 1
 
 
+def test_the_command_line_waits_for_nothing_that_computes() -> None:
+    loaded = "import sys, fedsim.cli.main; print({'torch', 'flwr', 'matplotlib'} & {*sys.modules})"
+    command = [sys.executable, "-c", loaded]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout == "set()\n"
+
+
 def test_help_teaches(fedsim: Command) -> None:
     status, out, _ = fedsim("run", "--help")
     assert status == 0

@@ -1,0 +1,61 @@
+"""Limits of the noncentrality of Student's t, for tails that are as small as an alarm's.
+
+The statistic is T = (Z + m)/V, Z standard normal, V the root of a chi-square over its f degrees of
+freedom, independent of it. So P(T >= t) = E Phi(m - t V) and P(T <= t) = E Phi(t V - m), where V is
+a function of one more standard normal number. The trapezoidal rule over that one is exact to
+rounding as long as the step is small beside the width of Phi, and reaches into every tail alike.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from scipy.stats import chi2, norm
+
+Floats = npt.NDArray[np.float64]
+
+DEVIATES = np.linspace(-10, 10, 2001)
+"""Where the rule looks: beyond is a probability of 1e-23, and the steps resolve standardised
+differences of up to a hundred."""
+
+WEIGHTS: Floats = norm.pdf(DEVIATES) / norm.pdf(DEVIATES).sum()
+
+
+def lower_limit(statistic: float, freedom: int, tail: float) -> float:
+    """Return the noncentrality >= 0 at which P(T >= statistic) is `tail`; 0 if it is more at 0."""
+    chi = _chi(freedom)
+
+    def excess(noncentrality: float) -> float:
+        return float(WEIGHTS @ ndtr(noncentrality - statistic * chi)) - tail
+
+    return 0.0 if excess(0.0) >= 0 else _root(excess, statistic)
+
+
+def upper_limit(statistic: float, freedom: int, tail: float) -> float:
+    """Return the noncentrality >= 0 at which P(T <= statistic) is `tail`; 0 if it is less at 0."""
+    chi = _chi(freedom)
+
+    def excess(noncentrality: float) -> float:
+        return tail - float(WEIGHTS @ ndtr(statistic * chi - noncentrality))
+
+    return 0.0 if excess(0.0) >= 0 else _root(excess, statistic)
+
+
+def _root(rising: Callable[[float], float], statistic: float) -> float:
+    high = max(1.0, 2 * statistic)
+    while rising(high) < 0:
+        high *= 2
+    return brentq(rising, 0.0, high, xtol=1e-9)
+
+
+@lru_cache(maxsize=64)
+def _chi(freedom: int) -> Floats:
+    """Return V at `DEVIATES`, from the nearer tail of its law."""
+    half = DEVIATES < 0
+    squares = np.empty_like(DEVIATES)
+    squares[half] = chi2.ppf(ndtr(DEVIATES[half]), freedom)
+    squares[~half] = chi2.isf(ndtr(-DEVIATES[~half]), freedom)
+    return np.sqrt(squares / freedom)
