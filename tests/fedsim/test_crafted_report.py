@@ -177,9 +177,14 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     }
     found = crafted_report.bounds(transcript, 1, 1e-5, 0.999)
     assert found["released_model"].epsilon > 2
-    claimed = {"epsilon": 0.5, "delta": 1e-5}
-    assert "poison_score" in crafted_report.alarms(claimed, found)
-    assert not crafted_report.alarms(claimed | {"epsilon": 9.0}, found)
+    claimed = {"epsilon": 0.5, "delta": 1e-5, "copies": 1}
+    assert "poison_score" in crafted_report.alarms(claimed, transcript, Design())
+    exactly = found["released_model"].epsilon
+    assert not crafted_report.alarms(claimed | {"epsilon": exactly}, transcript, Design())
+    # An alarm at one of several looks has to be surer.
+    nearly = claimed | {"epsilon": exactly * 0.999}
+    assert crafted_report.alarms(nearly, transcript, Design())
+    assert not crafted_report.alarms(nearly, transcript, Design(share=0.5))
     # Of a group of four the same certainty proves a fourth.
     group = crafted_report.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
     single = crafted_report.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
