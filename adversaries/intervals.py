@@ -74,10 +74,8 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     1934. Raises InputError on an impossible confidence.
     """
     tail = significance(confidence) / 2
-    failures = trials - successes
-    low = float(betaincinv(successes, failures + 1, tail)) if successes else 0.0
-    high = float(betainccinv(successes + 1, failures, tail)) if failures else 1.0
-    return Interval(low, high, confidence)
+    low, high = (limit(successes, trials, tail) for limit in (binomial_low, binomial_high))
+    return Interval(float(low), float(high), confidence)
 
 
 def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
@@ -86,7 +84,7 @@ def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
     successes: counts of any shape, each out of `trials`; without trials the limit is 0.
     """
     counts = np.asarray(successes, np.float64)
-    limits = betaincinv(np.maximum(counts, 1.0), trials - counts + 1, tail)
+    limits = betaincinv(np.where(counts > 0, counts, 1.0), trials - counts + 1, tail)
     return np.where(counts > 0, limits, 0.0)
 
 
@@ -96,5 +94,5 @@ def binomial_high(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
     successes: counts of any shape, each out of `trials`; without trials the limit is 1.
     """
     failures = trials - np.asarray(successes, np.float64)
-    limits = betainccinv(trials - failures + 1, np.maximum(failures, 1.0), tail)
+    limits = betainccinv(trials - failures + 1, np.where(failures > 0, failures, 1.0), tail)
     return np.where(failures > 0, limits, 1.0)

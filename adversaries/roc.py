@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv, ndtr, stdtrit
+from scipy.special import ndtr, stdtrit
 
-from adversaries.intervals import Interval, significance
+from adversaries.intervals import Interval, binomial_high, binomial_low, significance
 from adversaries.membership import MeanAdvantage, membership_advantage
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
@@ -152,8 +152,7 @@ def independent_area(scores: Floats, members: Bools, confidence: float) -> Estim
     area = curve(scores[:, None], members[:, None]).area
     pairs = int(min(members.sum(), (~members).sum()))
     won = pairs * min(area, 1.0)
-    low = float(betaincinv(won, pairs - won + 1, tail)) if won else 0.0
-    high = float(betainccinv(won + 1, pairs - won, tail)) if won < pairs else 1.0
+    low, high = (float(limit(won, pairs, tail)) for limit in (binomial_low, binomial_high))
     return Estimate(area, Interval(low, high, confidence))
 
 

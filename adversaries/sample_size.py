@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
-from scipy.special import betainccinv, betaincinv, ndtri
+from scipy.special import ndtri
 from scipy.stats import binom
 
 from adversaries import stopping
 from adversaries.design import INDEPENDENT, WON_SHARE, Design
-from adversaries.intervals import significance
+from adversaries.intervals import binomial_high, binomial_low, significance
 from adversaries.lower_bounds import LOWER_BOUNDS
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
@@ -47,12 +46,13 @@ def expected_halfwidth(
         size, chance, level = trials // 2, abs(advantage), 1 - WON_SHARE * alpha
     counts = np.arange(binom.ppf(NEGLIGIBLE, size, chance), binom.isf(NEGLIGIBLE, size, chance) + 1)
     weights = binom.pmf(counts, size, chance)
-    low, high = _limits(counts, size, level)
+    tail = significance(level) / 2
+    low, high = (limit(counts, size, tail) for limit in (binomial_low, binomial_high))
     if not design.common:
         # Of the share of wins; the advantage is twice as wide, and this is half of that.
         return float(np.average(high - low, weights=weights))
-    _, worse = _limits(np.zeros(1), size, 1 - (1 - WON_SHARE) * alpha)
-    return float(np.average(high - low, weights=weights) + worse[0]) / 2
+    worse = float(binomial_high(0, size, (1 - WON_SHARE) * alpha / 2))
+    return (float(np.average(high - low, weights=weights)) + worse) / 2
 
 
 def trials_needed(
@@ -120,15 +120,6 @@ def trials_for_epsilon(
     if not reached(MOST_FOR_EPSILON):
         return None
     return _turning_point(reached, MOST_FOR_EPSILON, f"epsilon {epsilon:g}")
-
-
-def _limits(counts: Floats, size: int, confidence: float) -> tuple[Floats, Floats]:
-    """Return the ends of `adversaries.intervals.clopper_pearson` for each count."""
-    tail = significance(confidence) / 2
-    rest = size - counts
-    low: npt.NDArray[np.float64] = betaincinv(np.maximum(counts, 1), rest + 1, tail)
-    high: npt.NDArray[np.float64] = betainccinv(counts + 1, np.maximum(rest, 1), tail)
-    return np.where(counts > 0, low, 0.0), np.where(rest > 0, high, 1.0)
 
 
 def _turning_point(enough: Callable[[int], bool], most: int, what: str) -> int:

@@ -206,9 +206,9 @@ def assemble(
         of_one,
         delta,
         confidence,
-        bounds_audit.not_normal(config, transcript),
-        bounds_audit.refused(config).get("mu_gdp"),
-        precision.design(config, len(transcript["worlds"])),
+        not_normal=bounds_audit.not_normal(config, transcript),
+        not_gaussian=bounds_audit.refused(config).get("mu_gdp"),
+        played=precision.design(config, len(transcript["worlds"])),
     )
     report["residuals"] = residual_report.report(
         config, transcript, confidence, precision.design(config, len(transcript["worlds"]))
@@ -675,16 +675,7 @@ def _alarms(
         )
     alarms |= one_run_report.alarms(report["one_run"])
     alarms |= bounds_audit.alarms(config, mechanism, transcript, looks, bounds)
-    if report["crafted"]:
-        surely = crafted_report.bounds(
-            transcript,
-            config.challenge.copies,
-            bounds["delta"],
-            ALARM_CONFIDENCE,
-            bounds_audit.not_normal(config, transcript),
-            played,
-        )
-        alarms |= crafted_report.alarms(report["crafted"], surely)
+    alarms |= crafted_report.alarms(report["crafted"], transcript, played)
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     # No statistics: the steps that were taken are known, and so is what they come to.
     realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())

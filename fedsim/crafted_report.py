@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from adversaries.design import INDEPENDENT, Design
 from adversaries.forecast import trial_mu
 from adversaries.gaussian_bounds import gaussian_bound, lessened
-from adversaries.intervals import LowerBound
+from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.poisoning import per_record
 from fedsim import gaussian
@@ -46,6 +46,7 @@ def report(
     description: Description,
     delta: float,
     confidence: float,
+    *,
     not_normal: str | None,
     not_gaussian: str | None,
     played: Design,
@@ -77,7 +78,13 @@ def report(
         "lower_bounds": {
             name: asdict(bound)
             for name, bound in bounds(
-                transcript, copies, delta, confidence, not_normal, played, not_gaussian
+                transcript,
+                copies,
+                delta,
+                confidence,
+                not_normal=not_normal,
+                not_gaussian=not_gaussian,
+                played=played,
             ).items()
         },
     }
@@ -88,9 +95,10 @@ def bounds(
     copies: int,
     delta: float,
     confidence: float,
+    *,
     not_normal: str | None = None,
-    played: Design = INDEPENDENT,
     not_gaussian: str | None = None,
+    played: Design = INDEPENDENT,
 ) -> dict[str, LowerBound]:
     """Return lower bounds on the epsilon of one record, by who sees what.
 
@@ -148,19 +156,24 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
     )
 
 
-def alarms(report: Mapping[str, Any], surely: Mapping[str, LowerBound]) -> dict[str, str]:
+def alarms(report: Mapping[str, Any] | None, transcript: Arrays, played: Design) -> dict[str, str]:
     """Return what contradicts the epsilon of one record, by name.
 
-    report: `crafted` of the report; surely: `bounds` at the confidence of alarms. The log-odds'
-    own bounds raise alarms of their own, so that the released model's alone is looked at.
+    report: `crafted` of the report. The log-odds' own bounds raise alarms of their own, so that
+    the released model's alone is looked at.
     """
-    bound, epsilon = surely.get("released_model"), report["epsilon"]
-    if bound is None or bound.epsilon <= epsilon:
+    if report is None or "poison_scores" not in transcript:
+        return {}
+    scores = np.asarray(transcript["poison_scores"], np.float64)
+    level = played.level(ALARM_CONFIDENCE)
+    found = clopper_pearson_split(transcript["worlds"], scores, report["delta"], level)
+    bound, epsilon = per_record(found, report["copies"]), report["epsilon"]
+    if bound.epsilon <= epsilon:
         return {}
     return {
         "poison_score": (
             f"The released model betrays what was put into D beyond what the noise allows: epsilon "
-            f"of one record is at least {bound.epsilon:.3f} with confidence {bound.confidence:g}, "
+            f"of one record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, "
             f"but {epsilon:.3f} at delta {report['delta']:g} by theory."
         )
     }

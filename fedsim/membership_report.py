@@ -1,6 +1,6 @@
 """The report of the population's game of membership inference: JSON, terminal, and a page."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fedsim.accounting import PLD
 from fedsim.config import Config
 from fedsim.membership_game import Floats, Game, most_true_positives
 from fedsim.report_figures import inline
-from fedsim.report_values import DASH, number, percent, plain
+from fedsim.report_values import DASH, number, percent, plain, span
 from fedsim.strict_json import strict_json
 
 Report = Mapping[str, Any]
@@ -53,11 +53,14 @@ def assemble(
     generator = np.random.default_rng(RESAMPLING_SEED)
     bound = game.mechanism
     most = None if bound is None else PLD.delta(bound, 0.0)
+    allowed_at: dict[float, float] = {}
+    if bound is not None:
+        allowed_at = dict(zip(RATES, most_true_positives(bound, np.array(RATES)), strict=True))
     rows, above = {}, []
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
         found = performance(scores, members, config.audit.confidence, RATES, generator, threshold)
-        rows[name] = _row(attack, found, game)
+        rows[name] = _row(attack, found, allowed_at)
         # One of the attacks would do: each has its share of what may go wrong.
         if most is not None and _surely(found.advantage, len(attacks)) > most:
             above.append(name)
@@ -105,11 +108,8 @@ def assemble(
     return finite
 
 
-def _row(attack: Attack, found: Performance, game: Game) -> dict[str, Any]:
-    gained, rates = found.advantage, list(found.true_positive)
-    most: dict[float, float | None] = dict.fromkeys(rates)
-    if game.mechanism is not None and rates:
-        most = dict(zip(rates, most_true_positives(game.mechanism, np.array(rates)), strict=True))
+def _row(attack: Attack, found: Performance, allowed_at: Mapping[float, float]) -> dict[str, Any]:
+    gained = found.advantage
     return {
         "title": attack.title,
         "source": attack.source,
@@ -124,7 +124,7 @@ def _row(attack: Attack, found: Performance, game: Game) -> dict[str, Any]:
         else "fixed in advance",
         "area": _estimate(found.area),
         "true_positive_at": [
-            {"false_positive_rate": rate, "allowed": most[rate]} | _estimate(estimate)
+            {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
             for rate, estimate in found.true_positive.items()
         ],
         "roc": _drawn(found.curve),
@@ -188,12 +188,7 @@ def _of_chance(row: Report) -> str:
 
 def _span(value: float, row: Report) -> str:
     interval = row["advantage_interval"]
-    return number(value) if interval is None else f"{number(value)} ({_between(interval)})"
-
-
-def _between(interval: Iterable[float], wording: Any = number) -> str:
-    low, high = interval
-    return f"{wording(low)} to {wording(high)}"
+    return number(value) if interval is None else f"{number(value)} ({span(interval, number)})"
 
 
 def headings(report: Report) -> list[str]:
@@ -222,7 +217,7 @@ def rows(report: Report) -> list[list[str]]:
 
 def _with(estimate: Report, wording: Any) -> str:
     interval, point = estimate["interval"], wording(estimate["point"])
-    return point if interval is None else f"{point} ({_between(interval, wording)})"
+    return point if interval is None else f"{point} ({span(interval, wording)})"
 
 
 def _rates(report: Report) -> list[float]:

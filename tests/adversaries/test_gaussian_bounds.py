@@ -103,6 +103,17 @@ def test_what_is_lessened_does_not_depend_on_the_noise_that_was_claimed() -> Non
     assert (shares[2], found[20.0][0].reason) == (None, TOO_MIXED)
 
 
+@pytest.mark.parametrize(("share", "refused"), [(0.049, False), (0.051, True)])
+def test_no_bound_is_lessened_by_more_than_a_twentieth(share: float, refused: bool) -> None:
+    """Mu squared that is even on [1 - 2 s^2, 1] of the largest lacks s^2 of it on average."""
+    trial_mu = np.sqrt(np.linspace(1 - 2 * share**2, 1, 60))
+    worlds = np.arange(60) % 2 == 0
+    bound = gaussian_bound(worlds, worlds + stats.norm.ppf((np.arange(60) + 0.5) / 60), DELTA, 0.9)
+    assert 0 < bound.details["mu_low"] < 1
+    found = lessened(bound, trial_mu, DELTA)
+    assert (found.epsilon == 0, found.reason is not None) == (refused, refused)
+
+
 @pytest.mark.parametrize(("s1", "s0"), [(1.0, 1.0), (1.0, 0.2), (0.2, 1.0)])
 @pytest.mark.parametrize("n1", [6, 40])
 def test_the_unequal_limit_is_rarely_above_the_difference_over_the_larger_spread(
@@ -169,6 +180,18 @@ def test_three_trials_of_a_world_are_few_but_enough() -> None:
     assert gaussian_unequal_bound(worlds, log_odds, DELTA, 0.95).epsilon > 0
     few = gaussian_unequal_bound(worlds[1:], log_odds[1:], DELTA, 0.95)
     assert few.reason == "fewer than three trials of a world"
+
+
+def test_the_unequal_bound_goes_no_further_than_its_proof() -> None:
+    """At an alpha above .39 the chance of so large a statistic need not grow with the spread."""
+    worlds = np.arange(12) < 6
+    log_odds = worlds + np.random.default_rng(6).standard_normal(12)
+    limits = [
+        gaussian_unequal_bound(worlds, log_odds, DELTA, confidence).details["mu_low"]
+        for confidence in (0.62, 0.61, 0.5, 0.2)
+    ]
+    assert 0 < limits[0] < limits[1]
+    assert limits[2:] == pytest.approx([limits[1]] * 2, rel=1e-9)
 
 
 @pytest.mark.slow

@@ -63,15 +63,27 @@ def test_with_fewer_records_than_features_no_square_of_the_features_is_decompose
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-12)
 
 
-def test_of_many_directions_that_no_record_uses_the_nearest_is_taken() -> None:
-    features = np.pad(_features(4, 5), ((0, 0), (0, 3)))  # rank 4 of 8
+@pytest.mark.parametrize(("records", "rank"), [(4, 4), (40, 5)])
+def test_of_many_directions_that_no_record_uses_the_nearest_is_taken(
+    records: int, rank: int
+) -> None:
+    turned = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 8)))[0]
+    features = np.pad(_features(records, 5), ((0, 0), (0, 3))) @ turned
     towards = np.arange(1.0, 9.0)
     found = least_direction(features, towards)
     np.testing.assert_allclose(features @ found, 0, atol=1e-9)
     assert np.linalg.norm(found) == pytest.approx(1)
-    row_space = np.linalg.svd(features)[2][:4]
+    row_space = np.linalg.svd(features)[2][:rank]
     expected = towards - row_space.T @ (row_space @ towards)
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-9)
+
+
+def test_a_wish_that_the_records_all_but_span_leaves_none_of_its_rounding() -> None:
+    features = _features(4, 300)
+    off = np.linalg.svd(features)[2][-1]
+    found = least_direction(features, features.sum(axis=0) + 1e-6 * off)
+    assert np.abs(features @ found).max() < 1e-12 * np.linalg.norm(features)
+    assert found @ off == pytest.approx(1, abs=1e-3)
 
 
 def test_the_point_is_as_long_as_a_record_is_on_average() -> None:

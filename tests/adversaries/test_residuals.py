@@ -102,6 +102,20 @@ def test_a_round_in_which_the_worlds_agree_has_all_directions() -> None:
     assert found.squares.tolist() == [5, 5]
 
 
+@pytest.mark.parametrize(("new", "directions"), [(0.0, 1), (1e-7, 1), (1e-5, 2)])
+def test_a_direction_that_is_hardly_new_is_none(new: float, directions: int) -> None:
+    """What is left of two that are nearly parallel is rounding: it would cut away noise."""
+    present, other = torch.randn(2, 2, 5, generator=torch.Generator().manual_seed(2)).double()
+    other -= (
+        torch.linalg.vecdot(other, present)[:, None] / present.square().sum(1)[:, None] * present
+    )
+    absent = 3 * (present + new * other * present.norm() / other.norm())
+    pair = hypotheses(torch.ones(2, 5).double(), present, absent, torch.ones(2).double(), 0.5)
+    known = torch.ones(2, 5)
+    found, _ = residuals.residual(pair, known, torch.zeros(2, 5), known + present)
+    assert found.freedoms.tolist() == [5 - directions] * 2
+
+
 def test_each_fault_is_found_by_its_own_test() -> None:
     def judge(**fault: float | bool) -> tuple[residuals.NoiseTest, *tuple[float, ...]]:
         found = _play(**fault)
@@ -169,6 +183,12 @@ def test_where_the_law_of_the_squares_is_cut_or_replaced_its_tails_are_the_same(
             found.append(residuals._tails_of_squares(sizes + shift, 400, 0.1))
         np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
         np.testing.assert_allclose(found[2], found[0], rtol=0.05)
+
+
+def test_a_test_of_batches_pays_for_both_of_its_looks() -> None:
+    """All records in both batches: their number and their squares have the chance q^10 each."""
+    found = residuals.sampling_test(np.full((1, 2), 5.0), 5, 0.3)
+    assert found.p_value == pytest.approx(2 * 2 * 0.3**10, rel=1e-6)
 
 
 def test_batches_of_one_size_and_of_another_rate_are_accused() -> None:

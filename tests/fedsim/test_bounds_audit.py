@@ -6,13 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversaries.intervals import LowerBound
+from adversaries.gaussian_bounds import mixed_share
+from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.rate_bounds import NoiseFamily
 from fedsim import bounds_audit, bounds_report, privacy
-from fedsim.config import Config
+from fedsim.config import Config, Scalar
 from fedsim.mechanism import Mechanism
 from fedsim.run_directory import Arrays
 
 ROUNDS = 30
+NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 4.0}
+STOPPING: dict[str, Scalar] = {
+    "trials.until-halfwidth": 0.05,
+    "trials.count": 600,
+    "trials.cohort": 100,
+}
 Make = Callable[..., Config]
 
 
@@ -106,6 +114,21 @@ def test_a_challenge_that_moves_the_sums_differently_every_time_has_no_normal_lo
     assert "differently in every trial" in report["lower_bounds"]["gaussian"]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("share", "leading", "looks"),
+    [(0.049, "gaussian", ["calibration", "mu"]), (0.051, "mu_gdp", ["calibration"])],
+)
+def test_a_twentieth_of_the_spread_is_as_far_from_normal_as_log_odds_may_be(
+    share: float, leading: str, looks: list[str], config: Config
+) -> None:
+    mechanism, transcript = play(config, noise=1.0, spread=share**2)
+    mu = transcript["sensitivities"][:, 0]
+    assert mixed_share(mu, 1.0) == pytest.approx(share, abs=3e-4)
+    _, report = judged(config, mechanism, transcript)
+    assert report["headline"]["name"] == leading
+    assert [look["name"] for look in report["agreement"]["looks"]] == looks
+
+
 def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:
     """A mu that is uniform on [1 - s, 1] of the largest lacks s of its square on average."""
     spread = 1e-3
@@ -129,16 +152,44 @@ def test_common_random_numbers_leave_the_bounds_of_each_world_alone(small: Make)
     assert report["agreement"]["looks"] == []
 
 
+def test_the_looks_share_what_may_go_wrong(config: Config, small: Make) -> None:
+    mechanism, transcript = play(config, noise=1.0)
+    prediction = {"deterministic": True, "mu": mechanism.mu}
+    stopped = small({"training.rounds": ROUNDS, **STOPPING})
+    errors = []
+    for planned in (config, stopped):
+        looks = bounds_audit.looks_of(planned, prediction, transcript)
+        assert len(looks) == 2
+        errors.append(sum(1 - look.confidence for look in looks))
+    assert errors[0] == pytest.approx(1 - ALARM_CONFIDENCE)
+    assert errors[1] < 0.9 * errors[0]
+
+
 def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
-    stopping = {"trials.until-halfwidth": 0.05, "trials.count": 600, "trials.cohort": 100}
     planned = small({"training.rounds": ROUNDS})
     game = play(planned, noise=1.0)
     _, fixed = judged(planned, *game)
-    _, stopped = judged(small({"training.rounds": ROUNDS, **stopping}), *game)
+    _, stopped = judged(small({"training.rounds": ROUNDS, **STOPPING}), *game)
     for name, bound in stopped["lower_bounds"].items():
         assert bound["confidence"] == 0.95
         if bound["epsilon"] > 0:
             assert bound["epsilon"] < fixed["lower_bounds"][name]["epsilon"]
+
+
+def test_a_look_of_several_pays_in_the_trade_off_curve_too(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anything = NoiseFamily([1.0], miss_rate=lambda *_: 1.0, epsilon=lambda *_: 1.0)
+    monkeypatch.setattr(bounds_audit, "noise_family", lambda _: anything)
+    sampled = {"training.sampling-rate": 0.3} | NOISE
+    game = play(small(sampled), noise=1.0)
+    fixed, stopped = (
+        bounds_audit.bounds_of(small(sampled | changes), *game, 0.01, 0.95)["trade_off"]
+        for changes in ({}, STOPPING)
+    )
+    assert stopped.confidence == fixed.confidence == 0.95
+    for limit in ("false_positive_rate_high", "false_negative_rate_high"):
+        assert stopped.details[limit] > fixed.details[limit]
 
 
 def test_sampled_steps_lead_with_their_trade_off_curve(small: Make) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversaries.design import Design
 from adversaries.lower_bounds import clopper_pearson_split
 from adversaries.rate_bounds import mu_gdp_bound
 from fedsim import audit, client_app, crafted_report, gaussian, server_app
@@ -176,9 +177,14 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     }
     found = crafted_report.bounds(transcript, 1, 1e-5, 0.999)
     assert found["released_model"].epsilon > 2
-    claimed = {"epsilon": 0.5, "delta": 1e-5}
-    assert "poison_score" in crafted_report.alarms(claimed, found)
-    assert not crafted_report.alarms(claimed | {"epsilon": 9.0}, found)
+    claimed = {"epsilon": 0.5, "delta": 1e-5, "copies": 1}
+    assert "poison_score" in crafted_report.alarms(claimed, transcript, Design())
+    exactly = found["released_model"].epsilon
+    assert not crafted_report.alarms(claimed | {"epsilon": exactly}, transcript, Design())
+    # An alarm at one of several looks has to be surer.
+    nearly = claimed | {"epsilon": exactly * 0.999}
+    assert crafted_report.alarms(nearly, transcript, Design())
+    assert not crafted_report.alarms(nearly, transcript, Design(share=0.5))
     # Of a group of four the same certainty proves a fourth.
     group = crafted_report.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
     single = crafted_report.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
@@ -213,6 +219,19 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
     threshold = scored["released_model_mu_gdp"].details["threshold"]
     assert threshold == split.details["threshold"] != scored["released_model"].details["threshold"]
+
+
+def test_common_random_numbers_leave_no_gaussian_bound() -> None:
+    """It is of two samples that are independent of each other."""
+    worlds, ones = np.arange(400) % 2 == 0, np.ones((400, 1))
+    odds = np.random.default_rng(0).standard_normal(400) + np.where(worlds, 1, -1) / 2
+    steps = {"sensitivities": ones, "noise_stds": ones}
+    transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
+    independent, common = (
+        crafted_report.bounds(transcript, 1, 1e-3, 0.95, played=Design(shared))
+        for shared in (False, True)
+    )
+    assert independent.keys() - common.keys() == {"identification_gaussian"}
 
 
 def test_sampled_steps_have_no_mu_to_divide() -> None:

@@ -61,6 +61,28 @@ def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small
     assert found["trajectory"]["area"] > found["lira"]["area"]
 
 
+STOPPING = {"trials.until-halfwidth": 0.05, "trials.count": 400, "trials.cohort": 100}
+
+
+def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
+    arrays = transcript_of(400, 1.0)
+    fixed, stopped = (attacks(small(changes), arrays, 0.95) for changes in ({}, STOPPING))
+    for name, entry in stopped.items():
+        for interval in ("advantage_interval", "area_interval"):
+            (low, high), (least, most) = fixed[name][interval], entry[interval]
+            assert least < low < high < most, (name, interval)
+
+
+def test_of_common_random_numbers_the_area_has_no_interval(small: Make) -> None:
+    """It takes the games of one world for independent of the other's."""
+    arrays = transcript_of(400, 1.0)
+    sides = np.flatnonzero(arrays["worlds"]), np.flatnonzero(~arrays["worlds"])
+    pairs = {name: array[np.stack(sides, axis=1).ravel()] for name, array in arrays.items()}
+    for name, entry in attacks(small({"trials.pairing": "common"}), pairs, 0.95).items():
+        assert entry["area"] > 0.5, name
+        assert entry["area_interval"] is None, name
+
+
 def test_nothing_is_found_where_there_is_nothing(small: Make) -> None:
     found = attacks(small(), transcript_of(400, 0.0, seed=1), 0.999)
     for entry in found.values():

@@ -6,8 +6,10 @@ from scipy import stats
 
 from adversaries.forecast import simulate
 from adversaries.rate_bounds import mu_gdp_bound, trade_off_bound
+from fedsim import loss_distribution
 from fedsim.accounting import PLD
-from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.loss_distribution import LossDistribution
+from fedsim.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.noise_family import SCALES, miss_rate, noise_family, scaled
 
 RATES = np.array([1e-4, 0.01, 0.2, 0.5, 0.9])
@@ -62,3 +64,23 @@ def test_too_little_noise_to_tell_refutes_nothing() -> None:
     assert miss_rate(Mechanism.alike(1e-3, 10, 0.1), 1e-3) == 0.0
     family = noise_family(Mechanism.alike(1e-5, 10, 0.1))
     assert min(family.scales) * 1e-5 >= 1e-6
+
+
+def test_what_a_transform_rounds_moves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses 0 and 1, beside a mass below 0, and losses whose e^-loss overflows."""
+    masses = np.zeros(805)  # of the losses -800, -799, ... 4
+    masses[[800, 801, 803]] = 0.5, 0.5, -0.05
+    rounded = LossDistribution(1.0, -800, masses, 0.0)
+    monkeypatch.setattr(loss_distribution, "composed", lambda _: (rounded, rounded))
+    only_here = Mechanism.alike(1.2345, 1)  # lines are kept by their mechanism
+    assert miss_rate(only_here, 0.1) == pytest.approx(1 - 0.1 * np.e)
+
+
+def test_a_family_ends_where_double_precision_does() -> None:
+    """At the least noise of all steps below, at the largest above."""
+    quiet, loud = noise_family(Mechanism.alike(1e-5, 1)), noise_family(Mechanism.alike(1e99, 1))
+    assert min(quiet.scales) == pytest.approx(0.1, rel=0.03)
+    assert max(loud.scales) == pytest.approx(10, rel=0.03)
+    both = noise_family(Mechanism((Steps(1e-5), Steps(1e99))))
+    assert (both.scales[0], both.scales[-1]) == (quiet.scales[0], loud.scales[-1])
+    assert list(noise_family(Mechanism.alike(1.0, 1)).scales) == list(SCALES)

@@ -10,6 +10,8 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
+from adversaries.intervals import ALARM_CONFIDENCE
+from adversaries.one_run import binomial_bound, f_dp_bound
 from fedsim import client_app, federation, one_run, one_run_report, server_app, transcript
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.description import Description, Rounds
@@ -276,6 +278,26 @@ def test_what_the_noise_claimed_says_of_one_canary(
     description = Description((Rounds(2.0, 9),), neighbouring, trust, owners=4)
     assert one_run_report.canary_mu(description) == pytest.approx(expected)
     assert one_run_report.canary_mu(replace(description, rounds=(Rounds(0.0),))) == math.inf
+
+
+def test_a_round_of_few_owners_has_less_noise_for_a_canary() -> None:
+    rounds = Rounds(2.0, 4), Rounds(2.0, 5, participants=3)
+    local = Description(rounds, trust=Trust.LOCAL, owners=4)
+    expected = math.sqrt(4 / (2**2 * 4) + 5 / (2**2 * 3))
+    assert one_run_report.canary_mu(local) == pytest.approx(expected)
+
+
+def test_the_alarm_pays_for_both_of_its_bounds() -> None:
+    rng, delta = np.random.default_rng(3), 1e-5
+    coins = rng.random(200) < 0.5
+    mine = coins, coins + 0.3 * rng.standard_normal(200)
+    whole, half = (
+        max(bound(*mine, delta, 1 - alpha, 0).epsilon for bound in (binomial_bound, f_dp_bound))
+        for alpha in (1 - ALARM_CONFIDENCE, (1 - ALARM_CONFIDENCE) / 2)
+    )
+    assert half < whole - 1e-3
+    assert one_run_report._alarm(mine, 0, delta, (half + whole) / 2) is None
+    assert one_run_report._alarm(mine, 0, delta, half - 1e-3) is not None
 
 
 def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:

@@ -102,6 +102,29 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert residual_report.entries(report | {"residuals": None}) == []
 
 
+def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
+    rng, shape = np.random.default_rng(0), (20, 3)
+    names = "squares", "freedoms", "repeats", "scales", "signals"
+    arrays = {f"residual_{name}": rng.chisquare(9, shape) for name in names}
+    arrays["batch_sizes"] = rng.binomial(23, 0.3, shape).astype(float)
+    twice = {name: np.repeat(array, 2, axis=0) for name, array in arrays.items()}
+    sampled = {"training.sampling-rate": 0.3}
+    once = residual_report.report(small(sampled), arrays, 0.95)
+    common = small(sampled | {"trials.pairing": "common"})
+    assert once is not None
+    assert once["sampling"]["batches"] == 60
+    assert residual_report.report(common, twice, 0.95) == once
+
+
+@pytest.mark.parametrize("test", ["noise", "repeats", "scale", "sampling"])
+def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
+    looked = Design(share=0.25)
+    for p_value, fixed, shared in ((5e-4, 1, 0), (2e-4, 1, 1)):
+        found = _found(**{test: {"p_value": p_value}})
+        assert len(residual_report.alarms(found)) == fixed
+        assert len(residual_report.alarms(found, looked)) == shared
+
+
 def _found(**changes: Any) -> dict[str, Any]:
     fine = {"statistic": 0.0, "p_value": 0.5, "cosine": 0.0, "steps": 9}
     noise = {"ratio": 1.0, "p_value": 0.5, "by_step": [1.0, 1.0]}
