@@ -171,8 +171,8 @@ def assemble(
             "sampling_rate": config.training.sampling_rate,
             "learning_rate": config.training.learning_rate,
             "rounding": trust_report.rounding(config, nominal, facts["parameters"], rounds),
-            "dp_guarantee": not _dp_failings(config),
-            "dp_note": _dp_note(config),
+            "dp_guarantee": not dp_failings(config),
+            "dp_note": dp_note(config),
         },
         "bounds": {
             **asdict(bounds),
@@ -570,14 +570,14 @@ def _utility(transcript: Arrays, records: int) -> dict[str, Any]:
     }
 
 
-def _dp_note(config: Config) -> str:
-    return " ".join(_dp_failings(config)) or (
+def dp_note(config: Config) -> str:
+    return " ".join(dp_failings(config)) or (
         "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
         "and owner) and scaled to the global sensitivity."
     )
 
 
-def _dp_failings(config: Config) -> list[str]:
+def dp_failings(config: Config) -> list[str]:
     """Return every reason why the run gives nobody a guarantee."""
     failings = []
     if config.privacy.noise == "pac":
