@@ -173,7 +173,7 @@ def verdict(report: Report) -> list[str]:
 
 
 def _surely(gained: MeanAdvantage, attacks: int) -> float:
-    """Return what an advantage is at least, that of one of so many attacks, with the confidence of alarms."""
+    """Return what the advantage of one of so many attacks is at least, as surely as an alarm."""
     if gained.standard_error is None:
         return -1.0
     quantile = stdtrit(gained.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
