@@ -21,10 +21,10 @@ LARGEST_WEIGHT = 4.0
 
 
 @dataclass(frozen=True)
-class Look:
+class Comparison:
     """One comparison of what trusts the claimed noise with what does not.
 
-    agree: whether both can be right, at the look's own confidence; surer: if not, whether the
+    agree: whether both can be right, at the comparison's own confidence; surer: if not, whether the
     worlds lie further apart than the claimed noise lets them, rather than less far.
     """
 
@@ -35,7 +35,7 @@ class Look:
     details: dict[str, float]
 
 
-def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Look | None:
+def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Comparison | None:
     """Test whether the beliefs expit(Lambda) come true as often as they say.
 
     worlds [T], fair coins; log_odds [T] from even odds. If Lambda is the log-likelihood ratio, then
@@ -60,7 +60,7 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Look | No
     p_value = 1.0
     if total:
         p_value = 2 * math.exp(-(total**2) / (2 * variance + 2 * abs(total) / 3))
-    return Look(
+    return Comparison(
         name="calibration",
         agree=p_value >= alpha,
         surer=total > 0,
@@ -73,7 +73,7 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Look | No
     )
 
 
-def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> Look | None:
+def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> Comparison | None:
     """Test whether the mu that the claimed noise predicts is in the studentised interval of mu.
 
     The interval is that of noncentral t, which measures the noise by the log-odds' own variance:
@@ -89,7 +89,7 @@ def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> 
     interval: Interval = measured.interval
     if measured.reason:
         return None
-    return Look(
+    return Comparison(
         name="mu",
         agree=interval.low <= predicted <= interval.high,
         surer=predicted < interval.low,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from adversaries import estimators, forecast, membership
-from adversaries.agreement import Look
+from adversaries.agreement import Comparison
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
 from fedsim import (
     bounds_audit,
@@ -116,7 +116,8 @@ def assemble(
         for row in identifiability.vantage_bounds(description, delta)
     ]
     predictions = _predictions(config, transcript)
-    looks = bounds_audit.looks_of(config, predictions[config.federation.vantage], transcript)
+    mine = predictions[config.federation.vantage]
+    comparisons = bounds_audit.comparisons_of(config, mine, transcript)
     report: dict[str, Any] = {
         "name": config.run.name,
         "created": facts["created"],
@@ -171,8 +172,8 @@ def assemble(
             "sampling_rate": config.training.sampling_rate,
             "learning_rate": config.training.learning_rate,
             "rounding": trust_report.rounding(config, nominal, facts["parameters"], rounds),
-            "dp_guarantee": not _dp_failings(config),
-            "dp_note": _dp_note(config),
+            "dp_guarantee": not dp_failings(config),
+            "dp_note": dp_note(config),
         },
         "bounds": {
             **asdict(bounds),
@@ -182,7 +183,7 @@ def assemble(
         "budget": _budget(config, nominal, transcript, rows, delta),
         "prediction": predictions[config.federation.vantage],
         "empirical": _empirical(
-            config, mechanism, transcript, bounds.epsilon, confidence, delta, looks
+            config, mechanism, transcript, bounds.epsilon, confidence, delta, comparisons
         ),
         "membership_inference": {
             **_membership(config, transcript, confidence),
@@ -216,8 +217,8 @@ def assemble(
     report["campaign"] = precision.assemble(
         config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
     )
-    report["alarms"] = _alarms(config, mechanism, transcript, report, looks)
-    report["looks"] = _chances(config, transcript, report, looks)
+    report["alarms"] = _alarms(config, mechanism, transcript, report, comparisons)
+    report["chance_alarms"] = _chances(config, transcript, report, comparisons)
     report["warnings"] = [
         *report["alarms"].values(),
         *_cautions(config),
@@ -435,7 +436,7 @@ def _empirical(
     epsilon: float,
     confidence: float,
     delta: float,
-    looks: list[Look],
+    comparisons: list[Comparison],
 ) -> dict[str, Any]:
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     norms = transcript["sensitivities"]
@@ -465,7 +466,7 @@ def _empirical(
         },
         **bounds_audit.report(
             bounds_audit.bounds_of(config, mechanism, transcript, delta, confidence),
-            looks,
+            comparisons,
             bounds_audit.profile_of(config, mechanism, transcript, confidence),
         ),
         "sensitivity_rms": float(np.sqrt(np.mean(norms**2))),
@@ -570,14 +571,14 @@ def _utility(transcript: Arrays, records: int) -> dict[str, Any]:
     }
 
 
-def _dp_note(config: Config) -> str:
-    return " ".join(_dp_failings(config)) or (
+def dp_note(config: Config) -> str:
+    return " ".join(dp_failings(config)) or (
         "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
         "and owner) and scaled to the global sensitivity."
     )
 
 
-def _dp_failings(config: Config) -> list[str]:
+def dp_failings(config: Config) -> list[str]:
     """Return every reason why the run gives nobody a guarantee."""
     failings = []
     if config.privacy.noise == "pac":
@@ -636,7 +637,7 @@ def _alarms(
     mechanism: Mechanism,
     transcript: Arrays,
     report: Mapping[str, Any],
-    looks: list[Look],
+    comparisons: list[Comparison],
 ) -> dict[str, str]:
     """Return what contradicts theory beyond chance, by the name of the measure.
 
@@ -674,7 +675,7 @@ def _alarms(
             f"{sure}, but the tail of the privacy loss is {tail:.2g}."
         )
     alarms |= one_run_report.alarms(report["one_run"])
-    alarms |= bounds_audit.alarms(config, mechanism, transcript, looks, bounds)
+    alarms |= bounds_audit.alarms(config, mechanism, transcript, comparisons, bounds)
     alarms |= crafted_report.alarms(report["crafted"], transcript, played)
     alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
     # No statistics: the steps that were taken are known, and so is what they come to.
@@ -700,7 +701,7 @@ def _alarms(
 
 
 def _chances(
-    config: Config, transcript: Arrays, report: Mapping[str, Any], looks: list[Look]
+    config: Config, transcript: Arrays, report: Mapping[str, Any], comparisons: list[Comparison]
 ) -> int:
     """Return how many of the alarms an honest run can raise, by chance.
 
@@ -713,7 +714,7 @@ def _chances(
         2 * _two_sided(transcript),  # the advantage against its bound, and that of PAC privacy
         exact_posterior and report["bounds"]["tail_probability"] is not None,
         report["one_run"] is not None,
-        bounds_audit.chances(report["empirical"]["lower_bounds"], looks),
+        bounds_audit.chances(report["empirical"]["lower_bounds"], comparisons),
         crafted is not None and "released_model" in crafted["lower_bounds"],
         vantage_report.chances(report["vantages"], config.federation.vantage),
         residual_report.chances(report["residuals"]),

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logit
 
 from adversaries import agreement, forecast, privacy_profile
-from adversaries.agreement import Look
+from adversaries.agreement import Comparison
 from adversaries.gaussian_bounds import (
     LARGEST_SHARE,
     NOT_NORMAL,
@@ -87,11 +87,13 @@ def bounds_of(
 
 
 def report(
-    bounds: Mapping[str, LowerBound], looks: list[Look], profile: Mapping[str, Any] | None
+    bounds: Mapping[str, LowerBound],
+    comparisons: list[Comparison],
+    profile: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return the entries of `empirical` in report.json that the bounds make."""
     name = headline(bounds)
-    agree = all(look.agree for look in looks) if looks else None
+    agree = all(each.agree for each in comparisons) if comparisons else None
     return {
         "lower_bounds": {name: asdict(bound) for name, bound in bounds.items()},
         "headline": {
@@ -100,7 +102,7 @@ def report(
             "confidence": bounds[name].confidence,
             "rule": RULE,
         },
-        "agreement": {"agree": agree, "looks": [asdict(look) for look in looks]},
+        "agreement": {"agree": agree, "comparisons": [asdict(each) for each in comparisons]},
         "privacy_profile": profile,
     }
 
@@ -111,7 +113,9 @@ def headline(bounds: Mapping[str, LowerBound]) -> str:
     return (holding or ["clopper_pearson"])[0]
 
 
-def looks_of(config: Config, prediction: Mapping[str, Any], transcript: Arrays) -> list[Look]:
+def comparisons_of(
+    config: Config, prediction: Mapping[str, Any], transcript: Arrays
+) -> list[Comparison]:
     """Return the comparisons of what trusts the noise with what does not.
 
     Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are the
@@ -123,10 +127,10 @@ def looks_of(config: Config, prediction: Mapping[str, Any], transcript: Arrays) 
     if not _exact(config) or played.common:
         return []
     each = played.level((1 + ALARM_CONFIDENCE) / 2)
-    looks = [agreement.calibration(worlds, log_odds, each)]
+    comparisons = [agreement.calibration(worlds, log_odds, each)]
     if prediction["deterministic"] and not not_normal(config, transcript):
-        looks.append(agreement.mu(worlds, log_odds, prediction["mu"], each))
-    return [look for look in looks if look is not None]
+        comparisons.append(agreement.mu(worlds, log_odds, prediction["mu"], each))
+    return [found for found in comparisons if found is not None]
 
 
 def profile_of(
@@ -162,7 +166,7 @@ def alarms(
     config: Config,
     mechanism: Mechanism,
     transcript: Arrays,
-    looks: list[Look],
+    comparisons: list[Comparison],
     bounds: Mapping[str, Any],
 ) -> dict[str, str]:
     """Return what contradicts theory, or itself, beyond chance, by the name of the measure.
@@ -182,7 +186,7 @@ def alarms(
                 f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
                 f"{bounds['delta']:g} by theory."
             )
-    if differing := [look for look in looks if not look.agree]:
+    if differing := [each for each in comparisons if not each.agree]:
         found["trust"] = (
             "What trusts the claimed noise and what does not disagree, "
             f"{sure}: {'; '.join(map(_worded, differing))}. "
@@ -211,11 +215,11 @@ def refused(config: Config) -> dict[str, str]:
     return reasons
 
 
-def chances(bounds: Mapping[str, Any], looks: list[Look]) -> int:
+def chances(bounds: Mapping[str, Any], comparisons: list[Comparison]) -> int:
     """Return how many of `alarms` chance can raise: one for each bound that holds.
 
     bounds: `lower_bounds` of the report. One that a check of the trials refused could have passed
-    it. The looks together have the level of one.
+    it. The comparisons together have the level of one.
     """
     holding = [
         name
@@ -224,7 +228,7 @@ def chances(bounds: Mapping[str, Any], looks: list[Look]) -> int:
         and not bound["trusts_noise"]
         and name not in CREDIBLE
     ]
-    return len(holding) + bool(looks)
+    return len(holding) + bool(comparisons)
 
 
 def not_normal(config: Config, transcript: Arrays) -> str | None:
@@ -268,8 +272,10 @@ def _exact(config: Config) -> bool:
     return exact and config.privacy.pac_prior != "halves"
 
 
-def _worded(look: Look) -> str:
-    if look.name == "mu":
-        claimed, low, high = (look.details[name] for name in ("predicted", "low", "high"))
+def _worded(comparison: Comparison) -> str:
+    if comparison.name == "mu":
+        claimed, low, high = (comparison.details[name] for name in ("predicted", "low", "high"))
         return f"mu is {claimed:.3f} by the claim, but measured between {low:.3f} and {high:.3f}"
-    return f"beliefs do not come true as often as they say (p = {look.details['p_value']:.2g})"
+    return (
+        f"beliefs do not come true as often as they say (p = {comparison.details['p_value']:.2g})"
+    )

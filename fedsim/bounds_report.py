@@ -46,13 +46,13 @@ def groups(report: Report, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 def agreement(report: Report) -> str:
     """Say whether what trusts the claimed noise agrees with what does not; "" if unknown."""
-    looks = at(report, "empirical.agreement.looks") or []
-    if not looks:
+    comparisons = at(report, "empirical.agreement.comparisons") or []
+    if not comparisons:
         return ""
     sentences = []
-    for look in looks:
-        details, verdict = look["details"], "agrees" if look["agree"] else "disagrees"
-        if look["name"] == "mu":
+    for comparison in comparisons:
+        details, verdict = comparison["details"], "agrees" if comparison["agree"] else "disagrees"
+        if comparison["name"] == "mu":
             sentences.append(
                 f"The μ that the claimed noise predicts, {number(details['predicted'])}, {verdict} "
                 f"with the one measured without it, {number(details['low'])} to "
@@ -63,7 +63,7 @@ def agreement(report: Report) -> str:
                 f"How often beliefs come true {verdict} with what they say "
                 f"(p = {details['p_value']:.2g})."
             )
-    level = percent(looks[0]["confidence"])
+    level = percent(comparisons[0]["confidence"])
     return f"{' '.join(sentences)} Each at {level} confidence."
 
 

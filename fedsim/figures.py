@@ -96,8 +96,8 @@ def belief_trajectories(
     worlds [T], log_odds [T, k]. Shows the first `lines` trials of each world, and the median and
     5-95% band over all of them.
     """
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         rounds = np.arange(1, log_odds.shape[1] + 1)
         beliefs = expit(log_odds)
         for world, colour, label in WORLDS:
@@ -109,14 +109,14 @@ def belief_trajectories(
             axes.add_collection(
                 LineCollection(list(vertices), colors=colour, linewidths=0.6, alpha=0.16)
             )
-            _band(axes, rounds, np.quantile(chosen, QUANTILES, axis=0), colour, label)
+            quantile_band(axes, rounds, np.quantile(chosen, QUANTILES, axis=0), colour, label)
         if rho_beta is not None:
-            _level(axes, rho_beta, f"bound ρβ = {rho_beta:.3g}", INK, "--")
+            level_line(axes, rho_beta, f"bound ρβ = {rho_beta:.3g}", INK, "--")
         axes.set_ylim(-0.02, 1.02)
-        _rounds_axis(axes, rounds)
+        rounds_axis(axes, rounds)
         axes.set_ylabel("belief that D was used")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        _legend(axes)
+        legend_above(axes)
     return figure
 
 
@@ -136,8 +136,8 @@ def log_odds_histogram(
     which the belief passes rho_beta; prior: the belief in D from which they start; density: drawn
     instead of what mu predicts, as heights `world_d` and `world_d_prime` [n] between `edges` [n+1].
     """
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         finite = np.isfinite(final)
         bins = np.histogram_bin_edges(final[finite], bins=_bin_count(final[finite]))
         reach = 0.0
@@ -172,14 +172,14 @@ def log_odds_histogram(
         if not finite.all():
             text = f"{(~finite).sum()} of {len(final)} trials ended certain (infinite log-odds)"
             axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=MUTED)
-        _legend(axes, above=0.06)
+        legend_above(axes, above=0.06)
     return figure
 
 
 def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Figure:
     """Draw the scores [T] that the released models of both worlds [T] got, and the threshold."""
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         bins = np.histogram_bin_edges(scores, bins=_bin_count(scores))
         for world, colour, label in WORLDS:
             chosen = scores[worlds == world]
@@ -194,7 +194,7 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
             _note(axes, threshold, "decides D′ ◂ ▸ decides D", "center")
         axes.set_xlabel("score of the released model")
         axes.set_ylabel("density")
-        _legend(axes, above=0.06)
+        legend_above(axes, above=0.06)
     return figure
 
 
@@ -227,8 +227,8 @@ def advantages(
     bound: rho_alpha from the noise used, or another one with its name; prediction: the closed form
     2 Phi(mu/2) - 1; theorem2: the paper's printed formula, which is no bound and is labelled so.
     """
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         tops = [0.05]
         for position, point in enumerate(measured):
             colour = (BLUE, GREEN, PURPLE)[position % 3]
@@ -273,7 +273,7 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
 
     From 0, a coin, to 1, certainty; what no noise hides reaches the right edge.
     """
-    with _style():
+    with page_style():
         figure = Figure(figsize=(WIDTH, 0.9 + 0.62 * len(points)), layout="constrained")
         axes = figure.subplots()
         heights = range(len(points) - 1, -1, -1)
@@ -330,7 +330,7 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("advantage over a coin")
-        _legend(axes)
+        legend_above(axes)
     return figure
 
 
@@ -340,7 +340,7 @@ def utility(
     loss: Mapping[str, Sequence[float | None]],
 ) -> Figure:
     """Draw accuracy and loss of the global model: `mean`, and the band from `low` to `high`."""
-    with _style():
+    with page_style():
         figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
         left, right = figure.subplots(1, 2)
         for axes, series, title, colour in (
@@ -348,8 +348,8 @@ def utility(
             (right, loss, "Loss", PURPLE),
         ):
             low, mean, high = (np.array(series[name], float) for name in ("low", "mean", "high"))
-            _band(axes, np.array(rounds), np.stack([low, mean, high]), colour, title)
-            _rounds_axis(axes, np.array(rounds))
+            quantile_band(axes, np.array(rounds), np.stack([low, mean, high]), colour, title)
+            rounds_axis(axes, np.array(rounds))
             axes.set_title(title)
         left.set_ylim(0, 1.02)
         left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -359,16 +359,18 @@ def utility(
 
 def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
     """Draw the local sensitivity per round, [T, k], against its bound C or 2C."""
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         rounds = np.arange(1, sensitivity.shape[1] + 1)
-        _band(axes, rounds, np.quantile(sensitivity, QUANTILES, axis=0), BLUE, "median, 5–95%")
+        quantile_band(
+            axes, rounds, np.quantile(sensitivity, QUANTILES, axis=0), BLUE, "median, 5–95%"
+        )
         if bound is not None:
-            _level(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
+            level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
         axes.set_ylim(0, 1.1 * max(bound or 0, float(sensitivity.max())) or 1)
-        _rounds_axis(axes, rounds)
+        rounds_axis(axes, rounds)
         axes.set_ylabel("local sensitivity LS")
-        _legend(axes)
+        legend_above(axes)
     return figure
 
 
@@ -383,7 +385,7 @@ def guarantee(
 
     curve: how often the worst-case belief exceeds a value, in both worlds; None leaves it out.
     """
-    with _style():
+    with page_style():
         figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
         axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
         tightest = min(float(np.max(values)) for values in epsilons.values())
@@ -419,8 +421,8 @@ def epsilons(
 
     The third is drawn as the reference that the others are compared with. stop_at: the budget.
     """
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         looks = ((BLUE, "-"), (GREEN, "-"), (INK, "--"))
         highest = 0.0
         for (label, values), (colour, line) in zip(spent.items(), looks, strict=False):
@@ -432,11 +434,11 @@ def epsilons(
             marker = "o" if len(rounds) <= 8 else None
             axes.plot(rounds, series, line, color=colour, linewidth=2, marker=marker, label=label)
         if stop_at is not None:
-            _level(axes, stop_at, f"privacy.stop-at = {stop_at:.3g}", VERMILION, ":")
+            level_line(axes, stop_at, f"privacy.stop-at = {stop_at:.3g}", VERMILION, ":")
         axes.set_ylim(0, 1.08 * max(highest, stop_at or 0.0) or 1)
-        _rounds_axis(axes, np.array(rounds))
+        rounds_axis(axes, np.array(rounds))
         axes.set_ylabel("ε after the round")
-        _legend(axes)
+        legend_above(axes)
     return figure
 
 
@@ -448,8 +450,8 @@ def lower_bounds(
     points: (title, epsilon, whether it trusts the claimed noise, whether the report leads with it);
     confidence: the start of a phrase, such as "95% ".
     """
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         places = np.arange(len(points))[::-1]
         for place, (_, epsilon, trusts, leads) in zip(places, points, strict=True):
             colour = PURPLE if trusts else BLUE
@@ -466,7 +468,7 @@ def lower_bounds(
         axes.set_xlim(0, 1.08 * highest or 1)
         axes.set_ylim(-0.6, len(points) - 0.4)
         axes.set_xlabel(f"ε is at least, with {confidence}confidence")
-        _legend(axes)
+        legend_above(axes)
     return figure
 
 
@@ -476,8 +478,8 @@ def privacy_profile(
     directions: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> Figure:
     """Draw delta [n] over epsilon [n]: estimate and band of each direction, and theory's."""
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
         for name, profile in directions.items():
             colour, label = looks[name]
@@ -488,14 +490,14 @@ def privacy_profile(
         axes.set_ylim(0, None)
         axes.set_xlabel("ε")
         axes.set_ylabel("δ(ε)")
-        _legend(axes)
+        legend_above(axes)
     return figure
 
 
 def owner_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
     """Draw the belief that an owner took part, after every round, for each owner by its name."""
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
         marker = "o" if len(rounds) == 1 else None
         for name, belief in beliefs.items():
@@ -506,8 +508,8 @@ def owner_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) 
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1))
         axes.set_ylabel("belief after the round")
-        _rounds_axis(axes, rounds)
-        _legend(axes)
+        rounds_axis(axes, rounds)
+        legend_above(axes)
     return figure
 
 
@@ -518,8 +520,8 @@ def realised_noise(
 
     interval [2, k]: its ends; claimed [k], None where nobody claimed any.
     """
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         spread = np.abs(interval - measured)
         axes.errorbar(rounds, measured, spread, fmt="o", color=BLUE, markersize=4, label="measured")
         if claimed is not None:
@@ -527,8 +529,8 @@ def realised_noise(
             axes.plot(rounds, claimed, color=VERMILION, marker=marker, label="configured")
         axes.set_ylim(bottom=0)
         axes.set_ylabel("standard deviation of the noise")
-        _rounds_axis(axes, rounds)
-        _legend(axes)
+        rounds_axis(axes, rounds)
+        legend_above(axes)
     return figure
 
 
@@ -538,8 +540,8 @@ def holdings(counts: npt.NDArray[np.int64]) -> Figure:
     counts [owners, classes]. Many labels share a colour bar instead of a legend.
     """
     owners, classes = counts.shape
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         axes.grid(False, axis="x")
         colours = colormaps["viridis"](np.linspace(0, 1, classes))
         below = np.cumsum(counts, axis=1) - counts
@@ -572,7 +574,7 @@ def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | N
     across = 6  # pairs beside one another
     replaced = pairs[0][1] is not None
     deep = -(-len(pairs) // across) * (1 + replaced)
-    with _style():
+    with page_style():
         figure = Figure(figsize=(WIDTH, 0.3 + 1.25 * deep), layout="constrained")
         grid = figure.subplots(deep, across, squeeze=False)
         for axes in grid.flat:
@@ -590,8 +592,8 @@ def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | N
 
 def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
     """Draw how many canaries, in and out, have a score in each bin: edges [n + 1], counts [n]."""
-    with _style():
-        figure, axes = _axes()
+    with page_style():
+        figure, axes = new_axes()
         for counts, colour, label in (
             (included, BLUE, f"{int(included.sum())} canaries in"),
             (left_out, VERMILION, f"{int(left_out.sum())} canaries out"),
@@ -600,14 +602,14 @@ def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
             axes.stairs(counts, edges, color=colour, linewidth=1.6, label=label)
         axes.set_xlabel("score: inner product with the aggregates, summed over rounds")
         axes.set_ylabel("canaries")
-        _legend(axes)
+        legend_above(axes)
     return figure
 
 
 def to_svg(figure: Figure) -> str:
     """Return the figure as a standalone SVG document without dates or addresses of makers."""
     buffer = io.StringIO()
-    with _style():
+    with page_style():
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(buffer, format="svg", metadata=metadata)
     return buffer.getvalue()
@@ -616,21 +618,23 @@ def to_svg(figure: Figure) -> str:
 def to_png(figure: Figure) -> bytes:
     """Return the figure as a PNG fit for high-resolution screens and print."""
     buffer = io.BytesIO()
-    with _style():
+    with page_style():
         figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
     return buffer.getvalue()
 
 
-def _style() -> AbstractContextManager[None]:
+def page_style() -> AbstractContextManager[None]:
     return style.context(["default", STYLE])
 
 
-def _axes() -> tuple[Figure, Axes]:
+def new_axes() -> tuple[Figure, Axes]:
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     return figure, figure.subplots()
 
 
-def _band(axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str) -> None:
+def quantile_band(
+    axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
+) -> None:
     low, middle, high = band
     axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0)
     # One round makes no line, but a point with its spread.
@@ -640,7 +644,7 @@ def _band(axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, 
     axes.plot(rounds, middle, color=colour, linewidth=2, marker=marker, label=label)
 
 
-def _level(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
+def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
     axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
 
 
@@ -671,14 +675,14 @@ def _note(axes: Axes, x: float, text: str, align: str) -> None:
     )
 
 
-def _rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
+def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("round")
 
 
-def _legend(axes: Axes, above: float = 0.0) -> None:
+def legend_above(axes: Axes, above: float = 0.0) -> None:
     if not axes.get_legend_handles_labels()[0]:
         return
     axes.legend(

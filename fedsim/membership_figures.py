@@ -27,7 +27,7 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     bound: what differential privacy allows at most, None where it allows everything. Rates that
     stand for fewer than ten pairs are not drawn.
     """
-    with figures._style():
+    with figures.page_style():
         figure = Figure(figsize=(figures.WIDTH, 5.6), layout="constrained")
         axes = figure.subplots()
         least = min((rate for false, _ in curves.values() for rate in false if rate), default=1e-3)

@@ -172,11 +172,11 @@ def verdict(report: Report) -> list[str]:
     return sentences
 
 
-def _surely(gained: MeanAdvantage, looks: int) -> float:
-    """Return what an advantage is at least, one of so many looks at the confidence of alarms."""
+def _surely(gained: MeanAdvantage, attacks: int) -> float:
+    """Return what the advantage of one of so many attacks is at least, as surely as an alarm."""
     if gained.standard_error is None:
         return -1.0
-    quantile = stdtrit(gained.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / looks)
+    quantile = stdtrit(gained.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
     return float(gained.point - quantile * gained.standard_error)
 
 

@@ -43,8 +43,8 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
     Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, in the
     order given, labelled with the distance; bound: what clipping allows. Figure 4 of Bernau et al.
     """
-    with figures._style():
-        figure, axes = figures._axes()
+    with figures.page_style():
+        figure, axes = figures.new_axes()
         named: set[str] = set()
         for place, pair in enumerate(pairs):
             values, colour = pair.sensitivities.ravel(), COLOURS[pair.choice]
@@ -59,7 +59,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
             axes.vlines(place, low, high, color=colour, linewidth=2)
             axes.hlines(middle, place - 0.25, place + 0.25, color=colour, linewidth=2, label=label)
         if bound is not None:
-            figures._level(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
+            figures.level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
         largest = max(float(pair.sensitivities.max()) for pair in pairs)
         axes.set_ylim(0, 1.1 * max(bound or 0.0, largest) or 1)
         axes.set_xticks(
@@ -67,7 +67,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
         )
         axes.grid(False, axis="x")
         axes.set_ylabel("local sensitivity LS")
-        figures._legend(axes)
+        figures.legend_above(axes)
     return figure
 
 
@@ -77,7 +77,7 @@ def over_training(relations: Sequence[Relation]) -> Figure:
     One panel for each neighbouring relation: C for add-remove, 2C for replace. Figure 5 of Bernau
     et al.
     """
-    with figures._style():
+    with figures.page_style():
         figure = Figure(figsize=(figures.WIDTH, figures.HEIGHT), layout="constrained")
         panels = figure.subplots(1, len(relations), squeeze=False, sharey=True)[0]
         highest = max(
@@ -86,14 +86,14 @@ def over_training(relations: Sequence[Relation]) -> Figure:
         for axes, relation in zip(panels, relations, strict=True):
             rounds = np.arange(1, relation.sensitivities.shape[1] + 1)
             band = np.quantile(relation.sensitivities, QUANTILES, axis=0)
-            figures._band(axes, rounds, band, BLUE, "median, 5–95%")
-            figures._level(axes, relation.bound, "global sensitivity", INK, "--")
+            figures.quantile_band(axes, rounds, band, BLUE, "median, 5–95%")
+            figures.level_line(axes, relation.bound, "global sensitivity", INK, "--")
             rms = float(np.sqrt(np.mean(np.square(relation.sensitivities))))
             axes.set_title(
                 f"{relation.name}: RMS {rms:.3g} of {relation.bound:.3g}", fontsize=9.5, pad=22
             )
             axes.set_ylim(0, 1.1 * highest)
-            figures._rounds_axis(axes, rounds)
-            figures._legend(axes)
+            figures.rounds_axis(axes, rounds)
+            figures.legend_above(axes)
         panels[0].set_ylabel("local sensitivity LS")
     return figure

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from fedsim import figures
 from fedsim.figures import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
+from fedsim.sweep import BOUND_COLUMN
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
 MARKERS = ("o", "s", "^", "D")
@@ -34,7 +35,7 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
     values = sorted({float(row[key]) for row, _ in finished})
     if len(values) < FEWEST:
         return None
-    with figures._style():
+    with figures.page_style():
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         left, right = figure.subplots(1, 2)
         for index, other in enumerate(dict.fromkeys(other for _, other in finished)):
@@ -85,7 +86,7 @@ def _epsilon(
     for (name, label), marker in zip(bounds.items(), MARKERS, strict=False):
         axes.plot(
             values,
-            _numbers(series, f"at_least_{name}"),
+            _numbers(series, f"{BOUND_COLUMN}{name}"),
             marker,
             color=colour,
             markersize=5,

@@ -201,13 +201,13 @@ def _label(document: Row, source: Path | None, config: Config, delta: float) -> 
     from fedsim import audit  # noqa: PLC0415  (slow to import)
 
     document["unit"] = config.privacy.unit
-    failings = audit._dp_failings(config)
+    failings = audit.dp_failings(config)
     endless = math.isinf(document["epsilon"])
     document["dp_guarantee"] = not failings and not endless
     # Noise may be all that it should be, and yet none of it stand before the vantage asked for.
     only_endless = endless and not failings
     document["dp_note"] = (
-        "Epsilon is infinite towards this vantage." if only_endless else audit._dp_note(config)
+        "Epsilon is infinite towards this vantage." if only_endless else audit.dp_note(config)
     )
     reason = _unbounded(config)
     if reason is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +22,9 @@ from fedsim.cli.options import SetOption
 from fedsim.errors import InputError
 from fedsim.run_directory import RunDirectory
 from fedsim.transcript import Reader
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 if TYPE_CHECKING:  # torch takes a second
     from fedsim.one_run import Scored
@@ -195,7 +199,7 @@ def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
         return transcript_scores(reader.rounds(), root)
 
 
-def _read(path: Path, trial: int | None) -> tuple[int, Any, Any]:
+def _read(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
     """Return the trial that is audited, its coins bool [m] and its scores float64 [m]."""
     try:
         # A spreadsheet begins its files with a mark of their encoding.

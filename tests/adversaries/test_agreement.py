@@ -41,9 +41,9 @@ def sampled(q: float, taken_for: float, trials: int, seed: int) -> tuple[Bools, 
 
 @pytest.mark.parametrize("mu", [0.1, 0.7, 3.0])
 def test_exact_beliefs_come_true_as_often_as_they_say(mu: float) -> None:
-    looks = [agreement.calibration(*claimed(mu, 1.0, 60, seed), 0.95) for seed in range(300)]
+    comparisons = [agreement.calibration(*claimed(mu, 1.0, 60, seed), 0.95) for seed in range(300)]
     # Bernstein's inequality is far from tight: at 0.05 it errs less than one time in fifty.
-    assert sum(look is not None and not look.agree for look in looks) <= 6
+    assert sum(comparison is not None and not comparison.agree for comparison in comparisons) <= 6
 
 
 @pytest.mark.parametrize("trials", [20, 200])
@@ -51,24 +51,25 @@ def test_exact_beliefs_come_true_as_often_as_they_say(mu: float) -> None:
 def test_balanced_worlds_reject_true_beliefs_no_more_often_than_coins_may(
     mu: float, trials: int
 ) -> None:
-    looks = [agreement.calibration(*claimed(mu, 1.0, trials, seed), 0.9) for seed in range(2000)]
+    games = (claimed(mu, 1.0, trials, seed) for seed in range(2000))
+    comparisons = [agreement.calibration(*game, 0.9) for game in games]
     # 200 are allowed. Of these games Bernstein's inequality rejects 7 at most.
-    assert sum(look is not None and not look.agree for look in looks) <= 10
+    assert sum(comparison is not None and not comparison.agree for comparison in comparisons) <= 10
 
 
 def test_the_p_value_is_bernsteins() -> None:
     """Beliefs of three in four, of which one in ten comes true, and one of near certainty."""
     worlds, even = np.arange(10) < 1, np.log(3)
-    look = agreement.calibration(worlds, np.full(10, even), 0.989)
-    assert look is not None
+    comparison = agreement.calibration(worlds, np.full(10, even), 0.989)
+    assert comparison is not None
     # (b - p) is 1/4 once and -3/4 nine times; its variance is 3/16 each time.
     total, variance = 1 / 4 - 9 * 3 / 4, 10 * 3 / 16
     p_value = 2 * np.exp(-(total**2) / (2 * variance + 2 * abs(total) / 3))
-    assert look.details["p_value"] == pytest.approx(p_value, rel=1e-12)
-    assert look.details["sum"] == pytest.approx(even * total)
-    assert look.details["standard_deviation"] == pytest.approx(even * np.sqrt(variance))
+    assert comparison.details["p_value"] == pytest.approx(p_value, rel=1e-12)
+    assert comparison.details["sum"] == pytest.approx(even * total)
+    assert comparison.details["standard_deviation"] == pytest.approx(even * np.sqrt(variance))
     assert 0.01 < p_value < 0.011
-    assert (look.agree, look.surer) == (False, False)
+    assert (comparison.agree, comparison.surer) == (False, False)
     surer = agreement.calibration(worlds, np.full(10, even), 0.99)
     assert surer is not None
     assert surer.agree
@@ -77,15 +78,15 @@ def test_the_p_value_is_bernsteins() -> None:
 def test_great_certainty_weighs_no_more_than_the_largest_weight() -> None:
     worlds, log_odds = np.arange(10) < 2, np.full(10, np.log(3))
     log_odds[0], log_odds[9] = 4.0, 9.0  # once right, once wrong
-    look = agreement.calibration(worlds, log_odds, 0.95)
-    assert look is not None
+    comparison = agreement.calibration(worlds, log_odds, 0.95)
+    assert comparison is not None
     believed = 1 / (1 + np.exp(-log_odds))
     weights = np.array([4.0, *[np.log(3)] * 8, 4.0])
     total = float((worlds - believed) @ weights)
     variance = float((believed * (1 - believed)) @ weights**2)
     p_value = 2 * np.exp(-(total**2) / (2 * variance + 2 * 4 * abs(total) / 3))
-    assert look.details["p_value"] == pytest.approx(p_value, rel=1e-12)
-    assert look.details["sum"] == pytest.approx(total)
+    assert comparison.details["p_value"] == pytest.approx(p_value, rel=1e-12)
+    assert comparison.details["sum"] == pytest.approx(total)
     assert p_value < 1
 
 
@@ -101,9 +102,9 @@ def test_beliefs_too_weak_to_be_squared_are_compared_as_others_are() -> None:
 def test_beliefs_of_adaptive_and_of_sampled_rounds_are_calibrated_too() -> None:
     for seed in range(20):
         for game in (adaptive(1000, 10, seed), sampled(0.1, 0.1, 1000, seed)):
-            look = agreement.calibration(*game, ALARM_CONFIDENCE)
-            assert look is not None
-            assert look.agree
+            comparison = agreement.calibration(*game, ALARM_CONFIDENCE)
+            assert comparison is not None
+            assert comparison.agree
 
 
 @pytest.mark.parametrize(("noise", "surer"), [(0.5, True), (2.0, False)])
@@ -111,9 +112,9 @@ def test_noise_other_than_claimed_is_seen_in_both_comparisons(noise: float, sure
     game = claimed(0.65, noise, 400, 1)
     beliefs = agreement.calibration(*game, ALARM_CONFIDENCE)
     spread = agreement.mu(*game, 0.65, ALARM_CONFIDENCE)
-    for look in (beliefs, spread):
-        assert look is not None
-        assert (look.agree, look.surer) == (False, surer)
+    for comparison in (beliefs, spread):
+        assert comparison is not None
+        assert (comparison.agree, comparison.surer) == (False, surer)
     honest = agreement.mu(*claimed(0.65, 1.0, 400, 1), 0.65, ALARM_CONFIDENCE)
     assert honest is not None
     assert honest.agree
@@ -121,9 +122,9 @@ def test_noise_other_than_claimed_is_seen_in_both_comparisons(noise: float, sure
 
 
 def test_a_sampling_rate_other_than_believed_is_seen() -> None:
-    look = agreement.calibration(*sampled(0.5, 0.05, 1000, 2), ALARM_CONFIDENCE)
-    assert look is not None
-    assert (look.agree, look.surer) == (False, True)
+    comparison = agreement.calibration(*sampled(0.5, 0.05, 1000, 2), ALARM_CONFIDENCE)
+    assert comparison is not None
+    assert (comparison.agree, comparison.surer) == (False, True)
 
 
 def test_one_world_compares_nothing() -> None:
@@ -156,13 +157,13 @@ def test_simulated_games_of_a_campaign_are_calibrated() -> None:
     played = simulate(one, 0 * one, one, one, 0.2, np.random.default_rng(4), games=2000)
     worlds = np.arange(4000) < 2000
     log_odds = np.concatenate([played.world_d, played.world_d_prime])
-    look = agreement.calibration(worlds, log_odds, ALARM_CONFIDENCE)
-    assert look is not None
-    assert look.agree
+    comparison = agreement.calibration(worlds, log_odds, ALARM_CONFIDENCE)
+    assert comparison is not None
+    assert comparison.agree
 
 
 def test_worlds_that_are_the_wrong_way_round_are_no_sign_of_too_little_noise() -> None:
     worlds = np.arange(6) < 3
-    look = agreement.mu(worlds, np.where(worlds, -1.0, 1.0), 0.65, ALARM_CONFIDENCE)
-    assert look is not None
-    assert (look.agree, look.surer) == (False, False)
+    comparison = agreement.mu(worlds, np.where(worlds, -1.0, 1.0), 0.65, ALARM_CONFIDENCE)
+    assert comparison is not None
+    assert (comparison.agree, comparison.surer) == (False, False)

@@ -3,22 +3,19 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from games import Bools, Floats, gaussian_game, rng_of
 from scipy import stats
 
 from adversaries.privacy_profile import privacy_profile_bound, privacy_profiles
 from fedsim import gaussian
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 DELTA = 1e-3
 
 
 def game(mu: float, trials: int, seed: int) -> tuple[Bools, Floats]:
-    worlds = np.arange(trials) % 2 == 0
-    noise = np.random.default_rng(seed).standard_normal(trials)
-    return worlds, np.where(worlds, 0.5, -0.5) * mu**2 + mu * noise
+    worlds, (odds,) = gaussian_game(rng_of(seed), 1, trials, mu)
+    return worlds, odds
 
 
 def test_the_profile_of_a_gaussian_mechanism_is_its_closed_form() -> None:

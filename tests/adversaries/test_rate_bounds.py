@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from games import decisions
 from scipy import integrate, stats
 
 from adversaries.rate_bounds import (
@@ -15,16 +15,6 @@ from adversaries.rate_bounds import (
     trade_off_bound,
 )
 from fedsim import gaussian
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-
-
-def decisions(true: int, on_d: int, false: int, others: int) -> tuple[Bools, Floats]:
-    """A game with so many decisions for D in trials on D, and in the others."""
-    worlds = np.arange(on_d + others) < on_d
-    for_d = np.concatenate([np.arange(on_d) < true, np.arange(others) < false])
-    return worlds, np.where(for_d, 1.0, -1.0)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
     for seed in range(40):
         facts, transcript = _game(config, seed=seed)
         raised += bool(audit.assemble(config, facts, transcript, 0.95, 0.01)["alarms"])
-    # A dozen looks at 0.001 each: one in forty reports is already unlucky.
+    # A dozen alarms at 0.001 each: one in forty reports is already unlucky.
     assert raised <= 1
 
 

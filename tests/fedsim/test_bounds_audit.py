@@ -54,28 +54,28 @@ def judged(
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the alarms, and the entries of the report."""
     prediction = {"deterministic": True, "mu": mechanism.mu}
-    looks = bounds_audit.looks_of(config, prediction, transcript)
+    comparisons = bounds_audit.comparisons_of(config, prediction, transcript)
     theory = {"delta": 0.01, "tight_epsilon": 1.3}
-    alarms = bounds_audit.alarms(config, mechanism, transcript, looks, theory)
+    alarms = bounds_audit.alarms(config, mechanism, transcript, comparisons, theory)
     found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
-    return alarms, bounds_audit.report(found, looks, None)
+    return alarms, bounds_audit.report(found, comparisons, None)
 
 
 def test_where_the_claim_is_true_trust_and_distrust_agree(config: Config) -> None:
     alarms, report = judged(config, *play(config, noise=1.0))
     assert alarms == {}
     assert report["agreement"]["agree"] is True
-    assert [look["name"] for look in report["agreement"]["looks"]] == ["calibration", "mu"]
+    assert [each["name"] for each in report["agreement"]["comparisons"]] == ["calibration", "mu"]
 
 
 def test_honest_noise_is_not_accused(config: Config) -> None:
-    """Two looks share one in a thousand."""
+    """Two comparisons share one in a thousand."""
     accused = 0
     for seed in range(60):
         mechanism, transcript = play(config, 1.0, 100, seed)
         prediction = {"deterministic": True, "mu": mechanism.mu}
-        looks = bounds_audit.looks_of(config, prediction, transcript)
-        accused += not all(look.agree for look in looks)
+        comparisons = bounds_audit.comparisons_of(config, prediction, transcript)
+        accused += not all(comparison.agree for comparison in comparisons)
     assert accused <= 1
 
 
@@ -115,18 +115,18 @@ def test_a_challenge_that_moves_the_sums_differently_every_time_has_no_normal_lo
 
 
 @pytest.mark.parametrize(
-    ("share", "leading", "looks"),
+    ("share", "leading", "comparisons"),
     [(0.049, "gaussian", ["calibration", "mu"]), (0.051, "mu_gdp", ["calibration"])],
 )
 def test_a_twentieth_of_the_spread_is_as_far_from_normal_as_log_odds_may_be(
-    share: float, leading: str, looks: list[str], config: Config
+    share: float, leading: str, comparisons: list[str], config: Config
 ) -> None:
     mechanism, transcript = play(config, noise=1.0, spread=share**2)
     mu = transcript["sensitivities"][:, 0]
     assert mixed_share(mu, 1.0) == pytest.approx(share, abs=3e-4)
     _, report = judged(config, mechanism, transcript)
     assert report["headline"]["name"] == leading
-    assert [look["name"] for look in report["agreement"]["looks"]] == looks
+    assert [each["name"] for each in report["agreement"]["comparisons"]] == comparisons
 
 
 def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:
@@ -149,7 +149,7 @@ def test_common_random_numbers_leave_the_bounds_of_each_world_alone(small: Make)
     held = {name for name, found in report["lower_bounds"].items() if not found["reason"]}
     assert held == {"clopper_pearson", "clopper_pearson_split", "mu_gdp", "privacy_profile"}
     assert report["headline"]["name"] == "mu_gdp"
-    assert report["agreement"]["looks"] == []
+    assert report["agreement"]["comparisons"] == []
 
 
 def test_the_looks_share_what_may_go_wrong(config: Config, small: Make) -> None:
@@ -158,9 +158,9 @@ def test_the_looks_share_what_may_go_wrong(config: Config, small: Make) -> None:
     stopped = small({"training.rounds": ROUNDS, **STOPPING})
     errors = []
     for planned in (config, stopped):
-        looks = bounds_audit.looks_of(planned, prediction, transcript)
-        assert len(looks) == 2
-        errors.append(sum(1 - look.confidence for look in looks))
+        comparisons = bounds_audit.comparisons_of(planned, prediction, transcript)
+        assert len(comparisons) == 2
+        errors.append(sum(1 - comparison.confidence for comparison in comparisons))
     assert errors[0] == pytest.approx(1 - ALARM_CONFIDENCE)
     assert errors[1] < 0.9 * errors[0]
 
@@ -207,7 +207,7 @@ def test_local_steps_leave_what_counts_decisions(small: Make) -> None:
     _, report = judged(config, *play(config, noise=1.0))
     assert report["headline"]["name"] == "mu_gdp"
     assert report["lower_bounds"]["privacy_profile"]["reason"]
-    assert report["agreement"] == {"agree": None, "looks": []}
+    assert report["agreement"] == {"agree": None, "comparisons": []}
 
 
 def test_the_headline_does_not_depend_on_which_bound_is_largest() -> None:

@@ -109,12 +109,12 @@ def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(smal
     shared = real | {"federation.trust": "distributed"}
     secure = shared | {"federation.secure-aggregation": "secagg+"}
     helped = {"federation.colluding": 2}
-    assert not audit._dp_failings(small(secure))
-    assert not audit._dp_failings(small(real | helped))  # they have no noise to tell
+    assert not audit.dp_failings(small(secure))
+    assert not audit.dp_failings(small(real | helped))  # they have no noise to tell
     for keys, reason in (
         (shared, "the server saw every message under a share of the noise only"),
         (secure | helped, "2 owners sent their noise to the adversary"),
         (real | helped | {"federation.trust": "local"}, "in the clear: their own records"),
     ):
-        (failing,) = audit._dp_failings(small(keys))
+        (failing,) = audit.dp_failings(small(keys))
         assert reason in failing

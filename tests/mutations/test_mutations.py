@@ -30,7 +30,7 @@ FULL_BATCHES = 15
 delta', six lower bounds, their disagreement with what trusts the noise, residuals' three tests, and
 the fit of the log-odds in two worlds."""
 
-LOOKS = {
+CHANCES = {
     # Sensitivities vary: no bounds by normal log-odds, no law of the log-odds in either world.
     "replace": 11,
     # The same, and two vantages.
@@ -65,7 +65,7 @@ def test_a_mutant_is_convicted_and_its_fault_is_named(mutant: Variant, tmp_path:
 def test_a_correct_variant_is_not_accused(variant: Variant, tmp_path: Path) -> None:
     report = play(variant, tmp_path / "run", TRIALS, ROUNDS).report
     assert report["alarms"] == {}
-    assert report["looks"] == LOOKS.get(variant.name, FULL_BATCHES)
+    assert report["chance_alarms"] == CHANCES.get(variant.name, FULL_BATCHES)
     assert report["residuals"]["noise"]["degrees_of_freedom"] > TRIALS * ROUNDS
 
 

@@ -53,28 +53,31 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     )
     repeats = 2 if smoke else REPEATS
     rows = [_repeated(variant, repeats) for variant in CORRECT[chosen]]
-    runs, looks = repeats * len(rows), repeats * sum(int(str(row[2])) for row in rows)
+    runs, chances = repeats * len(rows), repeats * sum(int(str(row[2])) for row in rows)
     yield Table(
         f"Correct variants again, {SMALL[0]} trials of {SMALL[1]} rounds, {repeats} seeds each: "
         f"{sum(int(str(row[1])) for row in rows)} of {runs} reports accuse",
-        ("variant", "reports with an alarm", "looks that could alarm", "alarms"),
+        ("variant", "reports with an alarm", "alarms that chance could raise", "alarms"),
         rows,
         f"At {1 - ALARM_CONFIDENCE:.1g} for each look, {runs} reports have at most "
-        f"{looks * (1 - ALARM_CONFIDENCE):.2g} alarms by chance on average.",
+        f"{chances * (1 - ALARM_CONFIDENCE):.2g} alarms by chance on average.",
     )
 
 
 def _repeated(variant: Variant, repeats: int) -> tuple[Value, ...]:
-    """Return how many runs of a variant were accused, the looks of one at most, and the alarms."""
+    """Return how many runs of a variant were accused, and of what.
+
+    Between the two, how many alarms chance could raise in one of them at most.
+    """
     accused: list[str] = []
-    reports = looks = 0
+    reports = chances = 0
     for seed in range(1000, 1000 + repeats):
         with tempfile.TemporaryDirectory() as folder:
             report = play(variant, Path(folder) / "run", *SMALL, seed=seed).report
-        alarms, looks = report["alarms"], max(looks, report["looks"])
+        alarms, chances = report["alarms"], max(chances, report["chance_alarms"])
         reports += bool(alarms)
         accused += alarms
-    return variant.name, reports, looks, ", ".join(sorted(set(accused))) or "none"
+    return variant.name, reports, chances, ", ".join(sorted(set(accused))) or "none"
 
 
 def _count(rows: list[tuple[Value, ...]]) -> int:

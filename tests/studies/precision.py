@@ -13,9 +13,8 @@ import numpy.typing as npt
 from scipy.special import ndtr
 from tables import Table
 
-from adversaries import sample_size, stopping
-from adversaries.design import WON_SHARE, Design
-from adversaries.intervals import clopper_pearson
+from adversaries import estimators, sample_size, stopping
+from adversaries.design import Design
 from fedsim import client_app, gaussian, server_app
 from fedsim.config import from_run_config, to_run_config
 from fedsim.precision import variance_ratio
@@ -186,15 +185,14 @@ def stopped(
 
 
 def interval(counts: Counts, common: bool, share: float) -> tuple[float, float]:
-    """Return the ends of the interval that a report prints, from how the pairs were won."""
-    both, one, none = map(int, counts)
-    pairs, level = both + one + none, Design(common, share).level(CONFIDENCE)
-    if not common:
-        wins = clopper_pearson(2 * both + one, 2 * pairs, level)
-        return 2 * wins.low - 1, 2 * wins.high - 1
-    better = clopper_pearson(both, pairs, 1 - WON_SHARE * (1 - level))
-    worse = clopper_pearson(none, pairs, 1 - (1 - WON_SHARE) * (1 - level))
-    return better.low - worse.high, better.high - worse.low
+    """Return the ends of the interval that a report prints, where so many pairs were won.
+
+    counts: of pairs whose two trials were won, one of them, or none; the first trial is on D.
+    """
+    decisions = np.repeat([[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]], counts, axis=0).ravel()
+    worlds = np.arange(len(decisions)) % 2 == 0
+    found = estimators.advantage(worlds, decisions, CONFIDENCE, Design(common, share)).interval
+    return found.low, found.high
 
 
 def variances(beliefs: Sequence[float], trials: int, rounds: int) -> Table:

@@ -321,9 +321,9 @@ def test_ctrl_c_keeps_finished_cohorts_and_the_run_resumes(
 ) -> None:
     command = [str(Path(sys.executable).parent / "fedsim"), "run"]
     out = tmp_path / "run"
-    endless = ["--trials", "4000", "--set", "trials.cohort=20", "--out", str(out)]
+    long = ["--trials", "800", "--set", "trials.cohort=20", "--out", str(out)]
     with subprocess.Popen(
-        [*command, str(experiment), *endless], stderr=subprocess.PIPE, text=True
+        [*command, str(experiment), *long], stderr=subprocess.PIPE, text=True
     ) as process:
         deadline = time.monotonic() + 120
         while not list(out.glob("cohorts/*.npz")):
@@ -337,9 +337,6 @@ def test_ctrl_c_keeps_finished_cohorts_and_the_run_resumes(
     assert "Traceback" not in err
     assert not (out / "report.json").exists()
     kept = {path: path.stat().st_mtime_ns for path in out.glob("cohorts/*.npz")}
-    # The rest of 4000 trials would take long: pretend that the campaign was smaller.
-    config = (out / "config.toml").read_text()
-    (out / "config.toml").write_text(config.replace("count = 4000", f"count = {20 * len(kept)}"))
     subprocess.run([*command, "--resume", str(out), "--quiet"], check=True)
     assert (out / "report.json").exists()
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
