@@ -57,13 +57,19 @@ def _experiment(config: Config) -> dict[str, Any]:
 
 
 def _check(config: Config, directory: RunDirectory, trials: range) -> None:
-    """Raise InputError where these trials were run under another configuration."""
-    found = directory.read_arrays(directory.cohort_file(trials.start), only=EXPERIMENT)[EXPERIMENT]
-    then, now = json.loads(found.tobytes()), _experiment(config)
-    for key, value in now.items():
-        if then.get(key) != value:
+    """Raise InputError where these trials were run under another configuration.
+
+    A file of an earlier version does not say, and is taken as it is; so is a key that it lacks.
+    """
+    file = directory.cohort_file(trials.start)
+    found = directory.read_arrays(file, only=EXPERIMENT, optional=True)
+    if not found:
+        return
+    then = json.loads(found[EXPERIMENT].tobytes())
+    for key, value in _experiment(config).items():
+        if then.get(key, value) != value:
             raise InputError(
                 f"config.toml of '{directory.path}' was changed: trials {trials.start} to "
-                f"{trials.stop - 1} were run with {key} = {json.dumps(then.get(key))}, and it says "
+                f"{trials.stop - 1} were run with {key} = {json.dumps(then[key])}, and it says "
                 f"{json.dumps(value)} now; put it back, or begin another run with --out"
             )

@@ -153,13 +153,18 @@ class RunDirectory:
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
         self._write(name, buffer.getvalue())
 
-    def read_arrays(self, name: str, only: str | None = None) -> Arrays:
-        """Read named arrays, all or `only` one. Raises InputError if the file is missing or bad."""
+    def read_arrays(self, name: str, only: str | None = None, optional: bool = False) -> Arrays:
+        """Read named arrays, all or `only` one, which may be missing where it is `optional`.
+
+        Raises InputError if the file is missing or bad.
+        """
         try:
             with (
                 (self.path / name).open("rb") as file,
                 np.load(file, allow_pickle=False) as archive,
             ):
+                if optional and only not in archive.files:
+                    return {}
                 return {key: archive[key] for key in ([only] if only else archive.files)}
         except FileNotFoundError:
             raise InputError(

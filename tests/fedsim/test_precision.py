@@ -330,3 +330,17 @@ def test_no_report_is_of_two_experiments(
     }
     directory.write_text("config.toml", dump(small(start | harmless)))
     assert len(_go(directory)[0]["worlds"]) == 8
+
+
+def test_cohorts_of_an_earlier_version_are_taken_as_they_are(small: Make, tmp_path: Path) -> None:
+    config = small(FEW_ROUNDS)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 1)
+        _go(directory)
+    old = directory.read_arrays(directory.cohort_file(0))
+    del old[cohorts.EXPERIMENT]
+    directory.write_arrays(directory.cohort_file(0), old)
+    resumed, _ = _go(directory)
+    whole, _ = _go(RunDirectory.create(tmp_path / "whole", config))
+    np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
