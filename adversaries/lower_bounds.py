@@ -149,35 +149,33 @@ def clopper_pearson_bonferroni(
     )
 
 
-LOWER_BOUNDS: dict[str, Callable[[Bools, Floats, float, float], LowerBound]] = {
-    "clopper_pearson": clopper_pearson_bound,
-    "clopper_pearson_split": clopper_pearson_split,
-    "clopper_pearson_bonferroni": clopper_pearson_bonferroni,
-    "jeffreys": jeffreys_bound,
-    "mu_gdp": mu_gdp_bound,
-    "gaussian": gaussian_bound,
-    "gaussian_unequal": gaussian_unequal_bound,
-    "privacy_profile": privacy_profile_bound,
+@dataclass(frozen=True)
+class Estimator:
+    """A lower bound by its name, and what it needs of the trials beside independence in a world.
+
+    bound: function of (worlds, log_odds, delta, confidence). normal: the log-odds must be normal.
+    dependent_worlds: the trials of one world may depend on those of the other.
+    """
+
+    bound: Callable[[Bools, Floats, float, float], LowerBound]
+    normal: bool = False
+    dependent_worlds: bool = False
+
+
+LOWER_BOUNDS: dict[str, Estimator] = {
+    "clopper_pearson": Estimator(clopper_pearson_bound, dependent_worlds=True),
+    "clopper_pearson_split": Estimator(clopper_pearson_split, dependent_worlds=True),
+    "clopper_pearson_bonferroni": Estimator(clopper_pearson_bonferroni),
+    "jeffreys": Estimator(jeffreys_bound),
+    "mu_gdp": Estimator(mu_gdp_bound, dependent_worlds=True),
+    "gaussian": Estimator(gaussian_bound, normal=True),
+    "gaussian_unequal": Estimator(gaussian_unequal_bound, normal=True),
+    "privacy_profile": Estimator(privacy_profile_bound, dependent_worlds=True),
 }
-"""Name -> function of (worlds, log_odds, delta, confidence).
-
-`rate_bounds.trade_off_bound` is no entry, because it needs to know the mechanism's family.
-"""
-
-NORMAL_LOG_ODDS = frozenset({"gaussian", "gaussian_unequal"})
-"""The lower bounds that hold only for normal log-odds."""
-
-CREDIBLE = frozenset({"jeffreys"})
-"""The lower bounds that make no statement of confidence."""
-
-
-DEPENDENT_WORLDS = frozenset(
-    {"clopper_pearson", "clopper_pearson_split", "mu_gdp", "privacy_profile"}
-)
-"""The lower bounds that hold however the trials of one world depend on those of the other."""
+"""`rate_bounds.trade_off_bound` is no entry, because it needs to know the mechanism's family."""
 
 COMMON = "the worlds share their random numbers, and the bound needs independent ones"
-"""Why the others say nothing with common random numbers."""
+"""Why a bound that needs independent worlds says nothing with common random numbers."""
 
 
 def lower_bounds(
@@ -198,16 +196,17 @@ def lower_bounds(
     independent worlds where the design has others; where the trials stopped at one look of several,
     each is computed at what that leaves. Raises InputError as the bounds do.
     """
-    names = list(LOWER_BOUNDS if names is None else names)
-    dependent = set(names) - DEPENDENT_WORLDS if design.common else set()
-    reasons = dict.fromkeys(dependent, COMMON)
-    reasons |= dict.fromkeys(NORMAL_LOG_ODDS, not_normal) if not_normal else {}
-    reasons |= refused or {}
     bounds = {}
-    for name in names:
-        found = LOWER_BOUNDS[name](worlds, log_odds, delta, design.level(confidence))
+    for name in LOWER_BOUNDS if names is None else names:
+        estimator = LOWER_BOUNDS[name]
+        found = estimator.bound(worlds, log_odds, delta, design.level(confidence))
         bounds[name] = replace(found, confidence=confidence)
-        if reason := reasons.get(name):
+        reason = (refused or {}).get(name)
+        if estimator.normal:
+            reason = reason or not_normal
+        if design.common and not estimator.dependent_worlds:
+            reason = reason or COMMON
+        if reason:
             bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=reason)
     return bounds
 

@@ -112,7 +112,7 @@ def trials_for_epsilon(
     `MOST_FOR_EPSILON` trials: one that counts decisions at the threshold 0 never sees the tail.
     Raises InputError as the bound does.
     """
-    function = LOWER_BOUNDS[bound]
+    function = LOWER_BOUNDS[bound].bound
 
     def reached(trials: int) -> bool:
         return function(*typical(mu, trials), delta, confidence).epsilon >= epsilon

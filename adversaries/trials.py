@@ -29,3 +29,8 @@ def check_trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools,
     if np.isnan(odds).any():
         raise InputError("log-odds are not numbers: a model diverged; lower the learning rate")
     return bits, odds
+
+
+def two_sided(worlds: Bools) -> bool:
+    """Return whether there are trials of both worlds."""
+    return bool(worlds.any()) and not worlds.all()

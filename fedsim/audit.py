@@ -9,11 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
-from adversaries import estimators, forecast, membership
+from adversaries import estimators, membership
 from adversaries.agreement import Comparison
-from adversaries.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.intervals import Interval
+from adversaries.trials import two_sided
 from fedsim import (
+    alarms,
     bounds_audit,
+    cautions,
+    check,
     crafted_report,
     identifiability,
     ledger,
@@ -21,6 +25,7 @@ from fedsim import (
     one_run_report,
     pac,
     precision,
+    prediction,
     residual_report,
     run_transcript,
     trust_report,
@@ -29,32 +34,15 @@ from fedsim import (
 from fedsim.accounting import PLD, Accountant, accountant
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.config import Config
+from fedsim.description import Description
 from fedsim.errors import InputError
 from fedsim.group_privacy import of_group
-from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage, sensitivity
+from fedsim.mechanism import Mechanism, Neighbouring, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
-from fedsim.vantages import measured
 
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 """Keys of the training that the report lists under the mechanism."""
-
-UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
-"""Why no vantage has a guarantee where clipping is off."""
-
-SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
-"""How many games a prediction under sampling plays: as many as this, in at most so many steps."""
-
-EXCESS = 1 + 1e-4
-"""By what factor the realised mu may be above that of the accounting: gradients are rounded."""
-
-SIMULATION_SEED = 0x5EED
-"""Of the prediction alone: whoever reads the same transcript gets the same report."""
-
-PAC_NOISE_NOTE = (
-    "PAC noise hides nothing along directions in which the stated candidates do not differ: it "
-    "bounds the information about which candidate was used, and is not a DP guarantee."
-)
 
 SENSITIVITY_NOTE = (
     "Local sensitivities are measured on the data: they say how tight the theory is, and are never "
@@ -112,13 +100,71 @@ def assemble(
     mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
     everywhere = [
-        row if config.training.clipping else replace(row, note=UNCLIPPED)
+        row if config.training.clipping else replace(row, note=cautions.UNCLIPPED)
         for row in identifiability.vantage_bounds(description, delta)
     ]
-    predictions = _predictions(config, transcript)
+    predictions = prediction.predictions(config, transcript)
     mine = predictions[config.federation.vantage]
     comparisons = bounds_audit.comparisons_of(config, mine, transcript)
+    played = precision.design(config, len(transcript["worlds"]))
+    empirical = _empirical(
+        config, mechanism, transcript, bounds.epsilon, confidence, delta, comparisons
+    )
     report: dict[str, Any] = {
+        **_setting(config, facts, transcript),
+        "mechanism": _mechanism(config, facts, of_one, mechanism, rounds),
+        "bounds": {**asdict(bounds), "vantages": [asdict(row) for row in everywhere]},
+        "dropouts": trust_report.dropouts(config, nominal, rows),
+        "budget": _budget(config, nominal, transcript, rows, delta),
+        "prediction": mine,
+        "empirical": empirical,
+        "membership_inference": {
+            **_membership(config, transcript, confidence),
+            **membership_audit.attacks(config, transcript, confidence),
+        },
+        "membership_missing": membership_audit.why_none(config, transcript),
+        "bayesian": bayesian_report(config, transcript, delta, description),
+        # A canary is one record, whatever the group in question is.
+        "one_run": one_run_report.report(config, transcript, of_one, delta, confidence),
+        "utility": _utility(transcript, facts["held_out"]),
+        "timing": facts["timing"],
+        "vantages": vantage_report.report(
+            config, transcript, everywhere, predictions, delta, confidence
+        ),
+        "pac": _pac(config, mechanism, transcript, empirical["advantage"], delta),
+        "crafted": crafted_report.report(
+            config,
+            facts["challenge"],
+            transcript,
+            of_one,
+            delta,
+            confidence,
+            not_normal=bounds_audit.not_normal(config, transcript),
+            not_gaussian=bounds_audit.refused(config).get("mu_gdp"),
+            played=played,
+        ),
+        "residuals": residual_report.report(config, transcript, confidence, played),
+        "campaign": precision.assemble(config, facts, transcript, empirical, mine["advantage"]),
+    }
+    checks = alarms.checks(config, mechanism, transcript, report, comparisons)
+    report["alarms"] = check.alarms(checks)
+    report["chance_alarms"] = check.chance_alarms(checks)
+    report["warnings"] = [
+        *report["alarms"].values(),
+        *cautions.cautions(config),
+        *precision.cautions(config, len(transcript["worlds"])),
+        *precision.imprecise(report["campaign"]),
+        *trust_report.cautions(config, report),
+        *one_run_report.cautions(report["one_run"]),
+        *cautions.budget_cautions(report["budget"]),
+    ]
+    finite: dict[str, Any] = strict_json(report)
+    return finite
+
+
+def _setting(config: Config, facts: Mapping[str, Any], transcript: Arrays) -> dict[str, Any]:
+    """Return who trained what on which data, where, and about whom the question is."""
+    return {
         "name": config.run.name,
         "created": facts["created"],
         "seed": config.run.seed,
@@ -132,7 +178,7 @@ def assemble(
         "neighbouring": config.privacy.neighbouring.value,
         "prior": config.audit.prior,
         "trials": len(transcript["worlds"]),
-        "rounds": rounds,
+        "rounds": transcript["log_odds"].shape[1],
         "owners": config.federation.owners,
         "colluding": config.federation.colluding,
         "data": {
@@ -157,79 +203,39 @@ def assemble(
         "training": config.training.model_dump(exclude=MECHANISM_KEYS),
         "audit_mode": config.audit.mode,
         "challenge": _challenge(config, facts),
-        "mechanism": {
-            "noise_multiplier": nominal,
-            "effective_noise_multiplier": _common_noise_multiplier(
-                of_one.towards(config.federation.vantage)
-            ),
-            "clipping_norm": config.training.clipping_norm,
-            "clipping": config.training.clipping,
-            "sensitivity": config.privacy.sensitivity,
-            "noise": config.privacy.noise,
-            "steps": mechanism.steps,
-            "mu": mechanism.mu,
-            "local_steps": config.training.local_steps,
-            "sampling_rate": config.training.sampling_rate,
-            "learning_rate": config.training.learning_rate,
-            "rounding": trust_report.rounding(config, nominal, facts["parameters"], rounds),
-            "dp_guarantee": not dp_failings(config),
-            "dp_note": dp_note(config),
-        },
-        "bounds": {
-            **asdict(bounds),
-            "vantages": [asdict(row) for row in everywhere],
-        },
-        "dropouts": trust_report.dropouts(config, nominal, rows),
-        "budget": _budget(config, nominal, transcript, rows, delta),
-        "prediction": predictions[config.federation.vantage],
-        "empirical": _empirical(
-            config, mechanism, transcript, bounds.epsilon, confidence, delta, comparisons
-        ),
-        "membership_inference": {
-            **_membership(config, transcript, confidence),
-            **membership_audit.attacks(config, transcript, confidence),
-        },
-        "membership_missing": membership_audit.why_none(config, transcript),
-        "bayesian": bayesian_report(config, transcript, delta, description),
-        # A canary is one record, whatever the group in question is.
-        "one_run": one_run_report.report(config, transcript, of_one, delta, confidence),
-        "utility": _utility(transcript, facts["held_out"]),
-        "timing": facts["timing"],
     }
-    report["vantages"] = vantage_report.report(
-        config, transcript, everywhere, predictions, delta, confidence
-    )
-    report["pac"] = _pac(config, mechanism, transcript, report["empirical"]["advantage"], delta)
-    report["crafted"] = crafted_report.report(
-        config,
-        facts["challenge"],
-        transcript,
-        of_one,
-        delta,
-        confidence,
-        not_normal=bounds_audit.not_normal(config, transcript),
-        not_gaussian=bounds_audit.refused(config).get("mu_gdp"),
-        played=precision.design(config, len(transcript["worlds"])),
-    )
-    report["residuals"] = residual_report.report(
-        config, transcript, confidence, precision.design(config, len(transcript["worlds"]))
-    )
-    report["campaign"] = precision.assemble(
-        config, facts, transcript, report["empirical"], report["prediction"]["advantage"]
-    )
-    report["alarms"] = _alarms(config, mechanism, transcript, report, comparisons)
-    report["chance_alarms"] = _chances(config, transcript, report, comparisons)
-    report["warnings"] = [
-        *report["alarms"].values(),
-        *_cautions(config),
-        *precision.cautions(config, len(transcript["worlds"])),
-        *precision.imprecise(report["campaign"]),
-        *trust_report.cautions(config, report),
-        *one_run_report.cautions(report["one_run"]),
-        *_budget_cautions(report["budget"]),
-    ]
-    finite: dict[str, Any] = strict_json(report)
-    return finite
+
+
+def _mechanism(
+    config: Config,
+    facts: Mapping[str, Any],
+    description: Description,
+    mechanism: Mechanism,
+    rounds: int,
+) -> dict[str, Any]:
+    """Return the `mechanism` of report.json.
+
+    description: of the run, for one record; mechanism: towards the vantage, for all in question.
+    """
+    nominal = facts["noise_multiplier"]
+    return {
+        "noise_multiplier": nominal,
+        "effective_noise_multiplier": _common_noise_multiplier(
+            description.towards(config.federation.vantage)
+        ),
+        "clipping_norm": config.training.clipping_norm,
+        "clipping": config.training.clipping,
+        "sensitivity": config.privacy.sensitivity,
+        "noise": config.privacy.noise,
+        "steps": mechanism.steps,
+        "mu": mechanism.mu,
+        "local_steps": config.training.local_steps,
+        "sampling_rate": config.training.sampling_rate,
+        "learning_rate": config.training.learning_rate,
+        "rounding": trust_report.rounding(config, nominal, facts["parameters"], rounds),
+        "dp_guarantee": not cautions.dp_failings(config),
+        "dp_note": cautions.dp_note(config),
+    }
 
 
 def _challenge(config: Config, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +291,7 @@ def _pac(
         if halves
         else None,
         "success": (1 + advantage) / 2,
-        "note": f"{note} {PAC_NOISE_NOTE}" if by_pac else note,
+        "note": f"{note} {cautions.PAC_NOISE_NOTE}" if by_pac else note,
     }
 
 
@@ -328,107 +334,6 @@ def _budget(
     }
 
 
-def _predictions(config: Config, transcript: Arrays) -> dict[Vantage, dict[str, Any]]:
-    """Return what theory predicts for the run at every vantage that was measured."""
-    primary = config.federation.vantage
-    views = {
-        vantage: vantage_report.seen_from(transcript, vantage, primary)
-        for vantage in measured(config)
-    }
-    # A transcript without the arrays of another vantage is from before there was a choice.
-    return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}
-
-
-def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[str, Any]:
-    """Return what theory predicts for the run itself, and how well the run follows it."""
-    prior = config.audit.prior
-    if special := vantage_report.prediction(config, transcript, vantage):
-        return special
-    if config.privacy.pac_prior == "halves":
-        # A mixture over candidates, whose distances nobody knows in advance.
-        return {
-            "mu": None,
-            "advantage": None,
-            "standard_error": None,
-            "deterministic": False,
-            "method": "none",
-            "fit": {"world_d": None, "world_d_prime": None},
-            "density": None,
-        }
-    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
-    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    if config.training.sampling_rate == 1:
-        return {
-            "mu": predicted.mu,
-            "advantage": predicted.advantage,
-            "standard_error": 0.0,
-            "deterministic": predicted.deterministic,
-            "method": "closed form",
-            "fit": forecast.log_odds_fit(worlds, final, predicted.trial_mu, prior),
-            "density": None,
-        }
-    simulation = _simulation(config, transcript)
-    advantage, error = simulation.advantage, simulation.standard_error
-    if not _two_sided(transcript):
-        # What is measured then is 2 TPR - 1, which is TPR - FPR only for symmetric worlds.
-        sample = simulation.world_d + logit(prior)
-        one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
-        advantage, error = one_sided.point, one_sided.standard_error
-    return {
-        "mu": predicted.mu,
-        "advantage": advantage,
-        "standard_error": error,
-        "deterministic": simulation.deterministic,
-        "method": "simulation",
-        "fit": forecast.simulated_fit(worlds, final, simulation, prior),
-        "density": _density(simulation, prior),
-    }
-
-
-def _simulation(config: Config, transcript: Arrays) -> forecast.Simulation:
-    """Play the sampled steps of the transcript again. Raises InputError if it lacks the norms."""
-    names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
-    missing = [name for name in names if name not in transcript]
-    if missing:
-        raise InputError(
-            f"the transcript has no array '{missing[0]}', without which sampled steps cannot be "
-            "predicted; run the experiment again"
-        )
-    steps = transcript["sensitivities"].shape[1]
-    return forecast.simulate(
-        transcript["present_norms"],
-        transcript["absent_norms"],
-        transcript["sensitivities"],
-        transcript["noise_stds"],
-        config.training.sampling_rate,
-        np.random.default_rng(SIMULATION_SEED),
-        prior=config.audit.prior,
-        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
-    )
-
-
-def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[float]]:
-    """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
-
-    The outermost thousandth at either end is left out of the edges and counts in the densities.
-    """
-    both = np.concatenate([simulation.world_d, simulation.world_d_prime])
-    low, high = np.quantile(both, [0.001, 0.999])
-    # One value alone, as where every gradient is 0, still needs a bin of some width.
-    edges = np.linspace(low, high if high > low else low + 1, 101)
-
-    def heights(sample: npt.NDArray[np.float64]) -> list[float]:
-        counts, _ = np.histogram(sample, edges)
-        densities: list[float] = (counts / (sample.size * np.diff(edges))).tolist()
-        return densities
-
-    return {
-        "edges": (edges + logit(prior)).tolist(),
-        "world_d": heights(simulation.world_d),
-        "world_d_prime": heights(simulation.world_d_prime),
-    }
-
-
 def _empirical(
     config: Config,
     mechanism: Mechanism,
@@ -448,7 +353,7 @@ def _empirical(
     return {
         "advantage": advantage.point,
         # Trials on D alone measure 2 TPR - 1, which is no advantage and has no bound.
-        "advantage_interval": _interval(advantage.interval if _two_sided(transcript) else None),
+        "advantage_interval": _interval(advantage.interval if two_sided(worlds) else None),
         "standard_error": advantage.standard_error,
         "confidence": confidence,
         "wins": advantage.wins,
@@ -537,19 +442,15 @@ def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[s
     }
     if config.challenge.kind == "gradient":
         return found
+    worlds = transcript["worlds"]
     challenge = membership.challenge_advantage(
-        transcript["worlds"], transcript["challenge_is_member"], confidence, played
+        worlds, transcript["challenge_is_member"], confidence, played
     )
     found["yeom_challenge"] = {
         "advantage": challenge.point,
-        "advantage_interval": _interval(challenge.interval if _two_sided(transcript) else None),
+        "advantage_interval": _interval(challenge.interval if two_sided(worlds) else None),
     }
     return found
-
-
-def _two_sided(transcript: Arrays) -> bool:
-    """Whether there are trials of both worlds."""
-    return len(np.unique(transcript["worlds"])) == 2
 
 
 def _interval(interval: Interval | None) -> list[float] | None:
@@ -569,221 +470,3 @@ def _utility(transcript: Arrays, records: int) -> dict[str, Any]:
         "trials": accuracies.shape[1],
         "records": records,
     }
-
-
-def dp_note(config: Config) -> str:
-    return " ".join(dp_failings(config)) or (
-        "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
-        "and owner) and scaled to the global sensitivity."
-    )
-
-
-def dp_failings(config: Config) -> list[str]:
-    """Return every reason why the run gives nobody a guarantee."""
-    failings = []
-    if config.privacy.noise == "pac":
-        failings.append(PAC_NOISE_NOTE)
-    if not config.training.clipping:
-        failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
-    if config.privacy.sensitivity == "local":
-        failings.append(
-            "Noise was scaled to the local sensitivity of the challenge, which depends on the "
-            "data: a measurement of tightness, not a DP guarantee."
-        )
-    if config.model.initialisation == "worst-case":
-        failings.append(
-            "The first model was fitted to the records of D, without noise: a worst case for the "
-            "challenge, not a DP guarantee. Protecting people needs model.initialisation = "
-            '"random".'
-        )
-    if config.privacy.noise_source == "seed":
-        failings.append(
-            "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
-            'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
-        )
-    if config.federation.summed_in_the_clear:
-        failings.append(
-            "Secure aggregation was simulated: the server saw every message under a share of the "
-            "noise only, and what is stated towards it is as if aggregated securely. Protecting "
-            'people needs federation.secure-aggregation = "secagg+".'
-        )
-    if config.federation.colluding and config.federation.trust is not Trust.CENTRAL:
-        failings.append(
-            f"{config.federation.colluding} owners sent their noise to the adversary by way of the "
-            "server, in the clear: their own records had no protection. Protecting people needs "
-            "federation.colluding = 0."
-        )
-    if config.audit.mode == "instrumented":
-        handed = (
-            "the challenge record's gradient"
-            if config.privacy.unit == "record"
-            else "the challenged owner's update"
-        )
-        failings.append(
-            f"The audit was instrumented: owners handed their noise and {handed} to the auditor, "
-            "which is a measurement, not a DP guarantee. Protecting "
-            'people needs audit.mode = "participant".'
-        )
-    if config.audit.bayesian_pairs:
-        failings.append(
-            "Owners released norms or distances of their records' gradients for the Bayesian "
-            "accountant, without protection. Protecting people needs audit.bayesian-pairs = 0."
-        )
-    return failings
-
-
-def _alarms(
-    config: Config,
-    mechanism: Mechanism,
-    transcript: Arrays,
-    report: Mapping[str, Any],
-    comparisons: list[Comparison],
-) -> dict[str, str]:
-    """Return what contradicts theory beyond chance, by the name of the measure.
-
-    At a confidence of its own: at the report's 95 % an honest mechanism would raise an alarm in one
-    report of twenty. Local steps leave only what rests on counted decisions: their log-odds are no
-    likelihood, so that what they say about the belief contradicts nothing.
-    """
-    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
-    bounds, sure = report["bounds"], f"with confidence {ALARM_CONFIDENCE:g}"
-    alarms = {}
-    played = precision.design(config, len(worlds))
-    level = played.level(ALARM_CONFIDENCE)
-    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval.low
-    if _two_sided(transcript) and low > bounds["rho_alpha"]:
-        alarms["advantage"] = (
-            f"The advantage is above its bound: at least {low:.3f} {sure}, but rho_alpha is "
-            f"{bounds['rho_alpha']:.3f}. The noise is not what was accounted for, or a clipped "
-            f"{'gradient' if config.privacy.unit == 'record' else 'update'} exceeds the "
-            "sensitivity."
-        )
-    limit = report["pac"]["advantage_bound"]
-    if _two_sided(transcript) and low > limit:
-        alarms["pac_advantage"] = (
-            f"The advantage is above what the mutual information allows: at least {low:.3f} "
-            f"{sure}, but the bound of PAC privacy is {limit:.3f}. The noise is not what was "
-            "budgeted, or the secret was not drawn from the stated prior."
-        )
-    loss = final - logit(config.audit.prior)
-    low = estimators.delta_prime(worlds, loss, bounds["epsilon"], level).interval.low
-    tail = bounds["tail_probability"]
-    if exact_posterior and tail is not None and low > tail:
-        alarms["delta_prime"] = (
-            f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
-            f"{sure}, but the tail of the privacy loss is {tail:.2g}."
-        )
-    alarms |= one_run_report.alarms(report["one_run"])
-    alarms |= bounds_audit.alarms(config, mechanism, transcript, comparisons, bounds)
-    alarms |= crafted_report.alarms(report["crafted"], transcript, played)
-    alarms |= vantage_report.alarms(report["vantages"], config.federation.vantage)
-    # No statistics: the steps that were taken are known, and so is what they come to.
-    realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
-    if exact_posterior and realised > EXCESS * mechanism.mu:
-        alarms["composition"] = (
-            f"More was released than is accounted for: the {report['rounds']} rounds of the "
-            f"transcript come to mu = {realised:.3f}, but the accounting of "
-            f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Rounds "
-            "were not all composed, or a difference exceeds the sensitivity."
-        )
-    alarms |= residual_report.alarms(report["residuals"], played)
-    prediction = report["prediction"]
-    exact = exact_posterior and prediction["deterministic"]
-    theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
-    for world, fit in prediction["fit"].items():
-        if exact and fit and fit["p_value"] < 1 - level:
-            alarms[world] = (
-                f"The log-odds in {world} do not follow {theory} "
-                f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
-            )
-    return alarms
-
-
-def _chances(
-    config: Config, transcript: Arrays, report: Mapping[str, Any], comparisons: list[Comparison]
-) -> int:
-    """Return how many of the alarms an honest run can raise, by chance.
-
-    Each has a level of 1 - ALARM_CONFIDENCE to itself, so that as many times that bounds how often
-    a report accuses an honest mechanism. "composition" is no statistics.
-    """
-    exact_posterior = vantage_report.is_exact(config, config.federation.vantage)
-    prediction, crafted = report["prediction"], report["crafted"]
-    found = [
-        2 * _two_sided(transcript),  # the advantage against its bound, and that of PAC privacy
-        exact_posterior and report["bounds"]["tail_probability"] is not None,
-        report["one_run"] is not None,
-        bounds_audit.chances(report["empirical"]["lower_bounds"], comparisons),
-        crafted is not None and "released_model" in crafted["lower_bounds"],
-        vantage_report.chances(report["vantages"], config.federation.vantage),
-        residual_report.chances(report["residuals"]),
-        exact_posterior
-        and prediction["deterministic"]
-        and sum(fit is not None for fit in prediction["fit"].values()),
-    ]
-    return sum(map(int, found))
-
-
-def _cautions(config: Config) -> list[str]:
-    cautions = []
-    if config.federation.trust is Trust.CENTRAL:
-        cautions.append(
-            "Under central trust the server sees every owner's clean sum: towards the server there "
-            "is no protection at all."
-        )
-    if config.training.local_steps > 1:
-        cautions.append(
-            "Owners took local steps, whose noisy models the adversary does not see: its log-odds "
-            "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
-            "from belief or from sensitivities, and the prediction describe that score and raise "
-            "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."
-        )
-    if config.federation.vantage is Vantage.RELEASED_MODEL:
-        cautions.append(
-            "The adversary saw the released model alone: its log-odds are the score of an attack "
-            "along a replay of the training, not an exact posterior. Belief, delta' and the "
-            "prediction describe that score and raise no alarm; the advantage and the "
-            "Clopper-Pearson bound count decisions and stay valid."
-        )
-    if config.challenge.copies > 1:
-        cautions.append(
-            f"The challenge is {config.challenge.copies} records together: bounds and predictions "
-            "are those of the group, and the ledger, the budget and 'crafted' state what one "
-            "record's are."
-        )
-    if config.trials.worlds == "d-only":
-        cautions.append(
-            "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
-            'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
-        )
-    if config.run.precision != "float32" and config.privacy.unit == "record":
-        cautions.append(
-            f"Forward and backward passes ran in {config.run.precision}; the beliefs are about the "
-            "challenge's gradients in full precision, which the sums hold rounded."
-        )
-    if config.audit.prior != 0.5:
-        cautions.append(
-            f"The adversary decides from a prior of {config.audit.prior:g}; rho_beta, beliefs and "
-            "delta' are stated from even odds, which is what epsilon bounds."
-        )
-    return cautions
-
-
-def _budget_cautions(budget: Mapping[str, Any]) -> list[str]:
-    cautions = []
-    epsilon = f"epsilon {budget['epsilon'][budget['vantage']]:.4g} at delta {budget['delta']:g}"
-    if budget["stopped"] and budget["stop_at"]:
-        elsewhere = f" (at delta {budget['stop_at_delta']:g})"
-        cautions.append(
-            f"The training was stopped after {budget['rounds_run']} of {budget['rounds_planned']} "
-            f"rounds, at {epsilon}: one more would have exceeded privacy.stop-at = "
-            f"{budget['stop_at']:g}{elsewhere * (budget['delta'] != budget['stop_at_delta'])}."
-        )
-    if budget["earlier_attempts"]:
-        cautions.append(
-            f"Interrupted attempts released {budget['earlier_attempts']} rounds of the same "
-            f"trials under noise of their own. The bounds count them ({epsilon}), but the "
-            "adversary of this transcript did not see them."
-        )
-    return cautions

@@ -17,18 +17,12 @@ from adversaries.gaussian_bounds import (
     mixed_share,
 )
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.lower_bounds import (
-    COMMON,
-    CREDIBLE,
-    DEPENDENT_WORLDS,
-    LOWER_BOUNDS,
-    NORMAL_LOG_ODDS,
-    lower_bounds,
-)
+from adversaries.lower_bounds import COMMON, LOWER_BOUNDS, lower_bounds
 from adversaries.rate_bounds import trade_off_bound
 from adversaries.trials import Bools, Floats
 from fedsim import precision, vantage_report
 from fedsim.accounting import PLD
+from fedsim.check import Check
 from fedsim.config import Config
 from fedsim.mechanism import Mechanism, Vantage
 from fedsim.noise_family import noise_family
@@ -77,8 +71,9 @@ def bounds_of(
         played,
         refused=refusals,
     )
-    for name in NORMAL_LOG_ODDS:
-        found[name] = lessened(found[name], _trial_mu(transcript), delta)
+    for name, estimator in LOWER_BOUNDS.items():
+        if estimator.normal:
+            found[name] = lessened(found[name], _trial_mu(transcript), delta)
     if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refusals:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
@@ -162,37 +157,45 @@ def profile_of(
     }
 
 
-def alarms(
+def checks(
     config: Config,
     mechanism: Mechanism,
     transcript: Arrays,
     comparisons: list[Comparison],
     bounds: Mapping[str, Any],
-) -> dict[str, str]:
-    """Return what contradicts theory, or itself, beyond chance, by the name of the measure.
+) -> list[Check]:
+    """Return the checks of every bound against theory, and of theory against itself.
 
     Bounds that trust the noise say nothing about it, and credible ones nothing of how often they
-    err: neither raises an alarm. bounds: `bounds` of the report.
+    err: neither is a check. One that a look at the trials refused could have passed it, so that it
+    counts. The comparisons together have the level of one. bounds: `bounds` of the report.
     """
-    found = {}
+    made = []
     sure = f"with confidence {ALARM_CONFIDENCE:g}"
     proven = bounds_of(config, mechanism, transcript, bounds["delta"], ALARM_CONFIDENCE)
     for name, bound in proven.items():
-        if bound.trusts_noise or name in CREDIBLE or bound.reason:
+        if bound.trusts_noise or bound.kind == "credible":
             continue
+        if bound.reason not in (None, NOT_NORMAL, TOO_MIXED):
+            continue
+        alarm = None
         if bound.epsilon > bounds["tight_epsilon"]:
-            found[name] = (
+            alarm = (
                 f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
                 f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
                 f"{bounds['delta']:g} by theory."
             )
-    if differing := [each for each in comparisons if not each.agree]:
-        found["trust"] = (
-            "What trusts the claimed noise and what does not disagree, "
-            f"{sure}: {'; '.join(map(_worded, differing))}. "
-            + (LESS_NOISE if differing[0].surer else MORE_NOISE)
-        )
-    return found
+        made.append(Check(name, alarm))
+    if comparisons:
+        alarm = None
+        if differing := [each for each in comparisons if not each.agree]:
+            alarm = (
+                "What trusts the claimed noise and what does not disagree, "
+                f"{sure}: {'; '.join(map(_worded, differing))}. "
+                + (LESS_NOISE if differing[0].surer else MORE_NOISE)
+            )
+        made.append(Check("trust", alarm))
+    return made
 
 
 def refused(config: Config) -> dict[str, str]:
@@ -201,10 +204,12 @@ def refused(config: Config) -> dict[str, str]:
     Of those that are left the Gaussian ones may still be refused for what the trials were.
     """
     reasons: dict[str, str] = {}
-    if config.trials.pairing == "common":
-        reasons |= dict.fromkeys(LOWER_BOUNDS.keys() - DEPENDENT_WORLDS, COMMON)
-    if reason := _never_normal(config):
-        reasons |= dict.fromkeys(NORMAL_LOG_ODDS, reason)
+    never_normal, common = _never_normal(config), config.trials.pairing == "common"
+    for name, estimator in LOWER_BOUNDS.items():
+        if estimator.normal and never_normal:
+            reasons[name] = never_normal
+        elif common and not estimator.dependent_worlds:
+            reasons[name] = COMMON
     if config.privacy.noise == "pac" or not config.training.clipping:
         reason = "the mechanism is not one scale of noise on clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}
@@ -213,22 +218,6 @@ def refused(config: Config) -> dict[str, str]:
     if not _exact(config):
         reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
     return reasons
-
-
-def chances(bounds: Mapping[str, Any], comparisons: list[Comparison]) -> int:
-    """Return how many of `alarms` chance can raise: one for each bound that holds.
-
-    bounds: `lower_bounds` of the report. One that a check of the trials refused could have passed
-    it. The comparisons together have the level of one.
-    """
-    holding = [
-        name
-        for name, bound in bounds.items()
-        if bound["reason"] in (None, NOT_NORMAL, TOO_MIXED)
-        and not bound["trusts_noise"]
-        and name not in CREDIBLE
-    ]
-    return len(holding) + bool(comparisons)
 
 
 def not_normal(config: Config, transcript: Arrays) -> str | None:

@@ -1,11 +1,7 @@
 """How a report words the lower bounds on epsilon: which leads, what each trusts, do they agree."""
 
-from collections.abc import Sequence
-from typing import TypeVar
-
-from fedsim.report_values import Report, at, number, percent
-
-Row = TypeVar("Row")
+from fedsim.report_rows import Row, beside_theory
+from fedsim.report_values import DASH, Report, at, epsilon_of, number, percent, plain
 
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",
@@ -31,17 +27,53 @@ def leading(report: Report) -> str | None:
     return name if at(report, f"empirical.lower_bounds.{name}.epsilon") is not None else None
 
 
-def groups(report: Report, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Return rows, one for each bound of the report, apart by whether they trust the noise."""
-    trusts = [
-        bool(at(report, f"empirical.lower_bounds.{name}.trusts_noise"))
-        for name in at(report, "empirical.lower_bounds") or {}
-    ]
-    found = [
-        (title, [row for row, each in zip(rows, trusts, strict=True) if each is trusting])
-        for title, trusting in ((MEASURED, False), (TRUSTING, True))
-    ]
-    return [(title, those) for title, those in found if those]
+def rows(report: Report) -> dict[str, Row]:
+    """Return every lower bound on epsilon by its name, and how it stands to theory."""
+    limit, found = at(report, "bounds.tight_epsilon"), {}
+    for name, bound in (at(report, "empirical.lower_bounds") or {}).items():
+        value, trusts, reason, method, assumes = (
+            at(bound, key) for key in ("epsilon", "trusts_noise", "reason", "method", "assumes")
+        )
+        mark = None
+        if value is not None and limit is not None and not reason:
+            mark = beside_theory(report, name, value, limit)
+        worth = [
+            f"Method: {method}." if method else "",
+            f"Assumes: {assumes}." if assumes else "",
+            f"Says nothing here: {reason}." if reason else "",
+            ""
+            if trusts is None
+            else f"{'Trusts' if trusts else 'Does not trust'} the noise claimed.",
+        ]
+        found[name] = Row(
+            TITLES.get(name, str(name)),
+            DASH if reason else number(value),
+            epsilon_of(report, "tight_epsilon"),
+            " ".join(filter(None, worth)),
+            mark=mark,
+        )
+    return found
+
+
+def proven(report: Report) -> Row | None:
+    """Return the bound chosen in advance; to take the largest of several would cost confidence."""
+    name = leading(report)
+    return None if name is None else rows(report)[name]
+
+
+def assumed(report: Report) -> str:
+    """Say what the leading bound assumes."""
+    assumes = at(report, f"empirical.lower_bounds.{leading(report)}.assumes")
+    return "only independent trials" if assumes == "independent trials" else plain(assumes)
+
+
+def groups(report: Report) -> list[tuple[str, list[Row]]]:
+    """Return the rows apart by whether they trust the noise."""
+    apart: dict[str, list[Row]] = {MEASURED: [], TRUSTING: []}
+    for name, row in rows(report).items():
+        trusts = at(report, f"empirical.lower_bounds.{name}.trusts_noise")
+        apart[TRUSTING if trusts else MEASURED].append(row)
+    return [(title, those) for title, those in apart.items() if those]
 
 
 def agreement(report: Report) -> str:

@@ -19,13 +19,13 @@ from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_spli
 from adversaries.poisoning import per_record
 from fedsim import gaussian
 from fedsim.accounting import PLD
+from fedsim.check import Check
 from fedsim.config import Config
 from fedsim.description import Description
 from fedsim.group_privacy import of_group
+from fedsim.report_rows import Entries
 from fedsim.report_values import Report, at, number, plain
 from fedsim.run_directory import Arrays
-
-Entries = list[tuple[str, str]]
 
 WHAT = {
     "record": "a record of D",
@@ -156,27 +156,25 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
     )
 
 
-def alarms(report: Mapping[str, Any] | None, transcript: Arrays, played: Design) -> dict[str, str]:
-    """Return what contradicts the epsilon of one record, by name.
+def checks(report: Mapping[str, Any] | None, transcript: Arrays, played: Design) -> list[Check]:
+    """Return the check of the released model's bound against the epsilon of one record.
 
-    report: `crafted` of the report. The log-odds' own bounds raise alarms of their own, so that
-    the released model's alone is looked at.
+    report: `crafted` of the report. The log-odds' own bounds are checked by `bounds_audit`.
     """
     if report is None or "poison_scores" not in transcript:
-        return {}
+        return []
     scores = np.asarray(transcript["poison_scores"], np.float64)
     level = played.level(ALARM_CONFIDENCE)
     found = clopper_pearson_split(transcript["worlds"], scores, report["delta"], level)
     bound, epsilon = per_record(found, report["copies"]), report["epsilon"]
-    if bound.epsilon <= epsilon:
-        return {}
-    return {
-        "poison_score": (
+    alarm = None
+    if bound.epsilon > epsilon:
+        alarm = (
             f"The released model betrays what was put into D beyond what the noise allows: epsilon "
             f"of one record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, "
             f"but {epsilon:.3f} at delta {report['delta']:g} by theory."
         )
-    }
+    return [Check("poison_score", alarm)]
 
 
 NAMES = {

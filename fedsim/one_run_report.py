@@ -13,10 +13,22 @@ from adversaries import one_run as estimators
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import figures, gaussian, one_run
 from fedsim.accounting import PLD
+from fedsim.check import Check
 from fedsim.config import Config
 from fedsim.description import Description
 from fedsim.mechanism import Vantage, aggregate_noise_multiplier, sensitivity
-from fedsim.report_values import DASH, Report, at, interval_at, number, percent, plain, span
+from fedsim.report_rows import Row, beside_theory, gap
+from fedsim.report_values import (
+    DASH,
+    Report,
+    at,
+    interval_at,
+    number,
+    or_infinite,
+    percent,
+    plain,
+    span,
+)
 from fedsim.run_directory import Arrays
 
 HEADLINE = 0
@@ -113,9 +125,9 @@ def canary_mu(description: Description) -> float:
     return math.sqrt(total)
 
 
-def alarms(found: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the alarm of a one-run audit by its name, if there is one."""
-    return {"one_run": found["alarm"]} if found and found["alarm"] else {}
+def checks(found: Mapping[str, Any] | None) -> list[Check]:
+    """Return the check of a one-run audit against its claim, where there is one."""
+    return [Check("one_run", found["alarm"])] if found else []
 
 
 def cautions(found: Mapping[str, Any] | None) -> list[str]:
@@ -257,4 +269,23 @@ def _alarm(
         f"The canaries show more than the claimed noise allows: epsilon is at least {proven:.3f} "
         f"with confidence {ALARM_CONFIDENCE:g}, but {limit:.3f} at delta {delta:g} by theory. The "
         "noise is not what was accounted for, or a canary is longer than the clipping norm."
+    )
+
+
+def proven(report: Report) -> Row | None:
+    """Return the headline of the one-run audit beside its claim; None where there is none."""
+    bound = headline(report)
+    if bound is None:
+        return None
+    value, limit = bound["epsilon"], at(report, "one_run.canary_epsilon")
+    claimed = or_infinite(at(report, "one_run.claimed_epsilon"))
+    mark = None if limit is None else beside_theory(report, "one_run", value, limit)
+    return Row(
+        "How much privacy loss is proven?",
+        f"ε ≥ {number(value)}",
+        DASH if limit is None else f"ε ≤ {number(limit)}",
+        f"By the {HEADLINE_NAME}, of one canary. Claimed: ε = {claimed} towards a "
+        f"participant. {gap(mark, limit is None, 'canaries')}",
+        f"one trial, {percent(bound['confidence'])} confidence",
+        mark,
     )

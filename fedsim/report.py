@@ -20,15 +20,18 @@ from rich.text import Text
 from fedsim import (
     bounds_report,
     crafted_report,
+    guarantee_sections,
     one_run_report,
     precision,
     report_directory,
     report_figures,
     residual_report,
+    setting_sections,
 )
 from fedsim import report_sections as sections
 from fedsim.config import flatten
 from fedsim.report_figures import Transcript
+from fedsim.report_rows import against
 from fedsim.report_template import TEMPLATE
 from fedsim.report_values import (
     DASH,
@@ -90,17 +93,17 @@ def render_html(report: Report, pictures: Pictures) -> str:
     }
     return ENVIRONMENT.from_string(TEMPLATE).render(
         name=plain(at(report, "name")),
-        scope=sections.scope(report),
+        scope=setting_sections.scope(report),
         verdict=sections.verdict(report),
         standing=sections.standing(report),
-        mark=sections.against(
+        mark=against(
             report,
             sections.advantage_alarm(report),
             interval_at(report, "empirical.advantage_interval"),
             advantage_limit(report),
         ),
         alarm=sections.is_alarming(report),
-        labels=sections.labels(report),
+        labels=guarantee_sections.labels(report),
         questions=sections.questions(report),
         game=sections.game(report),
         to_whom=drawn.pop("to-whom", None),
@@ -111,23 +114,25 @@ def render_html(report: Report, pictures: Pictures) -> str:
         one_run_figure=drawn.pop("one-run", None),
         budget=drawn.pop("budget", None),
         poison=drawn.pop("poison", None),
-        budget_reading=sections.budget(report) if report_figures.budget_by_round(report) else "",
+        budget_reading=guarantee_sections.budget(report)
+        if report_figures.budget_by_round(report)
+        else "",
         bounds_figure=drawn.pop("lower-bounds", None),
         profile_figure=drawn.pop("privacy-profile", None),
         figures=list(drawn.values()),
-        trust=sections.trust(report),
-        vantages=sections.vantages(report),
-        training=sections.training(report),
-        bounds=sections.bounds(report),
-        pac=sections.pac(report),
-        pac_meaning=sections.PAC_MEANING,
+        trust=setting_sections.trust(report),
+        vantages=guarantee_sections.vantages(report),
+        training=setting_sections.training(report),
+        bounds=guarantee_sections.bounds(report),
+        pac=guarantee_sections.pac(report),
+        pac_meaning=guarantee_sections.PAC_MEANING,
         crafted=crafted_report.entries(report),
         crafted_title=crafted_report.title(report),
         crafted_reading=crafted_report.reading(report),
-        bayesian=sections.bayesian(report),
-        bayesian_reading=sections.bayesian_reading(report),
+        bayesian=guarantee_sections.bayesian(report),
+        bayesian_reading=guarantee_sections.bayesian_reading(report),
         estimates=sections.estimates(report),
-        lower_bounds=bounds_report.groups(report, sections.lower_bounds(report)),
+        lower_bounds=bounds_report.groups(report),
         agreement=bounds_report.agreement(report),
         confidence=confidence_of(report),
         prediction=sections.prediction(report),
@@ -136,7 +141,7 @@ def render_html(report: Report, pictures: Pictures) -> str:
         residuals_meaning=residual_report.MEANING,
         inference=sections.inference(report),
         inference_missing=at(report, "membership_missing"),
-        configuration=sections.configuration(report),
+        configuration=setting_sections.configuration(report),
         warnings=at(report, "warnings") or [],
         everything=[(name, plain(value)) for name, value in flatten(report)],
         version=at(report, "versions.fedsim"),
@@ -184,7 +189,7 @@ def summary(report: Report) -> RenderableType:
     ):
         between = span(interval_at(report, f"{path}_interval"), number)
         table.add_row(name, number(at(report, path)), between, theory)
-    seen = [place for place in sections.vantages(report) if place["measured"] != DASH]
+    seen = [place for place in guarantee_sections.vantages(report) if place["measured"] != DASH]
     for place in seen if len(seen) > 1 else ():
         mark = f" ({place['mark'].text.lower()})" if place["mark"] else ""
         table.add_row(
@@ -197,8 +202,7 @@ def summary(report: Report) -> RenderableType:
         table.add_row(Text(f"ε′ {row.name}"), row.answer, "", f"ε {row.limit}")
     # The others are on the page: what leads, and what assumes least.
     shown = {bounds_report.leading(report), bounds_report.ASSUMES_LEAST}
-    rows = sections.lower_bounds(report)
-    for name, row in zip(at(report, "empirical.lower_bounds") or {}, rows, strict=True):
+    for name, row in bounds_report.rows(report).items():
         if name in shown:
             table.add_row(Text(f"ε′ at least, {row.name}"), row.answer, "", f"ε {row.limit}")
     if at(report, "bayesian"):
@@ -207,7 +211,7 @@ def summary(report: Report) -> RenderableType:
     for name, value in one_run_report.summary(report):
         table.add_row(Text(name), value, "", f"ε {number(at(report, 'one_run.canary_epsilon'))}")
     table.add_row("accuracy", first_to_last(report, "accuracy", percent), "", "")
-    labels = [Text(label.title, "bold") for label in sections.labels(report)]
+    labels = [Text(label.title, "bold") for label in guarantee_sections.labels(report)]
     warnings = [Text(f"Warning: {text}", "yellow") for text in at(report, "warnings") or []]
     return Group(table, *labels, *warnings)
 

@@ -17,7 +17,8 @@ from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim import bounds_report, figures, one_run_report
 from fedsim.errors import InputError
 from fedsim.figures import Bools, Floats, Measured, VantagePoint
-from fedsim.report_sections import SHORT, attack_names, budget, score_caution
+from fedsim.guarantee_sections import budget
+from fedsim.report_sections import SHORT, attack_names, score_caution
 from fedsim.report_values import (
     Report,
     advantage_limit,

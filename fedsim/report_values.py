@@ -158,3 +158,24 @@ def plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.10g}" if math.isfinite(value) else number(value)
     return str(value)
+
+
+def or_infinite(epsilon: float | None) -> str:
+    """Return an epsilon where null is no missing value but infinity."""
+    return INFINITE if epsilon is None else number(epsilon)
+
+
+def challenge_of(report: Report) -> str:
+    """Name what is in question."""
+    if not is_client(report):
+        copies = at(report, "challenge.records") or 1
+        what = "gradient" if at(report, "challenge.kind") == "gradient" else "record"
+        return f"the challenge {what}" if copies == 1 else f"{plain(copies)} challenge {what}s"
+    owner, records = (plain(at(report, f"challenge.{key}")) for key in ("owner", "records"))
+    return f"all {records} records of owner {owner}"
+
+
+def trials_of(report: Report) -> str:
+    """Say how many trials there were."""
+    trials = at(report, "trials")
+    return f"{plain(trials)} trial{'s' * (trials != 1)}"

@@ -5,7 +5,7 @@ Tests of what it found there, with the cause that each points at, and of the bat
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from adversaries import residuals
 from adversaries.design import INDEPENDENT, Design
 from adversaries.intervals import ALARM_CONFIDENCE
+from fedsim.check import Check
 from fedsim.config import Config
 from fedsim.mechanism import Vantage
 from fedsim.report_values import DASH, Report, at, interval_at, number, plain, span
@@ -96,43 +97,17 @@ def report(
     }
 
 
-def alarms(found: Mapping[str, Any] | None, played: Design = INDEPENDENT) -> dict[str, str]:
-    """Return which tests contradict the claimed mechanism, and the likely cause, by a name."""
+def checks(found: Mapping[str, Any] | None, played: Design = INDEPENDENT) -> list[Check]:
+    """Return the check of every test that was made; each alarm names the likely cause."""
     if found is None:
-        return {}
+        return []
     level = 1 - played.level(ALARM_CONFIDENCE)
-    told, sure = {}, f"p below {level:.2g}"
-    noise, repeats, scale, sampling = (
-        found[name] for name in ("noise", "repeats", "scale", "sampling")
-    )
-    if noise["p_value"] < level:
-        told["residual_noise"] = (
-            f"The noise is {noise['ratio']:.3g} times what is claimed ({sure}): "
-            f"{_cause_of_noise(found)}."
-        )
-    if repeats is not None and repeats["p_value"] < level:
-        told["residual_repeats"] = (
-            f"What the noise should hide leans the same way in several rounds ({sure}): "
-            f"{_cause_of_repeats(found)}."
-        )
-    if scale is not None and scale["p_value"] < level:
-        told["residual_scale"] = (
-            f"The sum is {scale['factor']:.3g} times the sum of clipped gradients that it should "
-            f"be ({sure}): {_cause_of_scale(found)}."
-        )
-    if sampling is not None and sampling["p_value"] < level:
-        told["sampling"] = (
-            f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
-            f"{sampling['dispersion']:.3g} of the binomial's, and a share {sampling['rate']:.4g} "
-            f"of the records took part. {_cause_of_sampling(sampling)}."
-        )
-    return told
-
-
-def chances(found: Mapping[str, Any] | None) -> int:
-    """Return how many of `alarms` an honest run can raise, by chance: one for each test."""
-    tests = "noise", "repeats", "scale", "sampling"
-    return sum(found[name] is not None for name in tests) if found else 0
+    sure = f"p below {level:.2g}"
+    return [
+        Check(name, told(found, sure) if found[test]["p_value"] < level else None)
+        for test, (name, told) in CHECKS.items()
+        if found[test] is not None
+    ]
 
 
 def entries(report: Report) -> list[tuple[str, str]]:
@@ -187,23 +162,6 @@ def _p_value(found: Report, test: str) -> str:
     return f"p = {number(at(found, f'{test}.p_value'))}"
 
 
-def _cause_of_noise(found: Mapping[str, Any]) -> str:
-    noise, by_step = found["noise"], np.asarray(found["noise"]["by_step"], float)
-    without = np.flatnonzero(by_step < NEGLIGIBLE)
-    if len(without) == len(by_step):
-        return "no noise was added at all"
-    if len(without):
-        named = ", ".join(str(step + 1) for step in without[:5])
-        more = " and others" if len(without) > 5 else ""
-        return f"no noise was added in round {named}{more}"
-    if noise["ratio"] < 1:
-        return "less noise was added than is accounted for"
-    return (
-        "there is more noise than claimed, or the sum holds something else than the clipped "
-        "gradients that it should"
-    )
-
-
 def _noise_is_shared(found: Mapping[str, Any]) -> bool:
     """Whether residuals that lean the same way are noise that was drawn once.
 
@@ -219,23 +177,63 @@ def _noise_is_shared(found: Mapping[str, Any]) -> bool:
     return all(low < step < high for step in told) and (first is None or first > FIRST_LEVEL)
 
 
-def _cause_of_repeats(found: Mapping[str, Any]) -> str:
+def _of_noise(found: Mapping[str, Any], sure: str) -> str:
+    noise, by_step = found["noise"], np.asarray(found["noise"]["by_step"], float)
+    without = np.flatnonzero(by_step < NEGLIGIBLE)
+    if len(without) == len(by_step):
+        cause = "no noise was added at all"
+    elif len(without):
+        named = ", ".join(str(step + 1) for step in without[:5])
+        more = " and others" if len(without) > 5 else ""
+        cause = f"no noise was added in round {named}{more}"
+    elif noise["ratio"] < 1:
+        cause = "less noise was added than is accounted for"
+    else:
+        cause = (
+            "there is more noise than claimed, or the sum holds something else than the clipped "
+            "gradients that it should"
+        )
+    return f"The noise is {noise['ratio']:.3g} times what is claimed ({sure}): {cause}."
+
+
+def _of_repeats(found: Mapping[str, Any], sure: str) -> str:
+    cause = "the sum is off by something that is alike in all rounds"
     if _noise_is_shared(found):
-        return SHARED
-    return "the sum is off by something that is alike in all rounds"
+        cause = SHARED
+    return f"What the noise should hide leans the same way in several rounds ({sure}): {cause}."
 
 
-def _cause_of_scale(found: Mapping[str, Any]) -> str:
+def _of_scale(found: Mapping[str, Any], sure: str) -> str:
     factor = found["scale"]["factor"]
     if _noise_is_shared(found):
         # The noise of earlier rounds moved the models that the gradients are of.
-        return SHARED
-    if factor is not None and factor < 0.5:
-        return "a mean was sent in place of a sum, or gradients were clipped to less"
-    return "gradients were weighted, or not clipped one by one over all parameters"
+        cause = SHARED
+    elif factor is not None and factor < 0.5:
+        cause = "a mean was sent in place of a sum, or gradients were clipped to less"
+    else:
+        cause = "gradients were weighted, or not clipped one by one over all parameters"
+    return (
+        f"The sum is {factor:.3g} times the sum of clipped gradients that it should be ({sure}): "
+        f"{cause}."
+    )
 
 
-def _cause_of_sampling(sampling: Mapping[str, Any]) -> str:
+def _of_sampling(found: Mapping[str, Any], sure: str) -> str:
+    sampling = found["sampling"]
+    cause = "The sampling rate is not the one that is accounted for"
     if sampling["dispersion"] < 0.5:
-        return "Shuffled batches of a fixed size do that, for which no accountant here holds"
-    return "The sampling rate is not the one that is accounted for"
+        cause = "Shuffled batches of a fixed size do that, for which no accountant here holds"
+    return (
+        f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
+        f"{sampling['dispersion']:.3g} of the binomial's, and a share {sampling['rate']:.4g} of "
+        f"the records took part. {cause}."
+    )
+
+
+CHECKS: dict[str, tuple[str, Callable[[Mapping[str, Any], str], str]]] = {
+    "noise": ("residual_noise", _of_noise),
+    "repeats": ("residual_repeats", _of_repeats),
+    "scale": ("residual_scale", _of_scale),
+    "sampling": ("sampling", _of_sampling),
+}
+"""By the test in the report: the name of its alarm, and what that says; given how sure it is."""

@@ -4,7 +4,7 @@ The configured vantage has the long report; this is the short one that all of th
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +14,9 @@ from scipy.special import expit, logit
 
 from adversaries import estimators, forecast, lower_bounds
 from adversaries.intervals import ALARM_CONFIDENCE
+from adversaries.trials import two_sided
 from fedsim import precision, released_model
+from fedsim.check import Check
 from fedsim.config import Config
 from fedsim.identifiability import VantageBounds
 from fedsim.mechanism import Neighbouring, Vantage
@@ -104,8 +106,7 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any]
     predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
-        two_sided = len(np.unique(seen["worlds"])) == 2
-        advantage, method = _caught(config, seen, two_sided), "closed form"
+        advantage, method = _caught(config, seen, two_sided(seen["worlds"])), "closed form"
     return {
         "mu": predicted.mu,
         "advantage": advantage,
@@ -117,10 +118,10 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any]
     }
 
 
-def _caught(config: Config, seen: Arrays, two_sided: bool) -> float:
+def _caught(config: Config, seen: Arrays, both: bool) -> float:
     """Return the advantage of whoever sees the record itself whenever it takes part.
 
-    Of trials on D alone (not two_sided) it is 2 TPR - 1, where a tie is half a win.
+    Of trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
     """
     rate, prior = config.training.sampling_rate, logit(config.audit.prior)
     chances = (seen["sensitivities"] > 0).sum(axis=1)
@@ -128,7 +129,7 @@ def _caught(config: Config, seen: Arrays, two_sided: bool) -> float:
     add_remove = config.privacy.neighbouring is Neighbouring.ADD_REMOVE
     # What absence in all rounds says: under add-remove that it speaks for D'.
     absence = prior + add_remove * chances * math.log1p(-rate)
-    if not two_sided:
+    if not both:
         return float((caught + (1 - caught) * np.sign(absence)).mean())
     if add_remove:
         caught = np.where(absence > 0, 0.0, caught)  # the prior outweighs absence: all is D
@@ -146,60 +147,49 @@ def _empirical(
     worlds: npt.NDArray[np.bool_] = seen["worlds"]
     final = seen["log_odds"][:, -1]
     loss = final - logit(config.audit.prior)
-    two_sided = len(np.unique(worlds)) == 2
+    both = two_sided(worlds)
     played = precision.design(config, len(worlds))
     advantage = estimators.advantage(worlds, final, confidence, played)
     sure = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval
     proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))
     largest = estimators.epsilon_from_belief(worlds, loss)
     near = None
-    if two_sided and predicted["advantage"] is not None:
+    if both and predicted["advantage"] is not None:
         slack = 3.3 * (predicted["standard_error"] or 0.0)
         near = sure.low - slack <= predicted["advantage"] <= sure.high + slack
     return {
         "advantage": advantage.point,
-        "advantage_interval": [advantage.interval.low, advantage.interval.high]
-        if two_sided
-        else None,
+        "advantage_interval": [advantage.interval.low, advantage.interval.high] if both else None,
         "standard_error": advantage.standard_error,
         "confidence": confidence,
         "delta_prime": estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
         "belief": float(expit(largest)),
         "epsilon_belief": largest,
         "lower_bound": asdict(replace(proven, confidence=confidence)),
-        "surely_at_least": sure.low if two_sided else None,
-        "within_bound": sure.low <= bound.rho_alpha if two_sided else None,
+        "surely_at_least": sure.low if both else None,
+        "within_bound": sure.low <= bound.rho_alpha if both else None,
         "near_prediction": near,
     }
 
 
-def alarms(rows: Mapping[str, Any], primary: Vantage) -> dict[str, str]:
-    """Return what contradicts a bound at other vantages than the configured one, by a name.
+def checks(rows: Mapping[str, Any], primary: Vantage) -> Iterator[Check]:
+    """Yield the checks of the advantage at other vantages than the configured one.
 
     They count decisions, so that they hold for attacks that are no posterior too.
     """
-    found = {}
     for vantage, row in rows.items():
         empirical = row["empirical"]
-        if vantage == primary.value or empirical is None or empirical["within_bound"] is not False:
+        if vantage == primary.value or empirical is None or empirical["within_bound"] is None:
             continue
-        found[f"advantage_{vantage.replace('-', '_')}"] = (
-            f"The advantage of the vantage {vantage} is above its bound: at least "
-            f"{empirical['surely_at_least']:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
-            f"rho_alpha is {row['rho_alpha']:.3f} there. The noise is not what was accounted "
-            "for, or a clipped gradient exceeds the sensitivity."
-        )
-    return found
-
-
-def chances(rows: Mapping[str, Any], primary: Vantage) -> int:
-    """Return how many of `alarms` an honest run can raise, by chance: one for each vantage."""
-    return sum(
-        vantage != primary.value
-        and row["empirical"] is not None
-        and row["empirical"]["within_bound"] is not None
-        for vantage, row in rows.items()
-    )
+        alarm = None
+        if not empirical["within_bound"]:
+            alarm = (
+                f"The advantage of the vantage {vantage} is above its bound: at least "
+                f"{empirical['surely_at_least']:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
+                f"rho_alpha is {row['rho_alpha']:.3f} there. The noise is not what was accounted "
+                "for, or a clipped gradient exceeds the sensitivity."
+            )
+        yield Check(f"advantage_{vantage.replace('-', '_')}", alarm)
 
 
 def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedsim import cautions, identifiability, ledger, pac, privacy, run_transcript
 from fedsim import config as configuration
 from fedsim import description as described
-from fedsim import identifiability, ledger, pac, privacy, run_transcript
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
@@ -198,16 +198,14 @@ def _label(document: Row, source: Path | None, config: Config, delta: float) -> 
 
     Notes that blame a lack of noise are replaced where something else keeps epsilon infinite.
     """
-    from fedsim import audit  # noqa: PLC0415  (slow to import)
-
     document["unit"] = config.privacy.unit
-    failings = audit.dp_failings(config)
+    failings = cautions.dp_failings(config)
     endless = math.isinf(document["epsilon"])
     document["dp_guarantee"] = not failings and not endless
     # Noise may be all that it should be, and yet none of it stand before the vantage asked for.
     only_endless = endless and not failings
     document["dp_note"] = (
-        "Epsilon is infinite towards this vantage." if only_endless else audit.dp_note(config)
+        "Epsilon is infinite towards this vantage." if only_endless else cautions.dp_note(config)
     )
     reason = _unbounded(config)
     if reason is not None:

@@ -8,7 +8,7 @@ from scipy.stats import multinomial
 
 from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.estimators import advantage
-from adversaries.lower_bounds import DEPENDENT_WORLDS, LOWER_BOUNDS, lower_bounds
+from adversaries.lower_bounds import LOWER_BOUNDS, lower_bounds
 from adversaries.membership import challenge_advantage
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
@@ -102,7 +102,7 @@ def test_only_bounds_that_allow_for_dependent_worlds_speak_of_common_random_numb
     assert found["clopper_pearson"].epsilon == pytest.approx(plain["clopper_pearson"].epsilon)
     assert found["clopper_pearson"].epsilon > 0
     assert list(found) == list(LOWER_BOUNDS)
-    for name in LOWER_BOUNDS:
+    for name, estimator in LOWER_BOUNDS.items():
         refused = "share their random numbers" in (found[name].reason or "")
-        assert refused == (name not in DEPENDENT_WORLDS)
+        assert refused == (not estimator.dependent_worlds)
         assert found[name].epsilon == (0 if refused else plain[name].epsilon)

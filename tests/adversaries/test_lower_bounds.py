@@ -216,7 +216,7 @@ def exceedances(
 @pytest.mark.parametrize("delta", [1e-6, DELTA])
 def test_identical_worlds_rarely_prove_anything(name: str, delta: float) -> None:
     worlds, log_odds = gaussian_game(np.random.default_rng(11), REPEATS, 60, mu=0)
-    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, delta, 0)
+    count = exceedances(LOWER_BOUNDS[name].bound, worlds, log_odds, delta, 0)
     assert often_at_most(count, REPEATS, 0.05)
 
 
@@ -231,7 +231,7 @@ def test_identical_worlds_with_many_ties_rarely_prove_anything() -> None:
 def test_a_gaussian_game_rarely_proves_more_than_its_epsilon(name: str, mu: float) -> None:
     worlds, log_odds = gaussian_game(np.random.default_rng(7), REPEATS, 60, mu)
     epsilon = gaussian.epsilon(mu, DELTA)
-    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, DELTA, epsilon)
+    count = exceedances(LOWER_BOUNDS[name].bound, worlds, log_odds, DELTA, epsilon)
     assert often_at_most(count, REPEATS, 0.05)
 
 
@@ -241,7 +241,7 @@ def test_few_games_prove_more_than_their_epsilon(name: str, mu: float) -> None:
     """Tens of repeats of what the coverage study has thousands of."""
     worlds, log_odds = gaussian_game(np.random.default_rng(12), 100, 60, mu)
     epsilon = gaussian.epsilon(mu, DELTA)
-    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, DELTA, epsilon)
+    count = exceedances(LOWER_BOUNDS[name].bound, worlds, log_odds, DELTA, epsilon)
     assert often_at_most(count, 100, 0.05)
 
 
@@ -253,7 +253,7 @@ def test_no_lower_bound_is_wrong_more_often_than_it_says(name: str, mu: float, t
     repeats, delta = 10_000, 1e-3
     worlds, log_odds = gaussian_game(np.random.default_rng(trials), repeats, trials, mu)
     epsilon = gaussian.epsilon(mu, delta)
-    count = exceedances(LOWER_BOUNDS[name], worlds, log_odds, delta, epsilon)
+    count = exceedances(LOWER_BOUNDS[name].bound, worlds, log_odds, delta, epsilon)
     assert often_at_most(count, repeats, 0.05)
 
 
@@ -341,7 +341,7 @@ def test_where_the_gaussian_model_cannot_hold_the_bound_says_so(
 def test_one_world_proves_nothing_and_says_so(name: str) -> None:
     for worlds in (np.ones(100, bool), np.zeros(100, bool)):
         log_odds = np.random.default_rng(0).normal(9, 1, 100)
-        bound = LOWER_BOUNDS[name](worlds, log_odds, DELTA, 0.95)
+        bound = LOWER_BOUNDS[name].bound(worlds, log_odds, DELTA, 0.95)
         assert bound.epsilon == 0
         assert bound.reason
 
@@ -356,7 +356,8 @@ def test_sampled_log_odds_are_not_normal_so_that_the_gaussian_bound_says_nothing
     assert list(lower_bounds(worlds, log_odds, DELTA, 0.95, names=["gaussian"])) == ["gaussian"]
     plain = lower_bounds(worlds, log_odds, DELTA, 0.95)
     assert plain == {
-        name: bound(worlds, log_odds, DELTA, 0.95) for name, bound in LOWER_BOUNDS.items()
+        name: estimator.bound(worlds, log_odds, DELTA, 0.95)
+        for name, estimator in LOWER_BOUNDS.items()
     }
 
 

@@ -69,11 +69,11 @@ def test_a_lower_bound_reaches_its_share_with_the_stated_trials_and_not_with_few
     mu, delta = gaussian.mu_of_epsilon(2.0, 1e-5), 1e-5
     trials = trials_for_epsilon("gaussian", mu, 1.0, delta, 0.95)
     assert trials is not None
-    bound = LOWER_BOUNDS["gaussian"]
+    bound = LOWER_BOUNDS["gaussian"].bound
     assert bound(*typical(mu, trials), delta, 0.95).epsilon >= 1
     assert bound(*typical(mu, trials - 2), delta, 0.95).epsilon < 1
     # Bounds from counts move in steps: a smaller number may do too.
-    mu, bound = gaussian.mu_of_epsilon(4.0, delta), LOWER_BOUNDS["clopper_pearson_split"]
+    mu, bound = gaussian.mu_of_epsilon(4.0, delta), LOWER_BOUNDS["clopper_pearson_split"].bound
     trials = trials_for_epsilon("clopper_pearson_split", mu, 1.0, delta, 0.95)
     assert trials is not None
     reached = [

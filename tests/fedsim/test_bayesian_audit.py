@@ -14,12 +14,12 @@ from fedsim import bayesian, client_app, federation, messages, models, privacy, 
 from fedsim.accounting import PLD
 from fedsim.bayesian import GAMMA, ORDERS
 from fedsim.bayesian_audit import bayesian_report
+from fedsim.cautions import UNCLIPPED
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
 from fedsim.ledger import Ledger
 from fedsim.mechanism import Mechanism, Neighbouring
 from fedsim.owner import gradient_distances
-from fedsim.report_sections import UNCLIPPED
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.sampling import groups

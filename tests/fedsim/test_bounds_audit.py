@@ -9,7 +9,7 @@ import pytest
 from adversaries.gaussian_bounds import mixed_share
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.rate_bounds import NoiseFamily
-from fedsim import bounds_audit, bounds_report, privacy
+from fedsim import bounds_audit, bounds_report, check, privacy
 from fedsim.config import Config, Scalar
 from fedsim.mechanism import Mechanism
 from fedsim.run_directory import Arrays
@@ -56,9 +56,9 @@ def judged(
     prediction = {"deterministic": True, "mu": mechanism.mu}
     comparisons = bounds_audit.comparisons_of(config, prediction, transcript)
     theory = {"delta": 0.01, "tight_epsilon": 1.3}
-    alarms = bounds_audit.alarms(config, mechanism, transcript, comparisons, theory)
+    checks = bounds_audit.checks(config, mechanism, transcript, comparisons, theory)
     found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
-    return alarms, bounds_audit.report(found, comparisons, None)
+    return check.alarms(checks), bounds_audit.report(found, comparisons, None)
 
 
 def test_where_the_claim_is_true_trust_and_distrust_agree(config: Config) -> None:
@@ -232,9 +232,12 @@ def test_the_profile_lies_about_that_of_the_claimed_mechanism(config: Config) ->
 def test_a_report_groups_bounds_by_what_they_trust(config: Config) -> None:
     _, empirical = judged(config, *play(config, noise=1.0))
     report = {"empirical": empirical}
-    names = list(empirical["lower_bounds"])
-    grouped = dict(bounds_report.groups(report, names))
-    assert grouped[bounds_report.TRUSTING] == ["privacy_profile"]
-    assert set(grouped[bounds_report.MEASURED]) == set(names) - {"privacy_profile"}
+    titles = {name: bounds_report.TITLES[name] for name in empirical["lower_bounds"]}
+    grouped = {trust: [row.name for row in rows] for trust, rows in bounds_report.groups(report)}
+    trusting = titles.pop("privacy_profile")
+    assert grouped == {
+        bounds_report.MEASURED: list(titles.values()),
+        bounds_report.TRUSTING: [trusting],
+    }
     assert "agrees with the one measured without it" in bounds_report.agreement(report)
     assert [title for title, *_, leads in bounds_report.points(report) if leads] == ["Gaussian"]

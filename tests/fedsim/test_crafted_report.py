@@ -10,7 +10,7 @@ from scipy import stats
 from adversaries.design import Design
 from adversaries.lower_bounds import clopper_pearson_split
 from adversaries.rate_bounds import mu_gdp_bound
-from fedsim import audit, client_app, crafted_report, gaussian, server_app
+from fedsim import audit, check, client_app, crafted_report, gaussian, server_app
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.report import Pictures, render_html
 from fedsim.run_directory import Arrays, RunDirectory
@@ -178,13 +178,17 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     found = crafted_report.bounds(transcript, 1, 1e-5, 0.999)
     assert found["released_model"].epsilon > 2
     claimed = {"epsilon": 0.5, "delta": 1e-5, "copies": 1}
-    assert "poison_score" in crafted_report.alarms(claimed, transcript, Design())
+
+    def raised(claim: dict[str, float], played: Design) -> dict[str, str]:
+        return check.alarms(crafted_report.checks(claim, transcript, played))
+
+    assert "poison_score" in raised(claimed, Design())
     exactly = found["released_model"].epsilon
-    assert not crafted_report.alarms(claimed | {"epsilon": exactly}, transcript, Design())
+    assert not raised(claimed | {"epsilon": exactly}, Design())
     # An alarm at one of several looks has to be surer.
     nearly = claimed | {"epsilon": exactly * 0.999}
-    assert crafted_report.alarms(nearly, transcript, Design())
-    assert not crafted_report.alarms(nearly, transcript, Design(share=0.5))
+    assert raised(nearly, Design())
+    assert not raised(nearly, Design(share=0.5))
     # Of a group of four the same certainty proves a fourth.
     group = crafted_report.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
     single = crafted_report.bounds(transcript, 1, 1e-12, 0.999)["released_model"]

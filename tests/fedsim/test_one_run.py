@@ -12,7 +12,7 @@ from flwr.app import Context, RecordDict
 
 from adversaries.intervals import ALARM_CONFIDENCE
 from adversaries.one_run import binomial_bound, f_dp_bound
-from fedsim import client_app, federation, one_run, one_run_report, server_app, transcript
+from fedsim import check, client_app, federation, one_run, one_run_report, server_app, transcript
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
@@ -314,7 +314,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         found = one_run_report.report(config, arrays, claimed, 1e-5, 0.95)
         assert found is not None
         assert found["spread"] is None  # one trial has none
-        alarms[noise] = one_run_report.alarms(found)
+        alarms[noise] = check.alarms(one_run_report.checks(found))
     assert not alarms[2.0]
     assert "more than the claimed noise allows" in alarms[0.2]["one_run"]
 

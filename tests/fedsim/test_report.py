@@ -815,6 +815,12 @@ def test_the_page_says_how_gradients_were_computed(report, transcript, fallbacks
 
 
 @pytest.mark.usefixtures("wording_only")
+def test_where_a_gradient_is_in_question_the_game_speaks_of_no_record(report, transcript):
+    made = changed(changed(report, "challenge.kind", "gradient"), "challenge.records", 2)
+    assert "on the data D with 2 challenge gradients" in visible(render_html(made, transcript))
+
+
+@pytest.mark.usefixtures("wording_only")
 def test_an_instrumented_audit_is_labelled_no_guarantee(report, transcript):
     instrumented = changed(with_steps(report, dp_guarantee=False), "audit_mode", "instrumented")
     text = visible(render_html(instrumented, transcript))

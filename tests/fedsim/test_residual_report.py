@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adversaries.design import Design
-from fedsim import client_app, residual_report, server_app
+from fedsim import check, client_app, residual_report, server_app
 from fedsim import report as page
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.randomness import SERVER, gaussian_noise
@@ -81,7 +81,7 @@ def test_without_residuals_nothing_is_said_of_them(
 ) -> None:
     report, _ = _run(small({"trials.count": 4, "training.rounds": 2} | changes), tmp_path / "run")
     assert report["residuals"] is None
-    assert residual_report.alarms(report["residuals"]) == {}
+    assert residual_report.checks(report["residuals"]) == []
 
 
 def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
@@ -121,8 +121,8 @@ def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
     looked = Design(share=0.25)
     for p_value, fixed, shared in ((5e-4, 1, 0), (2e-4, 1, 1)):
         found = _found(**{test: {"p_value": p_value}})
-        assert len(residual_report.alarms(found)) == fixed
-        assert len(residual_report.alarms(found, looked)) == shared
+        assert len(check.alarms(residual_report.checks(found))) == fixed
+        assert len(check.alarms(residual_report.checks(found, looked))) == shared
 
 
 def _found(**changes: Any) -> dict[str, Any]:
@@ -169,8 +169,10 @@ def _found(**changes: Any) -> dict[str, Any]:
 def test_each_alarm_names_the_likely_cause(
     changes: dict[str, dict[str, Any]], alarm: str, cause: str
 ) -> None:
-    assert residual_report.alarms(_found(**changes)) == {}  # not below the level
+    fine = residual_report.checks(_found(**changes))
+    assert [each.alarm for each in fine] == [None] * 4  # not below the level
     test = next(iter(changes))
-    told = residual_report.alarms(_found(**changes | {test: changes[test] | {"p_value": 1e-4}}))
+    found = _found(**changes | {test: changes[test] | {"p_value": 1e-4}})
+    told = check.alarms(residual_report.checks(found))
     assert list(told) == [alarm]
     assert cause in told[alarm]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import audit, client_app, ledger, server_app, trust_report
+from fedsim import cautions, client_app, ledger, server_app, trust_report
 from fedsim.challenge import Challenge, colluders
 from fedsim.config import Config, to_run_config
 from fedsim.run_directory import RunDirectory
@@ -109,12 +109,12 @@ def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(smal
     shared = real | {"federation.trust": "distributed"}
     secure = shared | {"federation.secure-aggregation": "secagg+"}
     helped = {"federation.colluding": 2}
-    assert not audit.dp_failings(small(secure))
-    assert not audit.dp_failings(small(real | helped))  # they have no noise to tell
+    assert not cautions.dp_failings(small(secure))
+    assert not cautions.dp_failings(small(real | helped))  # they have no noise to tell
     for keys, reason in (
         (shared, "the server saw every message under a share of the noise only"),
         (secure | helped, "2 owners sent their noise to the adversary"),
         (real | helped | {"federation.trust": "local"}, "in the clear: their own records"),
     ):
-        (failing,) = audit.dp_failings(small(keys))
+        (failing,) = cautions.dp_failings(small(keys))
         assert reason in failing

@@ -18,7 +18,7 @@ from tables import Table
 from adversaries import forecast
 from adversaries.gaussian_bounds import LARGEST_SHARE, lessened, mixed_share
 from adversaries.intervals import LowerBound, clopper_pearson
-from adversaries.lower_bounds import LOWER_BOUNDS, NORMAL_LOG_ODDS, lower_bounds
+from adversaries.lower_bounds import LOWER_BOUNDS, lower_bounds
 from adversaries.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.trials import Bools, Floats
 from fedsim import gaussian
@@ -166,7 +166,7 @@ def bounds_of(
         share = mixed_share(trial_mu, float(trial_mu.max()))
         if share > LARGEST_SHARE:
             raise ValueError(f"sensitivities vary too much for the study: {share:.3f}")
-        for name in NORMAL_LOG_ODDS:
+        for name in (name for name in names if LOWER_BOUNDS[name].normal):
             found[name] = lessened(found[name], trial_mu, DELTA)
     if game.family:
         found["trade_off"] = trade_off_bound(game.worlds, log_odds, DELTA, CONFIDENCE, game.family)

@@ -1,0 +1,127 @@
+"""Every check of a run against theory, from its transcript and the rest of its report."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scipy.special import logit
+
+from adversaries import estimators, forecast
+from adversaries.agreement import Comparison
+from adversaries.intervals import ALARM_CONFIDENCE
+from adversaries.trials import two_sided
+from fedsim import (
+    bounds_audit,
+    crafted_report,
+    one_run_report,
+    precision,
+    residual_report,
+    vantage_report,
+)
+from fedsim.check import Check
+from fedsim.config import Config
+from fedsim.mechanism import Mechanism
+from fedsim.run_directory import Arrays
+
+EXCESS = 1 + 1e-4
+"""By what factor the realised mu may be above that of the accounting: gradients are rounded."""
+
+SURE = f"with confidence {ALARM_CONFIDENCE:g}"
+
+
+def checks(
+    config: Config,
+    mechanism: Mechanism,
+    transcript: Arrays,
+    report: Mapping[str, Any],
+    comparisons: list[Comparison],
+) -> list[Check]:
+    """Return every check that the run allows.
+
+    At a confidence of their own: at the report's 95 % an honest mechanism would raise an alarm in
+    one report of twenty. Local steps leave only what rests on counted decisions: their log-odds are
+    no likelihood, so that what they say about the belief contradicts nothing. report: what has been
+    assembled so far.
+    """
+    played = precision.design(config, len(transcript["worlds"]))
+    vantage, bounds = config.federation.vantage, report["bounds"]
+    return [
+        *_advantage(config, transcript, report),
+        *_beliefs(config, mechanism, transcript, report),
+        *one_run_report.checks(report["one_run"]),
+        *bounds_audit.checks(config, mechanism, transcript, comparisons, bounds),
+        *crafted_report.checks(report["crafted"], transcript, played),
+        *vantage_report.checks(report["vantages"], vantage),
+        *residual_report.checks(report["residuals"], played),
+    ]
+
+
+def _advantage(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield the checks of the counted decisions; none for trials of one world."""
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    if not two_sided(worlds):
+        return
+    played = precision.design(config, len(worlds))
+    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval.low
+    alarm, limit = None, report["bounds"]["rho_alpha"]
+    if low > limit:
+        alarm = (
+            f"The advantage is above its bound: at least {low:.3f} {SURE}, but rho_alpha is "
+            f"{limit:.3f}. The noise is not what was accounted for, or a clipped "
+            f"{'gradient' if config.privacy.unit == 'record' else 'update'} exceeds the "
+            "sensitivity."
+        )
+    yield Check("advantage", alarm)
+    alarm, limit = None, report["pac"]["advantage_bound"]
+    if low > limit:
+        alarm = (
+            f"The advantage is above what the mutual information allows: at least {low:.3f} "
+            f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not what was "
+            "budgeted, or the secret was not drawn from the stated prior."
+        )
+    yield Check("pac_advantage", alarm)
+
+
+def _beliefs(
+    config: Config, mechanism: Mechanism, transcript: Arrays, report: Mapping[str, Any]
+) -> Iterator[Check]:
+    """Yield the checks of log-odds as a likelihood; none where they are an attack's score."""
+    if not vantage_report.is_exact(config, config.federation.vantage):
+        return
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    level = precision.design(config, len(worlds)).level(ALARM_CONFIDENCE)
+    bounds, prediction = report["bounds"], report["prediction"]
+    tail = bounds["tail_probability"]
+    if tail is not None:
+        loss = final - logit(config.audit.prior)
+        low = estimators.delta_prime(worlds, loss, bounds["epsilon"], level).interval.low
+        alarm = None
+        if low > tail:
+            alarm = (
+                f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
+                f"{SURE}, but the tail of the privacy loss is {tail:.2g}."
+            )
+        yield Check("delta_prime", alarm)
+    # The steps that were taken are known, and so is what they come to.
+    realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
+    alarm = None
+    if realised > EXCESS * mechanism.mu:
+        alarm = (
+            f"More was released than is accounted for: the {report['rounds']} rounds of the "
+            f"transcript come to mu = {realised:.3f}, but the accounting of "
+            f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Rounds "
+            "were not all composed, or a difference exceeds the sensitivity."
+        )
+    yield Check("composition", alarm, by_chance=False)
+    if not prediction["deterministic"]:
+        return
+    theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
+    for world, fit in prediction["fit"].items():
+        if not fit:
+            continue
+        alarm = None
+        if fit["p_value"] < 1 - level:
+            alarm = (
+                f"The log-odds in {world} do not follow {theory} "
+                f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
+            )
+        yield Check(world, alarm)

@@ -1,0 +1,143 @@
+"""What every reader must know of a run before the numbers, in whole sentences."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedsim.config import Config
+from fedsim.mechanism import Trust, Vantage
+
+UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
+"""Why no vantage has a guarantee where clipping is off."""
+
+PAC_NOISE_NOTE = (
+    "PAC noise hides nothing along directions in which the stated candidates do not differ: it "
+    "bounds the information about which candidate was used, and is not a DP guarantee."
+)
+
+
+def dp_note(config: Config) -> str:
+    """Return why the run gives nobody a guarantee, or else what its noise is."""
+    return " ".join(dp_failings(config)) or (
+        "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
+        "and owner) and scaled to the global sensitivity."
+    )
+
+
+def dp_failings(config: Config) -> list[str]:
+    """Return every reason why the run gives nobody a guarantee."""
+    failings = []
+    if config.privacy.noise == "pac":
+        failings.append(PAC_NOISE_NOTE)
+    if not config.training.clipping:
+        failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
+    if config.privacy.sensitivity == "local":
+        failings.append(
+            "Noise was scaled to the local sensitivity of the challenge, which depends on the "
+            "data: a measurement of tightness, not a DP guarantee."
+        )
+    if config.model.initialisation == "worst-case":
+        failings.append(
+            "The first model was fitted to the records of D, without noise: a worst case for the "
+            "challenge, not a DP guarantee. Protecting people needs model.initialisation = "
+            '"random".'
+        )
+    if config.privacy.noise_source == "seed":
+        failings.append(
+            "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
+            'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
+        )
+    if config.federation.summed_in_the_clear:
+        failings.append(
+            "Secure aggregation was simulated: the server saw every message under a share of the "
+            "noise only, and what is stated towards it is as if aggregated securely. Protecting "
+            'people needs federation.secure-aggregation = "secagg+".'
+        )
+    if config.federation.colluding and config.federation.trust is not Trust.CENTRAL:
+        failings.append(
+            f"{config.federation.colluding} owners sent their noise to the adversary by way of the "
+            "server, in the clear: their own records had no protection. Protecting people needs "
+            "federation.colluding = 0."
+        )
+    if config.audit.mode == "instrumented":
+        handed = (
+            "the challenge record's gradient"
+            if config.privacy.unit == "record"
+            else "the challenged owner's update"
+        )
+        failings.append(
+            f"The audit was instrumented: owners handed their noise and {handed} to the auditor, "
+            "which is a measurement, not a DP guarantee. Protecting "
+            'people needs audit.mode = "participant".'
+        )
+    if config.audit.bayesian_pairs:
+        failings.append(
+            "Owners released norms or distances of their records' gradients for the Bayesian "
+            "accountant, without protection. Protecting people needs audit.bayesian-pairs = 0."
+        )
+    return failings
+
+
+def cautions(config: Config) -> list[str]:
+    """Return what the configuration does to the meaning of the numbers."""
+    told = []
+    if config.federation.trust is Trust.CENTRAL:
+        told.append(
+            "Under central trust the server sees every owner's clean sum: towards the server there "
+            "is no protection at all."
+        )
+    if config.training.local_steps > 1:
+        told.append(
+            "Owners took local steps, whose noisy models the adversary does not see: its log-odds "
+            "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
+            "from belief or from sensitivities, and the prediction describe that score and raise "
+            "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.federation.vantage is Vantage.RELEASED_MODEL:
+        told.append(
+            "The adversary saw the released model alone: its log-odds are the score of an attack "
+            "along a replay of the training, not an exact posterior. Belief, delta' and the "
+            "prediction describe that score and raise no alarm; the advantage and the "
+            "Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.challenge.copies > 1:
+        told.append(
+            f"The challenge is {config.challenge.copies} records together: bounds and predictions "
+            "are those of the group, and the ledger, the budget and 'crafted' state what one "
+            "record's are."
+        )
+    if config.trials.worlds == "d-only":
+        told.append(
+            "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
+            'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
+        )
+    if config.run.precision != "float32" and config.privacy.unit == "record":
+        told.append(
+            f"Forward and backward passes ran in {config.run.precision}; the beliefs are about the "
+            "challenge's gradients in full precision, which the sums hold rounded."
+        )
+    if config.audit.prior != 0.5:
+        told.append(
+            f"The adversary decides from a prior of {config.audit.prior:g}; rho_beta, beliefs and "
+            "delta' are stated from even odds, which is what epsilon bounds."
+        )
+    return told
+
+
+def budget_cautions(budget: Mapping[str, Any]) -> list[str]:
+    """Return what ended the training early, or was released in vain; budget: of report.json."""
+    told = []
+    epsilon = f"epsilon {budget['epsilon'][budget['vantage']]:.4g} at delta {budget['delta']:g}"
+    if budget["stopped"] and budget["stop_at"]:
+        elsewhere = f" (at delta {budget['stop_at_delta']:g})"
+        told.append(
+            f"The training was stopped after {budget['rounds_run']} of {budget['rounds_planned']} "
+            f"rounds, at {epsilon}: one more would have exceeded privacy.stop-at = "
+            f"{budget['stop_at']:g}{elsewhere * (budget['delta'] != budget['stop_at_delta'])}."
+        )
+    if budget["earlier_attempts"]:
+        told.append(
+            f"Interrupted attempts released {budget['earlier_attempts']} rounds of the same "
+            f"trials under noise of their own. The bounds count them ({epsilon}), but the "
+            "adversary of this transcript did not see them."
+        )
+    return told

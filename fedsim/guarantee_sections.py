@@ -1,0 +1,327 @@
+"""What theory allows, and what is no guarantee: the sections of the page about bounds."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fedsim.cautions import UNCLIPPED
+from fedsim.report_rows import Entries, Label, Mark
+from fedsim.report_values import (
+    DASH,
+    INFINITE,
+    Report,
+    at,
+    challenge_of,
+    epsilon_of,
+    interval_at,
+    is_client,
+    is_clipped,
+    is_halves,
+    is_pac,
+    is_unprotected,
+    number,
+    percent,
+    plain,
+    rho_alpha_of,
+    rho_beta_of,
+    span,
+)
+
+PAC_MEANING = (
+    "The mutual information between the secret and everything that was released bounds how often "
+    "anybody guesses it: on average over the stated prior, not for each person and not in the "
+    "worst case, and it is not differential privacy."
+)
+
+
+def labels(report: Report) -> list[Label]:
+    """Return what keeps the run from being a release with a guarantee."""
+    labels = []
+    if unclipped := not is_clipped(report):
+        text = (
+            "Nothing bounds what one record can change, so that no amount of noise is a guarantee "
+            "for everybody. What the adversary achieved here is measured all the same."
+        )
+        labels.append(Label("Gradients are not clipped: no DP guarantee.", text))
+    local, seeded = (
+        at(report, "mechanism.sensitivity") == "local",
+        at(report, "noise_source") == "seed",
+    )
+    if local:
+        text = (
+            f"The noise was scaled to the local sensitivity of {challenge_of(report)}, which "
+            "depends on the data: an instrument that measures how tight the theory is."
+        )
+        labels.append(Label("Measurement, not a DP guarantee.", text))
+    if is_pac(report):
+        text = (
+            "The noise was shaped by how the stated candidates differ, and hides nothing along "
+            "directions in which they do not: a bound on information about which of them was used."
+        )
+        labels.append(Label("PAC noise, not a DP guarantee.", text))
+    if seeded:
+        text = (
+            f"It comes from seed {plain(at(report, 'seed'))}, and whoever knows the seed can "
+            "take it away again: fit for measuring, not for protecting people."
+        )
+        labels.append(Label("Experiment: noise is reproducible, not a DP guarantee.", text))
+    instrumented = at(report, "audit_mode") == "instrumented"
+    if instrumented:
+        text = (
+            "The auditor computed the beliefs from the noise, which the owners handed over: the "
+            "same numbers as the adversary's own, at less cost, in a federation that protects "
+            "nobody."
+        )
+        labels.append(Label("Instrumented audit, not a DP guarantee.", text))
+    simulated = at(report, "mechanism.rounding.secure_aggregation") == "simulated"
+    if simulated:
+        text = (
+            "The server summed the messages in the clear, each under one owner's share of the "
+            "noise; what is stated towards it is as if they had been aggregated securely."
+        )
+        labels.append(Label("Simulated secure aggregation, not a DP guarantee.", text))
+    released = bool(at(report, "bayesian"))
+    if released:
+        text = (
+            "For the Bayesian accountant the owners handed over norms or distances of their "
+            "records' gradients as they are."
+        )
+        labels.append(Label("Gradient distances were released: not a DP guarantee.", text))
+    named = unclipped or local or seeded or instrumented or simulated or released
+    named = named or is_pac(report)
+    if at(report, "mechanism.dp_guarantee") is False and not named:
+        labels.append(Label("Not a DP guarantee.", at(report, "mechanism.dp_note") or ""))
+    return labels
+
+
+def vantages(report: Report) -> list[dict[str, Any]]:
+    """Return the bounds of every vantage point, worded."""
+    rows = []
+    for row in at(report, "bounds.vantages") or []:
+        infinite = row.get("noise_multiplier") == 0
+        what = "an owner's data" if is_client(report) else "the record"
+        note = row.get("note") or (f"nothing hides {what} here" if infinite else "")
+        if is_pac(report) and row.get("vantage") != "server":
+            note = "no bound by differential privacy: see PAC privacy below"
+        row_of = at(report, f"vantages.{row.get('vantage')}") or {}
+        if row_of.get("note") and not is_pac(report):
+            note = row_of["note"]
+        rows.append(
+            {
+                "vantage": row.get("vantage"),
+                "audited": row.get("vantage") == at(report, "vantage"),
+                "noise_multiplier": number(row.get("noise_multiplier")),
+                "epsilon": number(math.inf if infinite else row.get("epsilon")),
+                "rho_beta": percent(1.0 if infinite else row.get("rho_beta")),
+                "rho_alpha": number(1.0 if infinite else row.get("rho_alpha")),
+                "predicted": number(at(row_of, "prediction.advantage")),
+                "measured": number(at(row_of, "empirical.advantage")),
+                "interval": span(interval_at(row_of, "empirical.advantage_interval"), number),
+                "mark": _standing_of(report, row_of),
+                "note": note,
+            }
+        )
+    return rows
+
+
+def _standing_of(report: Report, row: Report) -> Mark | None:
+    """Return how one vantage's measurement stands to its bound and its prediction."""
+    within, near = at(row, "empirical.within_bound"), at(row, "empirical.near_prediction")
+    if within is None or is_pac(report):
+        return None
+    if (at(row, "rho_alpha") or 0) >= 1:
+        return Mark("caution", "No protection")
+    if not within:
+        return Mark("alarm", "Above the limit")
+    if near is False:
+        return Mark("caution", "Apart from the prediction")
+    return Mark("good", "Within the limit")
+
+
+def bounds(report: Report) -> Entries:
+    """Return the bounds of the audited vantage point, worded."""
+    bounds = at(report, "bounds") or {}
+    epsilon = epsilon_of(report, "epsilon")
+    if is_pac(report):
+        why = "PAC noise hides nothing along directions in which the candidates do not differ"
+    elif is_clipped(report):
+        what = "an owner's data" if is_client(report) else "the record"
+        why = f"no noise hides {what} at this vantage"
+    else:
+        why = UNCLIPPED
+    reason = f" ({why})" if epsilon == INFINITE else ""
+    accountant = plain(bounds.get("accountant"))
+    return [
+        *_single_records(report),
+        (f"ε at δ = {plain(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
+        ("ε by exact accounting", epsilon_of(report, "tight_epsilon")),
+        ("ρβ, limit of the belief", f"{number(rho_beta_of(report))} (from the ε above)"),
+        ("ρβ by exact accounting", number(bounds.get("tight_rho_beta"))),
+        (
+            "ρα, limit of the advantage",
+            f"{number(rho_alpha_of(report))} "
+            f"({'PAC privacy has one of its own' if is_pac(report) else 'from the noise used'})",
+        ),
+        ("Tail: how often ρβ may be passed", number(bounds.get("tail_probability"))),
+        (
+            "paper (Theorem 2), not a bound",
+            f"{number(bounds.get('theorem2_rho_alpha'))}: presumes the classic noise scale",
+        ),
+        ("Yeom's bound e^ε − 1", number(bounds.get("yeom_bound"))),
+    ]
+
+
+def _single_records(report: Report) -> Entries:
+    """Return what the protection of whole owners means for one record; nothing for other units."""
+    if not is_client(report) or at(report, "mechanism.sensitivity") == "local":
+        return []
+    multiplier = at(report, "mechanism.effective_noise_multiplier")
+    halved = at(report, "neighbouring") != "replace"
+    if multiplier is not None and halved:
+        multiplier /= 2
+    return [
+        ("Unit of privacy", "all data of one owner"),
+        (
+            "What follows for one record",
+            f"replace neighbours at noise multiplier {number(multiplier)}: any change to one "
+            "owner's records moves its clipped update by at most 2C"
+            + (", which is two sensitivities" if halved else ", which is the sensitivity"),
+        ),
+    ]
+
+
+def pac(report: Report) -> Entries:
+    """Return what PAC privacy says about the run, worded; nothing in reports from before it."""
+    found = at(report, "pac")
+    if not found:
+        return []
+    realised = found.get("realised_information")
+    endless = is_unprotected(report) and not is_pac(report)
+    equivalent = number(found.get("equivalent_epsilon"))
+    if found.get("success_bound") == 1:
+        equivalent = INFINITE
+    information = number(math.inf if endless else found.get("mutual_information"))
+    return [
+        ("Stated prior", f"{plain(found.get('prior_description'))}: right in 50% by guessing"),
+        (
+            "Mutual information at most",
+            f"{information} nats over all rounds"
+            + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
+        ),
+        ("Success of any guess at most", percent(found.get("success_bound"))),
+        *_candidate(report),
+        ("Success measured", percent(found.get("success"))),
+        (
+            "Advantage at most",
+            f"{number(found.get('advantage_bound'))}"
+            + ("" if is_pac(report) else f" (beside ρα {number(rho_alpha_of(report))})"),
+        ),
+        (
+            "Equivalent ε, not a guarantee",
+            f"{equivalent} at δ = {plain(found.get('delta'))}: the ε whose bound on success is the "
+            "same",
+        ),
+    ]
+
+
+def _candidate(report: Report) -> Entries:
+    """Return how often the secret one of several candidates can be named; nothing for a pair."""
+    bound, candidates = at(report, "pac.candidate_success_bound"), at(report, "pac.candidates")
+    if not is_halves(report) or bound is None or not candidates:
+        return []
+    return [
+        (
+            f"Naming which of the {plain(candidates)} candidates",
+            f"right at most in {percent(bound)}, in {percent(1 / candidates)} by guessing",
+        )
+    ]
+
+
+def bayesian(report: Report) -> Entries:
+    """Return what the Bayesian accountant says, beside DP; nothing where it was not asked."""
+    found = at(report, "bayesian")
+    if not found:
+        return []
+    trials, replaced = plain(found.get("trials")), at(report, "neighbouring") == "replace"
+    reason = "" if is_clipped(report) else f" ({UNCLIPPED})"
+    share, delta = f"{100 * (at(found, 'percentile') or 0):g}%", plain(found.get("delta"))
+
+    def over_trials(name: str) -> str:
+        value = at(found, name)
+        if not isinstance(value, Mapping):
+            return DASH
+        mean, largest = (
+            INFINITE if value.get(which) is None else number(value[which])
+            for which in ("mean", "max")
+        )
+        return f"{mean} (mean of {trials} trials; largest {largest})"
+
+    def epsilon(name: str) -> str:
+        value = at(found, name)
+        return f"{INFINITE}{reason}" if value is None and reason else number(value)
+
+    orders, note = interval_at(found, "orders"), at(found, "note")
+    entries = [
+        (f"Bayesian ε at δ = {delta}", over_trials("epsilon")),
+        (f"Bayesian ε, each of {share} of people", over_trials("epsilon_at_percentile")),
+        ("ε of DP, everybody", epsilon("dp_epsilon")),
+        ("Bayesian ε were all gradients at the bound", epsilon("worst_case_epsilon")),
+        (
+            "Estimated from",
+            f"{plain(found.get('pairs'))} {'pairs of records' if replaced else 'records'} in every "
+            f"round; γ = {number(found.get('gamma'))} of δ is for the estimate's failure",
+        ),
+        ("Orders λ that decided", span(orders, number) or DASH),
+    ]
+    return entries + ([("Note", plain(note))] if note else [])
+
+
+def bayesian_reading(report: Report) -> list[str]:
+    """Return, in whole sentences, what the Bayesian epsilon means and what it does not."""
+    share = f"{100 * (at(report, 'bayesian.percentile') or 0):g}%"
+    sentences = [
+        "A statement for a person whose record comes from the same distribution as the training "
+        "data; no guarantee for outliers, and the distances that it rests on were themselves "
+        "released without protection.",
+    ]
+    if at(report, "bayesian.epsilon") is not None:
+        sentences.append(
+            "With probability 1 − δ, over the noise and over who that person is, the privacy loss "
+            f"stays below the first ε; for each single one of {share} of such people, over the "
+            "noise alone, below the second."
+        )
+    mine, everybody = (at(report, f"bayesian.{name}") for name in ("epsilon.mean", "dp_epsilon"))
+    if mine is not None and everybody is not None and everybody <= mine:
+        sentences.append(
+            "Here it adds nothing to DP, whose ε is no larger and holds for everybody: the "
+            "gradients are nearly as long as clipping allows, or too few were compared, or this "
+            "accountant's bound (Chernoff's, and under sampled replacement one by convexity) is "
+            "looser than the loss distribution that DP is accounted by."
+        )
+    return sentences
+
+
+def budget(report: Report) -> str:
+    """Say in a sentence what the rounds have spent, by which account, and what ended them."""
+    run, planned, earlier, stop_at = (
+        at(report, f"budget.{name}")
+        for name in ("rounds_run", "rounds_planned", "earlier_attempts", "stop_at")
+    )
+    spent = at(report, f"budget.epsilon.{at(report, 'budget.vantage')}")
+    delta, other = at(report, "budget.delta"), at(report, "budget.stop_at_delta")
+    limit = f"privacy.stop-at = {number(stop_at)}"
+    limit += "" if other == delta else f" at δ = {plain(other)}"
+    if at(report, "budget.stopped"):
+        ending = f", where {limit} left no room for another" if stop_at else ""
+    else:
+        ending = f", within {limit}" if stop_at else "; no limit was set"
+    before = f" Interrupted attempts had released {plain(earlier)} rounds before the first." * bool(
+        earlier
+    )
+    whose = "an owner's data have" if is_client(report) else "a person's record has"
+    return (
+        f"After {plain(run)} of {plain(planned)} planned rounds {whose} spent "
+        f"ε = {INFINITE if spent is None else number(spent)} towards the vantage "
+        f"{plain(at(report, 'budget.vantage'))} at δ = {plain(delta)} "
+        f"(accountant {plain(at(report, 'budget.accountant'))}){ending}.{before}"
+    )

@@ -1,0 +1,126 @@
+"""What theory predicts for a run, at every vantage, and how well the run follows it."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logit
+
+from adversaries import estimators, forecast
+from adversaries.trials import two_sided
+from fedsim import vantage_report
+from fedsim.config import Config
+from fedsim.errors import InputError
+from fedsim.mechanism import Vantage
+from fedsim.run_directory import Arrays
+from fedsim.vantages import measured
+
+SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
+"""How many games a prediction under sampling plays: as many as this, in at most so many steps."""
+
+SIMULATION_SEED = 0x5EED
+"""Of the prediction alone: whoever reads the same transcript gets the same report."""
+
+
+def predictions(config: Config, transcript: Arrays) -> dict[Vantage, dict[str, Any]]:
+    """Return what theory predicts at every vantage measured, each as `prediction` of report.json.
+
+    Raises InputError where the transcript lacks what a prediction under sampling needs.
+    """
+    primary = config.federation.vantage
+    views = {
+        vantage: vantage_report.seen_from(transcript, vantage, primary)
+        for vantage in measured(config)
+    }
+    # A transcript without the arrays of another vantage is from before there was a choice.
+    return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}
+
+
+def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[str, Any]:
+    """Return what theory predicts for the run itself, and how well the run follows it."""
+    prior = config.audit.prior
+    if special := vantage_report.prediction(config, transcript, vantage):
+        return special
+    if config.privacy.pac_prior == "halves":
+        # A mixture over candidates, whose distances nobody knows in advance.
+        return {
+            "mu": None,
+            "advantage": None,
+            "standard_error": None,
+            "deterministic": False,
+            "method": "none",
+            "fit": {"world_d": None, "world_d_prime": None},
+            "density": None,
+        }
+    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    if config.training.sampling_rate == 1:
+        return {
+            "mu": predicted.mu,
+            "advantage": predicted.advantage,
+            "standard_error": 0.0,
+            "deterministic": predicted.deterministic,
+            "method": "closed form",
+            "fit": forecast.log_odds_fit(worlds, final, predicted.trial_mu, prior),
+            "density": None,
+        }
+    simulation = _simulation(config, transcript)
+    advantage, error = simulation.advantage, simulation.standard_error
+    if not two_sided(worlds):
+        # What is measured then is 2 TPR - 1, which is TPR - FPR only for symmetric worlds.
+        sample = simulation.world_d + logit(prior)
+        one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
+        advantage, error = one_sided.point, one_sided.standard_error
+    return {
+        "mu": predicted.mu,
+        "advantage": advantage,
+        "standard_error": error,
+        "deterministic": simulation.deterministic,
+        "method": "simulation",
+        "fit": forecast.simulated_fit(worlds, final, simulation, prior),
+        "density": _density(simulation, prior),
+    }
+
+
+def _simulation(config: Config, transcript: Arrays) -> forecast.Simulation:
+    """Play the sampled steps of the transcript again. Raises InputError if it lacks the norms."""
+    names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
+    missing = [name for name in names if name not in transcript]
+    if missing:
+        raise InputError(
+            f"the transcript has no array '{missing[0]}', without which sampled steps cannot be "
+            "predicted; run the experiment again"
+        )
+    steps = transcript["sensitivities"].shape[1]
+    return forecast.simulate(
+        transcript["present_norms"],
+        transcript["absent_norms"],
+        transcript["sensitivities"],
+        transcript["noise_stds"],
+        config.training.sampling_rate,
+        np.random.default_rng(SIMULATION_SEED),
+        prior=config.audit.prior,
+        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
+    )
+
+
+def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[float]]:
+    """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
+
+    The outermost thousandth at either end is left out of the edges and counts in the densities.
+    """
+    both = np.concatenate([simulation.world_d, simulation.world_d_prime])
+    low, high = np.quantile(both, [0.001, 0.999])
+    # One value alone, as where every gradient is 0, still needs a bin of some width.
+    edges = np.linspace(low, high if high > low else low + 1, 101)
+
+    def heights(sample: npt.NDArray[np.float64]) -> list[float]:
+        counts, _ = np.histogram(sample, edges)
+        densities: list[float] = (counts / (sample.size * np.diff(edges))).tolist()
+        return densities
+
+    return {
+        "edges": (edges + logit(prior)).tolist(),
+        "world_d": heights(simulation.world_d),
+        "world_d_prime": heights(simulation.world_d_prime),
+    }
