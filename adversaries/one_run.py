@@ -22,7 +22,7 @@ from scipy.stats import binom
 
 from adversaries.canaries import effect
 from adversaries.intervals import Interval, LowerBound, significance
-from adversaries.trials import Bools, Floats
+from adversaries.trials import Bools, Floats, Ints
 from fedsim.errors import InputError
 from fedsim.gaussian import epsilon as gaussian_epsilon
 
@@ -40,6 +40,10 @@ Each is tried at an equal share of alpha (Bonferroni).
 
 LARGEST_EPSILON, LARGEST_MU = 100.0, 40.0
 """No bound is above these: so much could only be proven by more canaries than anybody plants."""
+
+GAPS = 8
+"""Into how many parts a pass of the search for mu divides what is left: a power of 2, so that the
+limits lie on one grid whatever else is searched for."""
 
 LARGEST_CONVERTED = 1e6
 """Estimates of mu above this are infinite: the scores hardly vary."""
@@ -119,8 +123,10 @@ def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alph
     return low
 
 
-def gaussian_refuted(canaries: int, guesses: int, right: int, mus: Floats, alpha: float) -> Bools:
-    """Return which mu-GDP mechanisms make so many right guesses less often than alpha, bool [n].
+def gaussian_refuted(canaries: int, guesses: int, rights: Ints, mus: Floats, alpha: float) -> Bools:
+    """Return which mu-GDP mechanisms make so many right guesses less often than alpha.
+
+    rights: int [k]; mus: [k, n], those to try for each; returned: bool [k, n].
 
     With p_s the probability of s right guesses of R, a mechanism of trade-off curve f satisfies,
     for every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)): turn the coin
@@ -134,35 +140,38 @@ def gaussian_refuted(canaries: int, guesses: int, right: int, mus: Floats, alpha
     Phi(Phi^-1(x) - mu). The P_i that this asks for grows with the tails above i, so that the least
     tails follow from P_v = alpha and nothing above, one after the other; P_0 > 1 refutes mu.
     """
-    tail = np.full(mus.shape, alpha)  # P_(i+1)
-    summed, above = tail.copy(), np.zeros(mus.shape)  # S_(i+1), S_(i+2)
-    refuted = np.zeros(mus.shape, dtype=np.bool_)
-    for i in range(right - 1, -1, -1):
+    # Largest counts first: those whose recursion has begun at i are the first rows.
+    order = np.argsort(-rights)
+    begun = np.searchsorted(-rights[order], -np.arange(rights.max(initial=0)), side="left")
+    ordered, tails = mus[order], np.full(mus.shape, alpha)  # P_(i+1)
+    sums, aboves = tails.copy(), np.zeros(mus.shape)  # S_(i+1), S_(i+2)
+    found = np.zeros(mus.shape, dtype=np.bool_)
+    for i in range(len(begun) - 1, -1, -1):
+        tail, summed, above = (array[: begun[i]] for array in (tails, sums, aboves))
         mass = np.minimum(1.0, ((i + 1) * tail + above) / canaries)
-        least = (canaries * ndtr(ndtri(mass) - mus) + summed) / (guesses - i)
+        least = (canaries * ndtr(ndtri(mass) - ordered[: begun[i]]) + summed) / (guesses - i)
         # A tail above 1 refutes; it stays at 1 so that the rest remains defined.
-        refuted |= (tail := np.maximum(tail, least)) > 1
-        if refuted.all():
-            break
-        tail = np.minimum(tail, 1.0)
-        summed, above = summed + tail, summed
+        np.maximum(tail, least, out=tail)
+        found[: begun[i]] |= tail > 1
+        np.minimum(tail, 1.0, out=tail)
+        above[:] = summed
+        summed += tail
+    refuted = np.empty_like(found)
+    refuted[order] = found
     return refuted
 
 
-@lru_cache(maxsize=4096)
-def gaussian_mu(canaries: int, guesses: int, right: int, alpha: float) -> float:
-    """Return the largest mu, to 1e-6, that so many right guesses refute at level alpha, or 0."""
-    low, high = 0.0, LARGEST_MU
-    # Refutation is monotone in mu: a larger one allows more. Each pass keeps one gap of 32.
-    while high - low > 1e-6:
-        mus = np.linspace(low, high, 33)
-        refuted = gaussian_refuted(canaries, guesses, right, mus, alpha)
-        if refuted.all():
-            return LARGEST_MU
-        first = int(np.argmin(refuted))
-        if not first:
-            return low
-        low, high = float(mus[first - 1]), float(mus[first])
+def gaussian_mus(canaries: int, guesses: int, rights: Ints, alpha: float) -> Floats:
+    """Return the largest mu, to 1e-6, that each of so many right guesses refutes at alpha, or 0.
+
+    rights: int [k]. A mu does not depend on which others are asked for.
+    """
+    low, width = np.zeros(len(rights)), LARGEST_MU
+    # Refutation is monotone in mu: a larger one allows more. Each pass keeps one gap of GAPS.
+    while width > 1e-6:
+        width /= GAPS
+        mus = low[:, None] + width * np.arange(1, GAPS)
+        low += width * gaussian_refuted(canaries, guesses, rights, mus, alpha).sum(-1)
     return low
 
 
@@ -175,15 +184,15 @@ def binomial_bound(
     Raises InputError as `check` does, for an impossible confidence, and unless 0 <= delta < 1.
     """
     check(included, scores, guesses)
-    epsilon, made, right = _best(_binomial(delta), included, scores, confidence, guesses)
+    best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
     return LowerBound(
-        epsilon=epsilon,
+        epsilon=float(best.limits[0]),
         delta=delta,
         confidence=confidence,
         method="binomial limit of right guesses about canaries in one run",
         assumes=COINS,
         trusts_noise=False,
-        details={"canaries": scores.size, "guesses": made, "right": right},
+        details=best.details(scores.size),
     )
 
 
@@ -197,7 +206,8 @@ def f_dp_bound(
     errors as of `binomial_bound`, but delta must be above 0.
     """
     check(included, scores, guesses)
-    mu, made, right = _best(gaussian_mu, included, scores, confidence, guesses)
+    best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
+    mu = float(best.limits[0])
     return LowerBound(
         epsilon=gaussian_epsilon(mu, delta),
         delta=delta,
@@ -205,7 +215,7 @@ def f_dp_bound(
         method="f-DP limit of right guesses about canaries in one run, Gaussian trade-off curves",
         assumes=f"{COINS}; a Gaussian trade-off curve, as steps without sampling have",
         trusts_noise=False,
-        details={"canaries": scores.size, "guesses": made, "right": right, "mu_low": mu},
+        details=best.details(scores.size) | {"mu_low": mu},
     )
 
 
@@ -241,14 +251,14 @@ def binomial_bounds(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
 ) -> Floats:
     """Return `binomial_bound`'s epsilon of every trial, [T], from arrays [T, m]."""
-    return _best_of_each(_binomial(delta), included, scores, confidence, guesses)
+    return _best(_binomial(delta), included, scores, confidence, guesses).limits
 
 
 def f_dp_bounds(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
 ) -> Floats:
     """Return `f_dp_bound`'s epsilon of every trial, [T], from arrays [T, m]."""
-    mus = _best_of_each(gaussian_mu, included, scores, confidence, guesses)
+    mus = _best(gaussian_mus, included, scores, confidence, guesses).limits
     values, place = np.unique(mus, return_inverse=True)
     return np.asarray([_gaussian_epsilon(mu, delta) for mu in values.tolist()])[place]
 
@@ -296,41 +306,46 @@ def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
         )
 
 
-Limit = Callable[[int, int, int, float], float]
-"""Canaries, guesses, right ones and alpha -> what they prove."""
+Limit = Callable[[int, int, Ints, float], Floats]
+"""Canaries, guesses, how many are right [k], and alpha -> what each proves [k]."""
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The most that any of the tried numbers of guesses proves of each trial, [T], and by which."""
+
+    limits: Floats
+    made: Ints
+    right: Ints
+
+    def details(self, canaries: int) -> dict[str, float]:
+        made, right = int(self.made[0]), int(self.right[0])
+        return {"canaries": canaries, "guesses": made, "right": right}
 
 
 def _binomial(delta: float) -> Limit:
     if not 0 <= delta < 1:
         raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
-    return lambda canaries, guesses, right, alpha: binomial_epsilon(
-        canaries, guesses, right, delta, alpha
-    )
+
+    def limits(canaries: int, guesses: int, rights: Ints, alpha: float) -> Floats:
+        found = [binomial_epsilon(canaries, guesses, v, delta, alpha) for v in rights.tolist()]
+        return np.asarray(found)
+
+    return limits
 
 
-def _best(
-    limit: Limit, included: Bools, scores: Floats, confidence: float, guesses: int
-) -> tuple[float, int, int]:
-    """Return the most that any of the tried numbers of guesses proves, that number, the right."""
-    tried, m = plans(scores.size, guesses), scores.size
-    alpha = significance(confidence) / len(tried)
-    outcomes = [(made, int(right_guesses(included, scores, made))) for made in tried]
-    found = [(limit(m, made, right, alpha), made, right) for made, right in outcomes]
-    return max(found, key=lambda each: each[0])
-
-
-def _best_of_each(
-    limit: Limit, included: Bools, scores: Floats, confidence: float, guesses: int
-) -> Floats:
-    """Return the most that is proven of each trial [T]; equal counts are worked out once."""
-    m = scores.shape[-1]
+def _best(limit: Limit, included: Bools, scores: Floats, confidence: float, guesses: int) -> _Best:
+    """Return what is proven of the trials of arrays [T, m]; equal counts are worked out once."""
+    trials, m = scores.shape
     tried = plans(m, guesses)
-    alpha, best = significance(confidence) / len(tried), np.zeros(len(scores))
-    for made in tried:
-        counts, place = np.unique(right_guesses(included, scores, made), return_inverse=True)
-        limits = np.asarray([limit(m, made, right, alpha) for right in counts.tolist()])
-        best = np.maximum(best, limits[place])
-    return best
+    alpha = significance(confidence) / len(tried)
+    limits, right = np.empty((len(tried), trials)), np.empty((len(tried), trials), np.int64)
+    for plan, made in enumerate(tried):
+        right[plan] = right_guesses(included, scores, made)
+        counts, place = np.unique(right[plan], return_inverse=True)
+        limits[plan] = limit(m, made, counts, alpha)[place]
+    best = limits.argmax(0), np.arange(trials)
+    return _Best(limits[best], np.asarray(tried)[best[0]], right[best])
 
 
 def _moderate(scores: Floats) -> Floats:

@@ -11,6 +11,7 @@ from fedsim.errors import InputError
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 ONE_WORLD = "trials of one world only"
 """Why what compares the worlds has nothing to say."""

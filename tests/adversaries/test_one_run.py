@@ -118,9 +118,9 @@ def _most_probable(canaries: int, guesses: int, right: int, mu: float) -> float:
 def test_the_recursion_finds_what_all_inequalities_together_allow(
     canaries: int, guesses: int, right: int, mu: float
 ) -> None:
-    most = _most_probable(canaries, guesses, right, mu)
+    most, mus = _most_probable(canaries, guesses, right, mu), np.array([[mu]])
     refuted = [
-        bool(one_run.gaussian_refuted(canaries, guesses, right, np.array([mu]), alpha)[0])
+        bool(one_run.gaussian_refuted(canaries, guesses, np.array([right]), mus, alpha)[0, 0])
         for alpha in (most * 0.999, most * 1.001)
     ]
     assert refuted == [False, True]
@@ -136,7 +136,7 @@ def test_the_recursion_is_the_published_one() -> None:
             found, wrong = found + i / (guesses - i) * (more - wrong), more
         return found + wrong > guesses / canaries
 
-    limit = one_run.gaussian_mu(canaries, guesses, right, alpha)
+    (limit,) = one_run.gaussian_mus(canaries, guesses, np.array([right]), alpha).tolist()
     assert limit > 0.05
     assert refuted(limit - 1e-4)
     assert not refuted(limit + 1e-4)
@@ -148,13 +148,19 @@ def test_a_gaussian_mechanism_is_not_refuted_by_what_it_does(mu: float) -> None:
     for right in range(1, canaries + 1):
         # Orthogonal canaries, each guessed by the likelier side: right with Phi(mu/2).
         probability = float(binom.sf(right - 1, canaries, ndtr(mu / 2)))
-        arguments = canaries, canaries, right, np.array([mu]), probability
+        arguments = canaries, canaries, np.array([right]), np.array([[mu]]), probability
         assert not one_run.gaussian_refuted(*arguments).any()
+
+
+def test_a_limit_does_not_depend_on_what_else_is_searched_for() -> None:
+    rights = np.array([17, 40, 0, 31, 17])
+    alone = [one_run.gaussian_mus(100, 40, rights[[i]], 0.05).item() for i in range(len(rights))]
+    assert one_run.gaussian_mus(100, 40, rights, 0.05).tolist() == alone
 
 
 def test_more_right_guesses_prove_more_and_none_prove_nothing() -> None:
     for limit in (
-        [one_run.gaussian_mu(100, 40, right, 0.05) for right in range(0, 41, 4)],
+        one_run.gaussian_mus(100, 40, np.arange(0, 41, 4), 0.05).tolist(),
         [one_run.binomial_epsilon(100, 40, right, DELTA, 0.05) for right in range(0, 41, 4)],
     ):
         assert limit[0] == limit[5] == 0
