@@ -41,6 +41,21 @@ from fedsim.mechanism import Mechanism, Neighbouring, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
 
+FACTS = (
+    "created",
+    "runtime",
+    "device",
+    "versions",
+    "challenge",
+    "owner_sizes",
+    "dataset",
+    "held_out",
+    "parameters",
+    "noise_multiplier",
+    "timing",
+)
+"""What every run's facts.json says; some later entries are absent in older runs."""
+
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 """Keys of the training that the report lists under the mechanism."""
 
@@ -64,6 +79,8 @@ def write_report(
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
     transcript = run_transcript.read(directory)
     facts = directory.read_json("facts.json")
+    if missing := [name for name in FACTS if name not in facts]:
+        raise directory.damaged("facts.json", f"it has no '{missing[0]}'")
     config = directory.config
     report = assemble(
         config,

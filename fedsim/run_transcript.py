@@ -1,5 +1,7 @@
 """The transcript of a run, transcript.npz, as a report may believe it: whole, and of one run."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fedsim import cohorts
@@ -58,8 +60,8 @@ def read(directory: RunDirectory) -> Arrays:
     config, arrays = directory.config, directory.read_arrays(FILE)
     complaint = _incomplete(config, arrays)
     if not complaint:
-        starts = {each.start for each in cohorts.ranges(config, directory)}
-        complaint = _misshapen(config, arrays, starts) or _impossible(arrays)
+        planned = cohorts.ranges(config, directory)
+        complaint = _misshapen(config, arrays, planned) or _impossible(arrays)
     if complaint:
         raise directory.damaged(FILE, complaint)
     return arrays
@@ -78,16 +80,19 @@ def _incomplete(config: Config, arrays: Arrays) -> str:
     return ""
 
 
-def _misshapen(config: Config, arrays: Arrays, starts: set[int]) -> str:
+def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
     """Return which array does not have the trials and rounds of the log-odds, "" where none.
 
-    starts: the first trials of the cohorts.
+    planned: the trials of the cohorts, with whose last the transcript of a run ends.
     """
     found = {name: array.shape for name, array in arrays.items()}
     for name in ("log_odds", "accuracies"):
         if len(found[name]) != 2 or 0 in found[name]:
             return f"its '{name}' is {list(found[name])}"
     (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
+    if trials not in {cohort.stop for cohort in planned}:
+        return f"it has {trials} trials, with which no cohort of the run ends"
+    starts = {cohort.start for cohort in planned}
     endings = {suffix(vantage, config.federation.vantage) for vantage in Vantage}
     of_rounds = ("log_odds", *LENGTHS, *SIGNED)
     wanted = {

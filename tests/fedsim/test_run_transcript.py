@@ -55,6 +55,12 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         lambda arrays: arrays | {"losses": arrays["losses"][:1]},
         r"its 'losses' is \[1, 4\], not \[4, 4\]",
     ),
+    "all arrays cut to the same trials": (
+        lambda arrays: {
+            name: array[:5] if len(array) == 8 else array for name, array in arrays.items()
+        },
+        "it has 5 trials, with which no cohort of the run ends",
+    ),
     "no trials": (lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]}, "its 'log_odds'"),
     "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "its 'log_odds'"),
     "text": (
@@ -115,6 +121,20 @@ def test_damage_is_one_line_with_the_remedy(
         directory.write_arrays("transcript.npz", arrays)
     assert "\n" not in str(refused.value)
     assert (directory.path / "report.json").read_bytes() == report
+
+
+@pytest.mark.parametrize("name", audit.FACTS)
+def test_facts_that_lack_one_are_damage_too(
+    name: str, small: Make, finished: Callable[[Config], RunDirectory]
+) -> None:
+    directory = finished(small())
+    facts = directory.read_json("facts.json")
+    try:
+        directory.write_json("facts.json", {key: facts[key] for key in facts if key != name})
+        with pytest.raises(InputError, match=f"facts.json .*it has no '{name}'"):
+            audit.write_report(directory)
+    finally:
+        directory.write_json("facts.json", facts)
 
 
 def test_a_model_that_diverged_keeps_its_own_message(
