@@ -162,9 +162,12 @@ def advantage(
     """Return the mean over models of TPR - FPR, with a t interval across them.
 
     threshold: from which score on a record is called a member, whatever these models say; None
-    where scores are the probabilities of calling it one.
+    where scores are the probabilities of calling it one. Raises InputError as `curve` does, where a
+    model has only members or none, and for scores that are no probabilities without a threshold.
     """
     _check(scores, members)
+    if threshold is None and not ((scores >= 0) & (scores <= 1)).all():
+        raise InputError("scores are no probabilities, from 0 to 1; give a threshold")
     inside = members.sum(axis=1)
     if not (inside.all() and (members.shape[1] - inside).all()):
         raise InputError("a model has only members, or none; give more records, or more models")

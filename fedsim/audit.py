@@ -18,6 +18,7 @@ from fedsim import (
     bounds_audit,
     cautions,
     check,
+    cohorts,
     crafted_report,
     identifiability,
     ledger,
@@ -78,10 +79,9 @@ def write_report(
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
     transcript = run_transcript.read(directory)
-    facts = directory.read_json("facts.json")
-    if missing := [name for name in FACTS if name not in facts]:
-        raise directory.damaged("facts.json", f"it has no '{missing[0]}'")
+    facts = directory.read_json("facts.json", needed=FACTS)
     config = directory.config
+    cohorts.check_transcript(config, directory, facts.get("experiment", {}))  # absent in older runs
     report = assemble(
         config,
         facts,

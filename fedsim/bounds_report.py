@@ -22,7 +22,10 @@ ASSUMES_LEAST = "clopper_pearson"
 
 
 def leading(report: Report) -> str | None:
-    """Return the name of the bound that the report leads with, None where it has no bounds."""
+    """Return the name of the bound that the report leads with, None where it has no bounds.
+
+    It was chosen in advance; to take the largest of several would cost confidence.
+    """
     name = at(report, "empirical.headline.name") or ASSUMES_LEAST
     return name if at(report, f"empirical.lower_bounds.{name}.epsilon") is not None else None
 
@@ -53,12 +56,6 @@ def rows(report: Report) -> dict[str, Row]:
             mark=mark,
         )
     return found
-
-
-def proven(report: Report) -> Row | None:
-    """Return the bound chosen in advance; to take the largest of several would cost confidence."""
-    name = leading(report)
-    return None if name is None else rows(report)[name]
 
 
 def assumed(report: Report) -> str:

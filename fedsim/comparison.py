@@ -21,7 +21,7 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     infinite or unstated), rho_alpha, predicted, measured, interval, confidence, verdict. Raises
     InputError for the report of a run from before vantages were reported.
     """
-    return [row for report in reports for row in _rows(report)]
+    return [row for report in reports for row in _rows(report, at(report, "name"))]
 
 
 def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
@@ -37,7 +37,7 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     return [
         {"number": place, "directory": str(directory)} | row
         for place, (directory, report) in enumerate(zip(directories, reports, strict=True), start=1)
-        for row in compare([report])
+        for row in _rows(report, directory)
     ]
 
 
@@ -88,12 +88,11 @@ def table(rows: Sequence[Row]) -> Table:
     return drawn
 
 
-def _rows(report: Report) -> Iterator[Row]:
+def _rows(report: Report, where: object) -> Iterator[Row]:
     places = at(report, "vantages")
     if not places:
         raise InputError(
-            f"the report of '{at(report, 'name')}' says nothing of vantages; make it anew with "
-            "fedsim report RUN_DIR"
+            f"the report of '{where}' says nothing of vantages; make it anew with fedsim report"
         )
     for vantage, place in places.items():
         yield {

@@ -799,7 +799,8 @@ class Config(Table):
             raise ValueError(
                 "model.initialisation is 'worst-case', which is fitted to all records but that of "
                 "the challenge, which is not known yet; give challenge.record or another "
-                'challenge.kind, and privacy.unit = "record"'
+                'challenge.kind, and privacy.unit = "record", or set model.initialisation = '
+                '"random"'
             )
         if challenge.kind == "gradient" and not self.training.clipping:
             raise ValueError(

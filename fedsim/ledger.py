@@ -44,7 +44,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import cohorts, privacy, run_transcript
+from fedsim import cohorts, privacy, report_directory, run_transcript
 from fedsim.accounting import accountant
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
@@ -461,8 +461,8 @@ class Ledger:
     def append(self, row: Row) -> None:
         """Write a row, and return when it is on disk."""
         text, self._check = _line(row, self._check)
-        with self.path.open("ab") as file:
-            file.write(text)
+        with report_directory.opened(self.path, append=True) as file:
+            file.buffer.write(text)
             file.flush()
             os.fsync(file.fileno())
         self._accounts[row.cohort].add(row)

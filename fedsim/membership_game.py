@@ -48,6 +48,9 @@ SEEN = 10
 POPULATION = 1000
 """How many held-out records stand for the population at most."""
 
+COPIES = 7
+"""How many times the losses of all models an attack holds at most, those themselves included."""
+
 
 @dataclass(frozen=True, eq=False)
 class Game:
@@ -213,16 +216,17 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
 
 
 def _check_memory(config: Config, count: int) -> None:
-    """Raise InputError where the losses of so many models, and a copy for attacks, do not fit."""
+    """Raise InputError where the losses of so many models, and the attacks' copies, do not fit."""
     models, limit = max(1, count), config.run.memory_limit
     there = spare(torch.device("cpu")) if limit is None else limit
     along = len(_seen(config.training.rounds)) * config.data.records
-    each = 2 * 8 * (along + min(POPULATION, config.data.held_out))
+    each = COPIES * 8 * (along + min(POPULATION, config.data.held_out))
     if models * each > there:
+        fewer = f"--models at most {there // each}, or " * (there // each >= 2 * (FEWEST + 1))
         raise InputError(
-            f"--models is {count}, whose losses take {told(models * each)} with a copy for the "
-            f"attacks, but there are {told(there)} (run.max-memory); give --models at most "
-            f"{there // each}, or fewer data.records"
+            f"--models is {count}, whose losses take {told(models * each)} with the copies that "
+            f"attacks make, but there are {told(there)} (run.max-memory); give {fewer}fewer "
+            "data.records"
         )
 
 

@@ -22,6 +22,7 @@ from fedsim.report_values import (
     DASH,
     Report,
     at,
+    at_least,
     interval_at,
     number,
     or_infinite,
@@ -282,10 +283,10 @@ def proven(report: Report) -> Row | None:
     mark = None if limit is None else beside_theory(report, "one_run", value, limit)
     return Row(
         "How much privacy loss is proven?",
-        f"ε ≥ {number(value)}",
+        at_least(value),
         DASH if limit is None else f"ε ≤ {number(limit)}",
         f"By the {HEADLINE_NAME}, of one canary. Claimed: ε = {claimed} towards a "
         f"participant. {gap(mark, limit is None, 'canaries')}",
         f"one trial, {percent(bound['confidence'])} confidence",
-        mark,
+        mark if value else None,
     )

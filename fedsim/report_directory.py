@@ -61,10 +61,18 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
 
 
 def _kind(path: Path, wanted: str) -> object:
-    """Return which kind of report a report.json is. Raises InputError for one that is damaged."""
+    """Return which kind of report a report.json is.
+
+    Raises InputError for one that is damaged, or may not be read.
+    """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except OSError as error:
+        raise InputError(
+            f"cannot read '{path}': {error.strerror}; make it readable, or name a new directory "
+            "with --out"
+        ) from None
+    except ValueError:
         raise InputError(
             f"'{path}' is damaged; if it is a {wanted}'s, delete it and give the same command "
             "again; else name a new directory with --out"
@@ -88,12 +96,15 @@ def refusing(directory: Path) -> Iterator[None]:
         raise refusal(directory, error) from None
 
 
-def opened(path: Path) -> TextIO:
-    """Open a file to write that only its owner may read (0600). Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+def opened(path: Path, append: bool = False) -> TextIO:
+    """Open a file to write that only its owner may read (0600), anew or at its end.
+
+    Raises OSError.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else os.O_TRUNC)
     descriptor = os.open(path, flags, 0o600)
     os.fchmod(descriptor, 0o600)  # of a file that was there before
-    return os.fdopen(descriptor, "w", encoding="utf-8")
+    return os.fdopen(descriptor, "a" if append else "w", encoding="utf-8")
 
 
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:

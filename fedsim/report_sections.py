@@ -19,6 +19,7 @@ from fedsim.report_values import (
     Report,
     advantage_limit,
     at,
+    at_least,
     challenge_of,
     confidence_of,
     epsilon_of,
@@ -157,7 +158,7 @@ def _canaries_prove(report: Report) -> str:
     if bound is None:
         return ""
     return (
-        f" The canaries of one trial prove ε ≥ {number(bound['epsilon'])} with "
+        f" The canaries of one trial prove {at_least(bound['epsilon'])} with "
         f"{percent(bound['confidence'])} confidence ({one_run_report.HEADLINE_NAME}); claimed is "
         f"ε = {or_infinite(at(report, 'one_run.claimed_epsilon'))}."
     )
@@ -229,18 +230,20 @@ def questions(report: Report) -> list[Row]:
         rows[1:] = [replace(rows[1], limit=DASH, reading=reading + score_caution(report))]
     by_canaries = one_run_report.proven(report)
     rows += [by_canaries] if by_canaries else []
-    if proven := bounds_report.proven(report):
+    if leading := bounds_report.leading(report):
+        proven = bounds_report.rows(report)[leading]
         unlimited = proven.limit == INFINITE
+        value = at(report, f"empirical.lower_bounds.{leading}.epsilon")
         rows.append(
             Row(
                 "How much do the trials prove beside it?"
                 if by_canaries
                 else "How much privacy loss is proven?",
-                "nothing" if proven.answer == DASH else f"ε ≥ {proven.answer}",
+                at_least(value),
                 DASH if unlimited else f"ε ≤ {proven.limit}",
                 f"By {proven.name}, which assumes {bounds_report.assumed(report)}. "
                 f"{gap(proven.mark, unlimited, 'trials')}",
-                mark=proven.mark,
+                mark=proven.mark if value else None,
             )
         )
     rows += [

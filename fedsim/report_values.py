@@ -165,6 +165,11 @@ def or_infinite(epsilon: float | None) -> str:
     return INFINITE if epsilon is None else number(epsilon)
 
 
+def at_least(epsilon: float | None) -> str:
+    """Say what a lower bound proves; 0, or None where there is no bound, is nothing."""
+    return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
+
+
 def challenge_of(report: Report) -> str:
     """Name what is in question."""
     if not is_client(report):

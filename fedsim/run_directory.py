@@ -1,4 +1,4 @@
-"""The files of one run: written whole or not at all, so that a killed run leaves nothing half-done.
+"""The files of one run: for its owner's eyes, and whole, so that a kill leaves none half-done.
 
 config.toml      the resolved configuration; `fedsim run` reads it again
 events.jsonl     what happened when: phases and rounds, one JSON object for each
@@ -16,7 +16,7 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import config as configuration
+from fedsim import report_directory
 from fedsim.config import Config
 from fedsim.errors import InputError
 
@@ -50,9 +51,10 @@ class RunDirectory:
             if cls.check(path, config):
                 return directory
             directory.path.parent.mkdir(parents=True, exist_ok=True)
-            # World bits and seeds tell whose record was used: nobody else's to read.
+            # World bits and seeds tell whose record was used: nobody else's to read. Nor are the
+            # files, where the directory was there before.
             directory.path.mkdir(mode=0o700, exist_ok=True)
-            (directory.path / "cohorts").mkdir()
+            (directory.path / "cohorts").mkdir(mode=0o700)
             directory.write_text("config.toml", configuration.dump(config.placed_at("")))
         except OSError as error:
             raise InputError(
@@ -106,7 +108,7 @@ class RunDirectory:
 
         Raises InputError where another process does already.
         """
-        with (self.path / "lock").open("a") as file:
+        with report_directory.opened(self.path / "lock", append=True) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -125,24 +127,26 @@ class RunDirectory:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
         self.write_text(name, text + "\n")
 
-    def read_json(self, name: str) -> dict[str, Any]:
-        """Read a JSON file of this run. Raises InputError if it is missing or damaged."""
+    def read_json(self, name: str, needed: Iterable[str] = ()) -> dict[str, Any]:
+        """Read a JSON file of this run, with the keys that it must have.
+
+        Raises InputError if it is missing or damaged.
+        """
         try:
             value = json.loads((self.path / name).read_text(encoding="utf-8"))
             if not isinstance(value, dict):
                 raise ValueError("it is no JSON object")
-        except FileNotFoundError:
-            raise InputError(
-                f"'{self.path}' has no {name}: the run is not finished; "
-                f"continue it with fedsim run --resume {self.path}"
-            ) from None
+            if missing := [key for key in needed if key not in value]:
+                raise ValueError(f"it has no '{missing[0]}'")
         except OSError as error:
-            raise InputError(
-                f"cannot read {name} in '{self.path}': {error.strerror}; make it readable"
-            ) from None
+            raise self._unread(name, error) from None
         except ValueError as error:
             raise self.damaged(name, str(error)) from None
         return value
+
+    def read_report(self, *needed: str) -> dict[str, Any]:
+        """Read report.json, with the keys that it must have. Raises InputError as `read_json`."""
+        return self.read_json("report.json", needed=("trials", *needed))
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Write named arrays atomically, as compressed .npz. Raises ValueError for objects."""
@@ -166,13 +170,20 @@ class RunDirectory:
                 if optional and only not in archive.files:
                     return {}
                 return {key: archive[key] for key in ([only] if only else archive.files)}
-        except FileNotFoundError:
-            raise InputError(
-                f"'{self.path}' has no {name}: the run is not finished; "
-                f"continue it with fedsim run --resume {self.path}"
-            ) from None
+        except (FileNotFoundError, PermissionError) as error:
+            raise self._unread(name, error) from None
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
             raise self.damaged(name) from None
+
+    def _unread(self, name: str, error: OSError) -> InputError:
+        if isinstance(error, FileNotFoundError):
+            return InputError(
+                f"'{self.path}' has no {name}: the run is not finished; "
+                f"continue it with fedsim run --resume {self.path}"
+            )
+        return InputError(
+            f"cannot read {name} in '{self.path}': {error.strerror}; make it readable"
+        )
 
     def damaged(self, name: str, why: str = "") -> InputError:
         """Return the error that says that a file is damaged, and why, and what makes it anew."""
@@ -199,13 +210,13 @@ class RunDirectory:
         """Whether there is a report of the whole campaign, and not of what it was extended from."""
         if not self.has("report.json"):
             return False
-        report = self.read_json("report.json")
-        planned = report.get("campaign", {}).get("planned", report.get("trials"))
+        report = self.read_report()
+        planned = report.get("campaign", {}).get("planned", report["trials"])
         return bool(planned == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
         """Append one event, with the time."""
-        with (self.path / "events.jsonl").open("a", encoding="utf-8") as file:
+        with report_directory.opened(self.path / "events.jsonl", append=True) as file:
             file.write(json.dumps({"time": time.time(), **event}) + "\n")
 
     def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
@@ -232,10 +243,8 @@ class RunDirectory:
 
     def _write(self, name: str, content: bytes) -> None:
         target = self.path / name
-        target.parent.mkdir(exist_ok=True)
-        partial = target.with_name(f".{target.name}.partial")
-        partial.write_bytes(content)
-        partial.replace(target)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        report_directory.write(target, content)
 
 
 def _load(path: Path) -> Config:

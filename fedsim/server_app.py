@@ -156,7 +156,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
                 auditors,
             )
             findings = _run_cohort(grid, strategy, known, directory)
-            mark = {cohorts.EXPERIMENT: cohorts.experiment(config)}
+            mark = {cohorts.EXPERIMENT: cohorts.mark(config)}
             directory.write_arrays(directory.cohort_file(first), findings | mark)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
         finished.append(trials)
@@ -179,6 +179,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
         "planned_trials": config.trials.count,
         "cohorts": len(finished),
         "stopped_at": stopped_at,
+        "experiment": cohorts.of_transcript(config),
     }
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)

@@ -93,7 +93,7 @@ def grid(over: Sequence[str]) -> list[Point]:
 
 def report_of(directory: Path) -> Report:
     """Return the report of a finished run. Raises InputError."""
-    return RunDirectory.open(directory).read_json("report.json")
+    return RunDirectory.open(directory).read_report()
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

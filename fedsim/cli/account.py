@@ -235,7 +235,7 @@ def _pac(source: Path | None, config: Config, delta: float) -> Row:
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has("report.json"):
-            reported = directory.read_json("report.json").get("pac", {})
+            reported = directory.read_report().get("pac", {})
     information = reported.get("mutual_information", config.privacy.mutual_information)
     return {
         "prior": config.privacy.pac_prior,

@@ -114,7 +114,7 @@ def conclude(directory: RunDirectory, start: float, console: Console) -> None:
     """Print the summary, where the time went, and where the report lies."""
     from fedsim import report  # noqa: PLC0415
 
-    result = directory.read_json("report.json")
+    result = directory.read_report()
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
     console.print(report.summary(result))
     console.print(

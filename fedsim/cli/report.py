@@ -52,7 +52,7 @@ def report(
 def _compare(directories: list[Path], runs: list[RunDirectory], as_json: bool) -> None:
     from fedsim import comparison  # noqa: PLC0415
 
-    reports = [run.read_json("report.json") for run in runs]
+    reports = [run.read_report() for run in runs]
     rows = comparison.side_by_side(directories, reports)
     if as_json:
         print(json.dumps({"runs": rows}, indent=2, ensure_ascii=False, allow_nan=False))

@@ -98,7 +98,7 @@ def _document(
 
         refused = bounds_audit.refused(config)
         if run:
-            prediction = run.read_json("report.json")["prediction"]
+            prediction = run.read_report("prediction")["prediction"]
             advantage, mu = prediction["advantage"], prediction["mu"]
             origin = "the run's own prediction"
         elif config.privacy.noise == "pac":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -163,15 +164,38 @@ def test_more_models_than_fit_are_refused_before_anything_is_made(
     monkeypatch.setattr(membership_game, "inclusion", lambda *_: pytest.fail("coins were drawn"))
     with pytest.raises(InputError, match=r"--models is 1000000000.* fewer data\.records"):
         play(small(), 10**9)
-    # Four global models' losses of 24 records, and those of 20 strangers, in float64, twice.
-    each = 2 * 8 * (4 * 24 + 20)
+    # Four global models' losses of 24 records, and those of 20 strangers, in float64, seven times.
+    each = 7 * 8 * (4 * 24 + 20)
     limited = small({"run.max-memory": f"{100 * each}B"})
     with pytest.raises(
-        InputError, match=r"but there are 181 KiB \(.*give --models at most 100, or"
+        InputError, match=r"but there are 634 KiB \(.*give --models at most 100, or"
     ):
         play(limited, 101)
     with pytest.raises(pytest.fail.Exception, match="coins were drawn"):
         play(limited, 100)
+
+
+def test_where_no_number_of_models_fits_fewer_records_are_all_that_is_advised(small: Make) -> None:
+    with pytest.raises(InputError, match=r"\(run.max-memory\); give fewer data\.records$"):
+        play(small({"run.max-memory": "9KiB"}), 40)
+
+
+@pytest.mark.parametrize(("records", "seen", "strangers"), [(24, 2, 1000), (100, 11, 20)])
+def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(
+    records: int, seen: int, strangers: int
+) -> None:
+    rng = np.random.default_rng(0)
+    inside = rng.random((300, records)) < 0.5
+    along, others = rng.random((300, seen, records)), rng.random((300, strangers))
+    observations = Observations(along[:, -1], inside, along, others)
+    given = along.nbytes + others.nbytes
+    most = 0
+    for attack in membership_attacks.ATTACKS.values():
+        tracemalloc.start()
+        attacked(attack, observations)
+        most = max(most, given + tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert 3 * given < most < membership_game.COPIES * given
 
 
 def test_a_model_that_diverges_is_bad_input(small: Make) -> None:

@@ -195,8 +195,18 @@ def test_cohorts_that_miss_a_look_are_refused_before_they_run(
         _go(directory)
     other = config.with_cohort(10)
     directory.write_text("config.toml", dump(other.placed_at("")))
+    with pytest.raises(InputError, match=f"trials.cohort = {config.trials.cohort}, and it says 10"):
+        _go(RunDirectory.open(directory.path))
+    _forget_the_experiment(directory)
     with pytest.raises(InputError, match="no cohort ends at"):
         _go(RunDirectory.open(directory.path))
+
+
+def _forget_the_experiment(directory: RunDirectory) -> None:
+    """Make the first cohort's file one of an earlier version."""
+    old = directory.read_arrays(directory.cohort_file(0))
+    del old[cohorts.EXPERIMENT]
+    directory.write_arrays(directory.cohort_file(0), old)
 
 
 def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
@@ -332,15 +342,65 @@ def test_no_report_is_of_two_experiments(
     assert len(_go(directory)[0]["worlds"]) == 8
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"trials.until-halfwidth": 0.0}, "trials.until-halfwidth = 0.45, and it says 0.0 now"),
+        ({"trials.count": 80}, "trials.count = 60, and it says 80 now"),
+        ({"trials.cohort": 4}, "trials.cohort = 2, and it says 4 now"),
+        ({"audit.confidence": 0.9}, "audit.confidence = 0.95, and it says 0.9 now"),
+        ({"audit.prior": 0.9}, "audit.prior = 0.5, and it says 0.9 now"),
+    ],
+)
+def test_a_finished_transcript_is_read_by_the_looks_and_the_prior_of_its_run(
+    changes: dict[str, Scalar], named: str, stopped: RunDirectory, small: Make
+) -> None:
+    """Looks planned afterwards would have spent the significance twice; log-odds hold the prior."""
+    report = (stopped.path / "report.json").read_bytes()
+    assert json.loads(report)["campaign"]["precise"] is True
+    stopped.write_text("config.toml", dump(small(STOPPING | changes)))
+    with pytest.raises(InputError, match=re.escape(named)):
+        report_of(stopped)
+    assert (stopped.path / "report.json").read_bytes() == report
+
+
+STOPPING: dict[str, Scalar] = {
+    "training.rounds": 1,
+    "trials.until-halfwidth": 0.45,
+    "trials.count": 60,
+    "trials.cohort": 2,
+    "privacy.rho-beta": 0.99,
+}
+
+
+@pytest.fixture
+def stopped(small: Make, tmp_path: Path) -> RunDirectory:
+    """A run that stopped when it was precise enough."""
+    directory = RunDirectory.create(tmp_path / "run", small(STOPPING))
+    _go(directory)
+    return directory
+
+
+@pytest.mark.parametrize("told", [b"{", b"[]", b"7", b"\xff"])
+def test_a_cohort_whose_experiment_is_unreadable_is_damaged(
+    told: bytes, small: Make, tmp_path: Path
+) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
+    _go(directory)
+    found = directory.read_arrays(directory.cohort_file(0))
+    found[cohorts.EXPERIMENT] = np.frombuffer(told, dtype=np.uint8)
+    directory.write_arrays(directory.cohort_file(0), found)
+    with pytest.raises(InputError, match=r"cohorts/000000.npz in .* is damaged"):
+        report_of(directory)
+
+
 def test_cohorts_of_an_earlier_version_are_taken_as_they_are(small: Make, tmp_path: Path) -> None:
     config = small(FEW_ROUNDS)
     directory = RunDirectory.create(tmp_path / "run", config)
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
         _stop_before(patched, 1)
         _go(directory)
-    old = directory.read_arrays(directory.cohort_file(0))
-    del old[cohorts.EXPERIMENT]
-    directory.write_arrays(directory.cohort_file(0), old)
+    _forget_the_experiment(directory)
     resumed, _ = _go(directory)
     whole, _ = _go(RunDirectory.create(tmp_path / "whole", config))
     np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])

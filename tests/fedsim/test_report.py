@@ -452,6 +452,12 @@ def test_what_canaries_prove_leads(report, with_canaries, transcript):
     )
     assert "How much do the trials prove beside it? ε ≥ 0.372" in text
     assert "beside it?" not in visible(render_html(report, transcript))
+    nothing = changed(with_canaries, "one_run.bounds.f_dp.epsilon", 0.0)
+    nothing = changed(nothing, "empirical.lower_bounds.clopper_pearson.epsilon", 0.0)
+    text = visible(render_html(nothing, transcript))
+    assert "The canaries of one trial prove nothing with 90.0% confidence" in text
+    assert "is proven? nothing one trial, 90.0% confidence ε ≤ 4 By the one-run" in text
+    assert "prove beside it? nothing ε ≤ " in text
     alarming = with_canaries | {"alarms": {"one_run": "Too much."}}
     alarming["one_run"] = with_canaries["one_run"] | {"canary_epsilon": 2.0}
     text = visible(render_html(alarming, transcript))

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.config import Config, load
+from fedsim import client_app, server_app
+from fedsim.config import Config, load, to_run_config
 from fedsim.errors import InputError
 from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
 
 Make = Callable[..., Config]
 
@@ -35,6 +37,21 @@ def test_a_run_is_nobody_elses_to_read(small: Make, tmp_path: Path) -> None:
     assert directory.path.stat().st_mode & 0o777 == 0o700
 
 
+def test_nor_are_its_files_where_the_directory_was_there_before(
+    small: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir(mode=0o755)
+    config = small({"trials.count": 4, "training.rounds": 1})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    (directory.path / "events.jsonl").touch(mode=0o644)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    modes = {path: path.stat().st_mode & 0o777 for path in directory.path.rglob("*")}
+    assert {path.name for path in modes} >= {"config.toml", "ledger.jsonl", "lock", "facts.json"}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+
+
 def test_a_directory_of_something_else_is_left_alone(small: Make, tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("thesis")
     with pytest.raises(InputError, match="holds no fedsim run"):
@@ -57,7 +74,7 @@ def test_a_failed_write_leaves_the_old_file(
     def full(*_: object) -> int:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         directory.write_json("facts.json", {"a": 2})
     assert directory.read_json("facts.json") == {"a": 1}

@@ -202,7 +202,7 @@ def test_a_damaged_transcript_is_named_with_its_remedy(
     assert status == 0
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}"])
 def test_damaged_facts_and_reports_are_named_with_their_remedies(
     damage: str, fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
