@@ -172,7 +172,10 @@ LOWER_BOUNDS: dict[str, Estimator] = {
     "gaussian_unequal": Estimator(gaussian_unequal_bound, normal=True),
     "privacy_profile": Estimator(privacy_profile_bound, dependent_worlds=True),
 }
-"""`rate_bounds.trade_off_bound` is no entry, because it needs to know the mechanism's family."""
+"""Name -> what a report computes of every run, and where it refuses to.
+
+`rate_bounds.trade_off_bound` is no entry, because it needs to know the mechanism's family.
+"""
 
 COMMON = "the worlds share their random numbers, and the bound needs independent ones"
 """Why a bound that needs independent worlds says nothing with common random numbers."""

@@ -18,7 +18,6 @@ from fedsim import (
     bounds_audit,
     cautions,
     check,
-    cohorts,
     crafted_report,
     identifiability,
     ledger,
@@ -81,7 +80,6 @@ def write_report(
     transcript = run_transcript.read(directory)
     facts = directory.read_json("facts.json", needed=FACTS)
     config = directory.config
-    cohorts.check_transcript(config, directory, facts.get("experiment", {}))  # absent in older runs
     report = assemble(
         config,
         facts,

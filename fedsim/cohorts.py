@@ -16,44 +16,63 @@ from fedsim.errors import InputError
 from fedsim.run_directory import RunDirectory
 
 EXPERIMENT = "experiment"
-"""The array of a cohort's file that says which experiment it is of: JSON, as bytes."""
+"""The array of a cohort's file, and of the transcript, that says what it is of: JSON, as bytes."""
 
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
     *("run.client-cpus", "run.client-gpus", "data.root", "data.download", "privacy.stop-at"),
     *("trials.count", "trials.cohort", "trials.first", "audit.prior", "audit.confidence"),
 }
-"""Keys that the findings of a cohort do not depend on, but where `experiment` says so."""
+"""Keys that the findings of a cohort do not depend on, but where `experiment` says so.
+
+privacy.stop-at decides how many rounds the first cohort has, and the others have as many; a run
+that ends for want of budget is continued with more.
+"""
 
 
 def experiment(config: Config) -> dict[str, Any]:
     """Return the keys and values that a cohort's findings, or what they are worth, depend on.
 
-    Worlds are balanced over the trials of the first plan; more may be added. Where trials stop by
-    what they showed, the looks at them follow from cohort, number and confidence, and each has
-    taken its share of the significance.
+    The number of trials is that of the first plan, over which worlds may be balanced; an extension
+    says so itself. Where trials stop by what they showed, the looks at them follow from their
+    number, cohort and confidence, and what is seen from the prior; each look has taken its share of
+    the significance.
     """
-    values = to_run_config(config)
+    values, trials = to_run_config(config), config.trials
     found = {key: value for key, value in values.items() if key not in NO_MATTER}
-    if config.trials.until_halfwidth:
-        looked = "trials.count", "trials.cohort", "audit.confidence"
-        return found | {key: values[key] for key in looked}
-    return found if config.trials.in_pairs else found | {"trials.count": config.trials.shuffled}
+    if trials.until_halfwidth:
+        found |= {key: values[key] for key in ("trials.cohort", "audit.confidence", "audit.prior")}
+    return found | {"trials.count": trials.first or trials.count}
 
 
 def mark(config: Config) -> npt.NDArray[np.uint8]:
     """Return `experiment` as the bytes [n] that a cohort's file holds."""
-    return np.frombuffer(json.dumps(experiment(config)).encode(), dtype=np.uint8)
+    return _bytes(experiment(config))
 
 
-def of_transcript(config: Config) -> dict[str, Any]:
-    """Return the keys and values that the log-odds of a transcript depend on."""
-    return experiment(config) | {"audit.prior": config.audit.prior}
+def transcript_mark(config: Config, trials: int) -> npt.NDArray[np.uint8]:
+    """Return, as bytes [n], what a transcript of so many trials is of.
+
+    Beside the experiment the prior, which its log-odds hold, and the budget that its rounds keep.
+    """
+    return _bytes(_of_transcript(config) | {TRIALS: trials})
 
 
-def check_transcript(config: Config, directory: RunDirectory, then: Mapping[str, Any]) -> None:
-    """Raise InputError where a transcript that is of `then` is not of this configuration."""
-    _check(directory, then, of_transcript(config), "transcript.npz is of a run")
+TRIALS = "trials"
+"""How many trials a transcript has, in its mark."""
+
+
+def check_transcript(
+    config: Config, directory: RunDirectory, file: str, found: npt.NDArray[Any], trials: int
+) -> None:
+    """Raise InputError where a transcript of so many trials is not what its mark says.
+
+    found: the mark, as it was read.
+    """
+    then = _read(directory, file, found)
+    if then.get(TRIALS, trials) != trials:
+        raise directory.damaged(file, f"it has {trials} trials, not {then[TRIALS]}")
+    _check(directory, then, _of_transcript(config), f"{file} is of a run")
 
 
 def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]:
@@ -82,20 +101,36 @@ def _check_cohort(config: Config, directory: RunDirectory, trials: range) -> Non
     """
     file = directory.cohort_file(trials.start)
     if found := directory.read_arrays(file, only=EXPERIMENT, optional=True):
-        try:
-            then = json.loads(found[EXPERIMENT].tobytes())
-        except ValueError:
-            then = None
-        if not isinstance(then, dict):
-            raise directory.damaged(file)
+        then = _read(directory, file, found[EXPERIMENT])
         what = f"trials {trials.start} to {trials.stop - 1} were run"
         _check(directory, then, experiment(config), what)
+
+
+def _of_transcript(config: Config) -> dict[str, Any]:
+    budget = {"privacy.stop-at": config.privacy.stop_at}
+    return experiment(config) | {"audit.prior": config.audit.prior} | budget
+
+
+def _bytes(values: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
+
+
+def _read(directory: RunDirectory, file: str, found: npt.NDArray[Any]) -> dict[str, Any]:
+    try:
+        told = json.loads(found.tobytes())
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise directory.damaged(file, f"its '{EXPERIMENT}' is no JSON object")
+    if not told.get("trials.count"):  # of an earlier version, which wrote 0 for pairs
+        told.pop("trials.count", None)
+    return told
 
 
 def _check(
     directory: RunDirectory, then: Mapping[str, Any], now: Mapping[str, Any], what: str
 ) -> None:
-    """Raise InputError for the first key whose value changed; one of later versions is passed."""
+    """Raise InputError for the first key whose value changed; one that was not told is passed."""
     for key, value in now.items():
         if then.get(key, value) != value:
             raise InputError(

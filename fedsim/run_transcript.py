@@ -53,13 +53,17 @@ TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 def read(directory: RunDirectory) -> Arrays:
     """Return the arrays of a run's transcript, as the server wrote them.
 
-    Raises InputError where the file is missing or damaged: where an array is missing, or has not
-    the trials and rounds of the others, or numbers that no run leaves. Log-odds that are not a
-    number up to the last round are let pass: whoever reads them says that the model diverged.
+    Raises InputError where the file is missing, or of another configuration than config.toml's, or
+    damaged: where an array is missing, or has not the trials and rounds of the others, or numbers
+    that no run leaves. Log-odds that are not a number up to the last round are let pass: whoever
+    reads them says that the model diverged.
     """
     config, arrays = directory.config, directory.read_arrays(FILE)
+    of_what = arrays.pop(cohorts.EXPERIMENT, None)  # absent in older runs
     complaint = _incomplete(config, arrays)
     if not complaint:
+        if of_what is not None:
+            cohorts.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
         planned = cohorts.ranges(config, directory)
         complaint = _misshapen(config, arrays, planned) or _impossible(arrays)
     if complaint:
@@ -91,7 +95,7 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
             return f"its '{name}' is {list(found[name])}"
     (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
     if trials not in {cohort.stop for cohort in planned}:
-        return f"it has {trials} trials, with which no cohort of the run ends"
+        return f"it has {trials} trials, with which no cohort of this config.toml ends"
     starts = {cohort.start for cohort in planned}
     endings = {suffix(vantage, config.federation.vantage) for vantage in Vantage}
     of_rounds = ("log_odds", *LENGTHS, *SIGNED)

@@ -179,7 +179,6 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
         "planned_trials": config.trials.count,
         "cohorts": len(finished),
         "stopped_at": stopped_at,
-        "experiment": cohorts.of_transcript(config),
     }
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)
@@ -281,7 +280,8 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
         for ending in endings
         if f"ratios{ending}" in joined
     }
-    return {**odds, **joined}
+    of_what = cohorts.transcript_mark(config, finished[-1].stop)
+    return {**odds, **joined, cohorts.EXPERIMENT: of_what}
 
 
 def _facts(

@@ -209,6 +209,15 @@ def _forget_the_experiment(directory: RunDirectory) -> None:
     directory.write_arrays(directory.cohort_file(0), old)
 
 
+def _tell(directory: RunDirectory, changes: dict[str, object]) -> None:
+    """Change what the first cohort's file says of its experiment; None takes a key away."""
+    found = directory.read_arrays(directory.cohort_file(0))
+    told = json.loads(found[cohorts.EXPERIMENT].tobytes()) | changes
+    text = json.dumps({key: value for key, value in told.items() if value is not None})
+    found[cohorts.EXPERIMENT] = np.frombuffer(text.encode(), np.uint8)
+    directory.write_arrays(directory.cohort_file(0), found)
+
+
 def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +359,7 @@ def test_no_report_is_of_two_experiments(
         ({"trials.cohort": 4}, "trials.cohort = 2, and it says 4 now"),
         ({"audit.confidence": 0.9}, "audit.confidence = 0.95, and it says 0.9 now"),
         ({"audit.prior": 0.9}, "audit.prior = 0.5, and it says 0.9 now"),
+        ({"privacy.stop-at": 50.0}, "privacy.stop-at = 0.0, and it says 50.0 now"),
     ],
 )
 def test_a_finished_transcript_is_read_by_the_looks_and_the_prior_of_its_run(
@@ -362,6 +372,41 @@ def test_a_finished_transcript_is_read_by_the_looks_and_the_prior_of_its_run(
     with pytest.raises(InputError, match=re.escape(named)):
         report_of(stopped)
     assert (stopped.path / "report.json").read_bytes() == report
+    if "privacy.stop-at" in changes:
+        return  # is in force from now on where a run is continued
+    (stopped.path / "report.json").unlink()
+    (stopped.path / "transcript.npz").unlink()
+    with pytest.raises(InputError, match=re.escape(named)):
+        _go(stopped)
+
+
+@pytest.mark.parametrize("changes", [{"trials.count": 20}, {"trials.count": 14}])
+def test_pairs_are_not_chosen_afterwards_either(
+    changes: dict[str, Scalar], small: Make, tmp_path: Path
+) -> None:
+    start = FEW_ROUNDS | {"trials.pairing": "common", "trials.count": 16, "trials.cohort": 4}
+    directory = RunDirectory.create(tmp_path / "run", small(start))
+    _go(directory)
+    directory.write_text("config.toml", dump(small(start | changes)))
+    for again in (report_of, _go):
+        with pytest.raises(InputError, match=r"trials\.count = 16, and it says"):
+            again(directory)
+
+
+def test_what_the_version_before_said_of_an_experiment_is_enough(
+    small: Make, tmp_path: Path
+) -> None:
+    """It knew nothing of looks, and wrote 0 for the number of trials in pairs."""
+    directory = RunDirectory.create(tmp_path / "run", small(STOPPING))
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        _stop_before(patched, 1)
+        _go(directory)
+    looked = "trials.until-halfwidth", "trials.cohort", "audit.confidence", "audit.prior"
+    _tell(directory, dict.fromkeys(looked) | {"trials.count": 0})
+    resumed, report = _go(directory)
+    assert report["campaign"]["precise"] is True
+    whole, _ = _go(RunDirectory.create(tmp_path / "whole", small(STOPPING)))
+    np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
 
 
 STOPPING: dict[str, Scalar] = {

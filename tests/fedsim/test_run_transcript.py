@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import audit, client_app, run_transcript, server_app
+from fedsim import audit, client_app, cohorts, run_transcript, server_app
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.run_directory import Arrays, RunDirectory
@@ -59,9 +59,24 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         lambda arrays: {
             name: array[:5] if len(array) == 8 else array for name, array in arrays.items()
         },
-        "it has 5 trials, with which no cohort of the run ends",
+        "it has 5 trials, not 8",
     ),
-    "no trials": (lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]}, "its 'log_odds'"),
+    "the same, of an earlier version": (
+        lambda arrays: {
+            name: array[:5] if len(array) == 8 else array
+            for name, array in arrays.items()
+            if name != cohorts.EXPERIMENT
+        },
+        "it has 5 trials, with which no cohort of this config.toml ends",
+    ),
+    "an unreadable experiment": (
+        lambda arrays: arrays | {cohorts.EXPERIMENT: np.frombuffer(b"[]", np.uint8)},
+        "its 'experiment' is no JSON object",
+    ),
+    "no trials": (
+        lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]},
+        "it has 0 trials, not 8",
+    ),
     "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "its 'log_odds'"),
     "text": (
         lambda arrays: arrays | {"challenge_loss": np.array(["x"] * 8)},
