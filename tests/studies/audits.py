@@ -1,5 +1,6 @@
 """Full audits of DP-SGD on real data: how much of the claimed epsilon the lower bounds prove."""
 
+import itertools
 import json
 import tempfile
 from collections.abc import Iterator
@@ -42,18 +43,17 @@ BATCHES: dict[str, dict[str, Scalar]] = {
 
 
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
-    """Yield a table for each way to take batches; digits, or MNIST where its folder is given."""
-    changes: dict[str, Scalar] = {}
+    """Yield a table for each way to take batches, of digits; and of MNIST, where its folder is."""
+    few: dict[str, Scalar] = {"training.rounds": 2, "trials.count": 8, "data.records": 20}
+    data = [few if smoke else {}]
     if data_root is not None:
-        changes = {"data.name": "mnist", "data.root": str(data_root / "mnist")}
-    if smoke:
-        changes |= {"training.rounds": 2, "trials.count": 8, "data.records": 20}
-    for batches, taken in BATCHES.items():
+        data.append(data[0] | {"data.name": "mnist", "data.root": str(data_root / "mnist")})
+    for records, (batches, taken) in itertools.product(data, BATCHES.items()):
         epsilons = EPSILONS[-1:] if smoke else EPSILONS
         configs = [
             # Seeds of their own, so that one unlucky draw is not in all of them.
             from_run_config(
-                AUDITED | taken | {"privacy.epsilon": epsilon, "run.seed": seed} | changes
+                AUDITED | taken | {"privacy.epsilon": epsilon, "run.seed": seed} | records
             )
             for seed, epsilon in enumerate(epsilons)
         ]
