@@ -100,6 +100,14 @@ for name in @SERVICES@; do
     fi
     rm -f "$HERE/$name.pid"
 done
+# A process of the app may hang where a server vanished under it, and outlives what began it.
+work=$(cd "$HERE/work" 2>/dev/null && pwd -P) || exit 0
+for process in /proc/[0-9]*; do
+    [ "$(readlink "$process/cwd" 2>/dev/null)" = "$work" ] || continue
+    if ps -ww -p "${process#/proc/}" -o args= | grep -q "flwr-"; then
+        kill -9 "${process#/proc/}" 2>/dev/null || true
+    fi
+done
 """
 
 SERVER_SETTINGS = """\

@@ -1,6 +1,7 @@
 """A kit holds what each machine needs and nothing that a machine must not have."""
 
 import json
+import signal
 import stat
 import subprocess
 import tomllib
@@ -236,3 +237,28 @@ def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    mine, other = (tmp_path / "kit" / "owners" / f"owner-{owner}" for owner in (0, 1))
+    hanging = tmp_path / "flwr-clientapp"
+    hanging.write_text("trap '' TERM\necho $$\nwhile :; do sleep 1; done\n")
+    started = []
+    try:
+        for folder in (mine, other):
+            (folder / "work").mkdir(exist_ok=True)
+            process = subprocess.Popen(
+                ["sh", hanging], cwd=folder / "work", stdout=subprocess.PIPE, text=True
+            )
+            assert process.stdout is not None
+            process.stdout.readline()  # from now on it hangs
+            started.append(process)
+        (tmp_path / "link").symlink_to(mine)
+        subprocess.run(["sh", tmp_path / "link" / "stop.sh"], check=True, timeout=30)
+        assert started[0].wait(timeout=30) == -signal.SIGKILL
+        assert started[1].poll() is None
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
