@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from adversaries.design import INDEPENDENT, Design
-from adversaries.gaussian_bounds import gaussian_bound, gaussian_unequal_bound
+from adversaries.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
 from adversaries.intervals import (
     LowerBound,
     binomial_high,
@@ -189,13 +189,15 @@ def lower_bounds(
     not_normal: str | None = None,
     design: Design = INDEPENDENT,
     *,
+    trial_mu: Floats | None = None,
     refused: Mapping[str, str] | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, LowerBound]:
     """Return lower bounds by name: every one of `LOWER_BOUNDS`, or those of `names`.
 
-    not_normal: why the log-odds are not normal, if so; refused: name -> why else a bound does not
-    hold. Bounds that do not hold are 0 and give this as the reason. So are those that need
+    not_normal: why the log-odds are not normal, if so; trial_mu [T]: of every trial, where it may
+    vary, for which bounds of normal log-odds are `lessened`; refused: name -> why else a bound does
+    not hold. Bounds that do not hold are 0 and give this as the reason. So are those that need
     independent worlds where the design has others; where the trials stopped at one look of several,
     each is computed at what that leaves. Raises InputError as the bounds do.
     """
@@ -211,6 +213,8 @@ def lower_bounds(
             reason = reason or COMMON
         if reason:
             bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=reason)
+        if estimator.normal and trial_mu is not None:
+            bounds[name] = lessened(bounds[name], trial_mu, delta)
     return bounds
 
 

@@ -13,7 +13,6 @@ from adversaries.gaussian_bounds import (
     LARGEST_SHARE,
     NOT_NORMAL,
     TOO_MIXED,
-    lessened,
     mixed_share,
 )
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
@@ -69,11 +68,9 @@ def bounds_of(
         confidence,
         not_normal(config, transcript),
         played,
+        trial_mu=_trial_mu(transcript),
         refused=refusals,
     )
-    for name, estimator in LOWER_BOUNDS.items():
-        if estimator.normal:
-            found[name] = lessened(found[name], _trial_mu(transcript), delta)
     if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refusals:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)

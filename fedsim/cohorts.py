@@ -18,6 +18,9 @@ from fedsim.run_directory import RunDirectory
 EXPERIMENT = "experiment"
 """The array of a cohort's file, and of the transcript, that says what it is of: JSON, as bytes."""
 
+TRIALS = "trials"
+"""How many trials a transcript has, in its mark."""
+
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
     *("run.client-cpus", "run.client-gpus", "data.root", "data.download", "privacy.stop-at"),
@@ -58,10 +61,6 @@ def transcript_mark(config: Config, trials: int) -> npt.NDArray[np.uint8]:
     return _bytes(_of_transcript(config) | {TRIALS: trials})
 
 
-TRIALS = "trials"
-"""How many trials a transcript has, in its mark."""
-
-
 def check_transcript(
     config: Config, directory: RunDirectory, file: str, found: npt.NDArray[Any], trials: int
 ) -> None:
@@ -87,23 +86,28 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
     while first < total:
         size = config.trials.cohort
         if directory is not None and directory.has(directory.cohort_file(first)):
-            size = len(directory.read_arrays(directory.cohort_file(first), only="worlds")["worlds"])
-            _check_cohort(config, directory, range(first, first + size))
+            size = _finished(config, directory, first)
         cohorts.append(range(first, min(first + size, total)))
         first += size
     return cohorts
 
 
-def _check_cohort(config: Config, directory: RunDirectory, trials: range) -> None:
-    """Raise InputError where these trials were run under another configuration.
+def _finished(config: Config, directory: RunDirectory, first: int) -> int:
+    """Return how many trials the finished cohort has whose first trial this is.
 
-    A file of an earlier version does not say, and is taken as it is.
+    Raises InputError where they were run under another configuration. A file of an earlier version
+    does not say, and is taken as it is.
     """
-    file = directory.cohort_file(trials.start)
-    if found := directory.read_arrays(file, only=EXPERIMENT, optional=True):
+    file = directory.cohort_file(first)
+    found = directory.read_arrays(file, only=("worlds", EXPERIMENT))
+    if "worlds" not in found:
+        raise directory.damaged(file, "it has no 'worlds'")
+    size = len(found["worlds"])
+    if EXPERIMENT in found:
         then = _read(directory, file, found[EXPERIMENT])
-        what = f"trials {trials.start} to {trials.stop - 1} were run"
+        what = f"trials {first} to {first + size - 1} were run"
         _check(directory, then, experiment(config), what)
+    return size
 
 
 def _of_transcript(config: Config) -> dict[str, Any]:

@@ -36,60 +36,53 @@ PAC_MEANING = (
 
 def labels(report: Report) -> list[Label]:
     """Return what keeps the run from being a release with a guarantee."""
-    labels = []
-    if unclipped := not is_clipped(report):
-        text = (
+    told = [
+        (
+            not is_clipped(report),
+            "Gradients are not clipped: no DP guarantee.",
             "Nothing bounds what one record can change, so that no amount of noise is a guarantee "
-            "for everybody. What the adversary achieved here is measured all the same."
-        )
-        labels.append(Label("Gradients are not clipped: no DP guarantee.", text))
-    local, seeded = (
-        at(report, "mechanism.sensitivity") == "local",
-        at(report, "noise_source") == "seed",
-    )
-    if local:
-        text = (
+            "for everybody. What the adversary achieved here is measured all the same.",
+        ),
+        (
+            at(report, "mechanism.sensitivity") == "local",
+            "Measurement, not a DP guarantee.",
             f"The noise was scaled to the local sensitivity of {challenge_of(report)}, which "
-            "depends on the data: an instrument that measures how tight the theory is."
-        )
-        labels.append(Label("Measurement, not a DP guarantee.", text))
-    if is_pac(report):
-        text = (
+            "depends on the data: an instrument that measures how tight the theory is.",
+        ),
+        (
+            is_pac(report),
+            "PAC noise, not a DP guarantee.",
             "The noise was shaped by how the stated candidates differ, and hides nothing along "
-            "directions in which they do not: a bound on information about which of them was used."
-        )
-        labels.append(Label("PAC noise, not a DP guarantee.", text))
-    if seeded:
-        text = (
+            "directions in which they do not: a bound on information about which of them was used.",
+        ),
+        (
+            at(report, "noise_source") == "seed",
+            "Experiment: noise is reproducible, not a DP guarantee.",
             f"It comes from seed {plain(at(report, 'seed'))}, and whoever knows the seed can "
-            "take it away again: fit for measuring, not for protecting people."
-        )
-        labels.append(Label("Experiment: noise is reproducible, not a DP guarantee.", text))
-    instrumented = at(report, "audit_mode") == "instrumented"
-    if instrumented:
-        text = (
+            "take it away again: fit for measuring, not for protecting people.",
+        ),
+        (
+            at(report, "audit_mode") == "instrumented",
+            "Instrumented audit, not a DP guarantee.",
             "The auditor computed the beliefs from the noise, which the owners handed over: the "
             "same numbers as the adversary's own, at less cost, in a federation that protects "
-            "nobody."
-        )
-        labels.append(Label("Instrumented audit, not a DP guarantee.", text))
-    simulated = at(report, "mechanism.rounding.secure_aggregation") == "simulated"
-    if simulated:
-        text = (
+            "nobody.",
+        ),
+        (
+            at(report, "mechanism.rounding.secure_aggregation") == "simulated",
+            "Simulated secure aggregation, not a DP guarantee.",
             "The server summed the messages in the clear, each under one owner's share of the "
-            "noise; what is stated towards it is as if they had been aggregated securely."
-        )
-        labels.append(Label("Simulated secure aggregation, not a DP guarantee.", text))
-    released = bool(at(report, "bayesian"))
-    if released:
-        text = (
+            "noise; what is stated towards it is as if they had been aggregated securely.",
+        ),
+        (
+            bool(at(report, "bayesian")),
+            "Gradient distances were released: not a DP guarantee.",
             "For the Bayesian accountant the owners handed over norms or distances of their "
-            "records' gradients as they are."
-        )
-        labels.append(Label("Gradient distances were released: not a DP guarantee.", text))
-    named = unclipped or local or seeded or instrumented or simulated or released
-    named = named or is_pac(report)
-    if at(report, "mechanism.dp_guarantee") is False and not named:
+            "records' gradients as they are.",
+        ),
+    ]
+    labels = [Label(title, text) for applies, title, text in told if applies]
+    if not labels and at(report, "mechanism.dp_guarantee") is False:
         labels.append(Label("Not a DP guarantee.", at(report, "mechanism.dp_note") or ""))
     return labels
 

@@ -16,7 +16,7 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +157,8 @@ class RunDirectory:
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
         self._write(name, buffer.getvalue())
 
-    def read_arrays(self, name: str, only: str | None = None, optional: bool = False) -> Arrays:
-        """Read named arrays, all or `only` one, which may be missing where it is `optional`.
+    def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
+        """Read named arrays, all, or those of `only` that there are.
 
         Raises InputError if the file is missing or bad.
         """
@@ -167,9 +167,8 @@ class RunDirectory:
                 (self.path / name).open("rb") as file,
                 np.load(file, allow_pickle=False) as archive,
             ):
-                if optional and only not in archive.files:
-                    return {}
-                return {key: archive[key] for key in ([only] if only else archive.files)}
+                wanted = archive.files if only is None else [*only]
+                return {key: archive[key] for key in wanted if key in archive.files}
         except (FileNotFoundError, PermissionError) as error:
             raise self._unread(name, error) from None
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from tables import Table
 
 from adversaries import forecast
-from adversaries.gaussian_bounds import LARGEST_SHARE, lessened, mixed_share
+from adversaries.gaussian_bounds import LARGEST_SHARE, mixed_share
 from adversaries.intervals import LowerBound, clopper_pearson
 from adversaries.lower_bounds import LOWER_BOUNDS, lower_bounds
 from adversaries.rate_bounds import NoiseFamily, trade_off_bound
@@ -161,13 +161,11 @@ def bounds_of(
     The normality of log-odds is left to its check, though a report refuses sampled ones beforehand.
     """
     names = [name for name in LOWER_BOUNDS if name not in game.refused]
-    found = lower_bounds(game.worlds, log_odds, DELTA, CONFIDENCE, names=names)
+    found = lower_bounds(game.worlds, log_odds, DELTA, CONFIDENCE, trial_mu=trial_mu, names=names)
     if trial_mu is not None:
         share = mixed_share(trial_mu, float(trial_mu.max()))
         if share > LARGEST_SHARE:
             raise ValueError(f"sensitivities vary too much for the study: {share:.3f}")
-        for name in (name for name in names if LOWER_BOUNDS[name].normal):
-            found[name] = lessened(found[name], trial_mu, DELTA)
     if game.family:
         found["trade_off"] = trade_off_bound(game.worlds, log_odds, DELTA, CONFIDENCE, game.family)
         leading = headline({**found, "gaussian": found["trade_off"]})
