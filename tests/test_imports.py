@@ -20,6 +20,7 @@ KNOW_FLOWER = {
     "fedsim.client_app",
     "fedsim.consent",
     "fedsim.deployment.checks",
+    "fedsim.deployment.node_checks",
     "fedsim.deployment.proxy",
     "fedsim.messages",
     "fedsim.node_memory",

@@ -83,17 +83,17 @@ def check(
 
     Example: fedsim deploy check hospitals --machine server
     """
-    from fedsim.deployment import checks  # noqa: PLC0415
+    from fedsim.deployment import checks, findings  # noqa: PLC0415
 
-    findings = checks.check(directory, machine)
-    wrong = sum(finding.state == checks.WRONG for finding in findings)
+    found = checks.check(directory, machine)
+    wrong = sum(one.state == findings.WRONG for one in found)
     if json_:
-        typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in findings]}))
+        typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in found]}))
     else:
         line = Column(overflow="fold")  # commands must be whole
         table = Table("machine", "what", "", line, box=None, pad_edge=False)
-        colours = {checks.OK: "green", checks.NOTE: "yellow", checks.WRONG: "red"}
-        for one in findings:
+        colours = {findings.OK: "green", findings.NOTE: "yellow", findings.WRONG: "red"}
+        for one in found:
             state = Text(one.state, colours[one.state])
             table.add_row(one.machine, one.what, state, Text(one.message))
         Console(highlight=False).print(table)

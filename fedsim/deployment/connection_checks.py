@@ -1,0 +1,95 @@
+"""What answers on a port, from here: the server as a node reaches it, and what start.sh began."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+
+from fedsim.deployment.findings import OK, WRONG, Line
+
+TIMEOUT = 5.0
+"""Seconds for a connection."""
+
+CONTROL = "/v1/control/list-runs"
+"""A path of the API by which code is submitted; the proxy must not pass it."""
+
+
+def reached(place: Path, host: str, port: int) -> Iterator[Line]:
+    """Connect as a node does: TLS by the kit's authority, the Fleet API and no other."""
+    try:
+        trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
+    except (OSError, ssl.SSLError) as error:
+        yield "TLS", WRONG, f"ca.crt cannot be read ({error}): copy this machine's folder anew"
+        return
+    try:
+        with (
+            socket.create_connection((host, port), timeout=TIMEOUT) as plain,
+            trusted.wrap_socket(plain, server_hostname=host),
+        ):
+            pass
+    except ssl.SSLCertVerificationError as error:
+        yield (
+            "TLS",
+            WRONG,
+            f"{host}:{port} shows a certificate that fails: {error.verify_message}; give all "
+            "machines the folders of one kit",
+        )
+        return
+    except ssl.SSLError as error:
+        yield "TLS", WRONG, f"{host}:{port} does not speak TLS ({error.reason}): start the proxy"
+        return
+    except OSError as error:
+        yield (
+            "server",
+            WRONG,
+            f"{host}:{port} is unreachable ({error}): start the server, or open the port to here",
+        )
+        return
+    yield "TLS", OK, f"{host}:{port} is the server"
+    try:
+        with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
+            fleet = client.post(f"https://{host}:{port}/v1/fleet/pull-messages").status_code
+            control = client.post(f"https://{host}:{port}{CONTROL}").status_code
+    except httpx.HTTPError as error:
+        yield "Fleet API", WRONG, f"does not answer ({error!r}): start the server's proxy"
+        return
+    if fleet in (403, 502):
+        yield (
+            "Fleet API",
+            WRONG,
+            f"the proxy answers {fleet}: start the SuperLink, and the proxy of this kit",
+        )
+    else:
+        yield "Fleet API", OK, "passes"
+    if control == 403:
+        yield "Control API", OK, "is closed"
+    else:
+        yield (
+            "Control API",
+            WRONG,
+            f"answers {control} here, so that anyone can submit code: let owners reach only the "
+            "proxy of start.sh, or nginx with nginx.conf",
+        )
+
+
+def process(place: Path, name: str) -> int | None:
+    """Return the process that start.sh began, if it is still there."""
+    try:
+        pid = int((place / f"{name}.pid").read_text())
+        command = " ".join(psutil.Process(pid).cmdline())
+    except (OSError, ValueError, psutil.Error):
+        return None
+    # A number in a file that was left behind may be another program's by now.
+    folders = {place.absolute(), place.resolve()}
+    return pid if any(f"{folder}/" in f"{command}/" for folder in folders) else None
+
+
+def listening(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=TIMEOUT):
+            return True
+    except OSError:
+        return False

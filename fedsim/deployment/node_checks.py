@@ -1,0 +1,130 @@
+"""What is wrong with a node: its key, its config and data, the way to the server."""
+
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
+
+from fedsim import consent
+from fedsim.deployment import connection_checks, kit
+from fedsim.deployment.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment.kit import Kit
+
+
+def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
+    """Look at an owner's or the auditor's node: key, config, data, the server from here."""
+    yield _node_key(place)
+    yield from _node_config(place, laid_out, machine)
+    host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
+    if host and text.isdecimal():
+        yield from connection_checks.reached(place, host, int(text))
+    else:
+        yield (
+            "server",
+            WRONG,
+            f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT: set it to "
+            f"{laid_out.address}:{laid_out.port}",
+        )
+    port = kit.port(place, "NODE_PORT")
+    process = connection_checks.process(place, "supernode")
+    if process is not None:
+        yield "supernode", OK, f"runs (process {process})"
+    elif connection_checks.listening("127.0.0.1", port):
+        yield (
+            "supernode",
+            WRONG,
+            f"port {port} is taken by another program: set another NODE_PORT in "
+            f"{place / 'settings.env'}",
+        )
+    else:
+        yield "supernode", NOTE, f"is not running: sh {place / 'start.sh'}"
+
+
+def _node_key(place: Path) -> Line:
+    try:
+        private = load_ssh_private_key((place / "node.key").read_bytes(), password=None)
+        public = load_ssh_public_key((place / "node.key.pub").read_bytes())
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        return "node key", WRONG, f"cannot be read ({error}): copy this machine's folder anew"
+    if private.public_key() != public:
+        return (
+            "node key",
+            WRONG,
+            "node.key does not fit node.key.pub: copy both from the same kit",
+        )
+    return "node key", OK, "fits its public half"
+
+
+def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
+    path = place / "node.toml"
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        yield "node.toml", WRONG, f"cannot be read: {error}; mend {path}"
+        return
+    if machine == "auditor":
+        yield from _auditor_config(place, values)
+        return
+    partition = int(machine.removeprefix("owner-"))
+    expected = {"partition-id": partition, "num-partitions": laid_out.owners}
+    if wrong := [key for key, value in expected.items() if values.get(key) != value]:
+        (key, *_) = wrong
+        yield (
+            "node.toml",
+            WRONG,
+            f"{key} is {values.get(key)!r}: {machine} of {laid_out.owners} has {expected[key]}",
+        )
+    data = str(values.get("data-path", ""))
+    # Flower's processes are started in work/.
+    where = (place / "work" / data).resolve()
+    if not data or not where.exists():
+        yield (
+            "data",
+            WRONG,
+            f"there is no folder '{data}', and no such file: set data-path in {path} to where this "
+            "owner's data lie",
+        )
+    elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
+        yield "data", WRONG, f"'{data}' cannot be read: give this user access to it"
+    else:
+        yield "data", OK, str(where)
+    try:
+        agreed = consent.given(values)
+    except consent.RefusedError as error:
+        yield "consent", WRONG, f"{error}; mend {path}"
+        return
+    if agreed is None:
+        yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
+    else:
+        yield "consent", OK, ", ".join(sorted(agreed)) or "to nothing but plain training"
+
+
+def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
+    """Look at whether the node joins as an auditor, and can keep what it sees to itself."""
+    path = place / "node.toml"
+    if values.get("role") != "auditor":
+        yield "node.toml", WRONG, f'role is {values.get("role")!r}: set role = "auditor" in {path}'
+    told = values.get("transcript-path", "")
+    # Flower's processes are started in work/.
+    folder = (place / "work" / str(told)).resolve()
+    if not told or not folder.is_dir():
+        yield (
+            "transcripts",
+            WRONG,
+            f"there is no folder '{told}': set transcript-path in {path} to where this node is to "
+            "record",
+        )
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield "transcripts", WRONG, f"'{told}' cannot be written: give this user access to it"
+    elif (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
+        yield "transcripts", WRONG, f"others may read {told} ({mode:o}): chmod 700 {folder}"
+    else:
+        yield "transcripts", OK, str(folder)

@@ -1,0 +1,96 @@
+"""Each thing that can be wrong with a node is found, and only that."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim.deployment import checks, kit
+from fedsim.deployment.findings import OK, WRONG
+
+Found = Callable[[str], dict[str, str]]
+Change = Callable[[Path, str, object], None]
+FreePort = Callable[[], int]
+
+
+def test_no_data(written: Path, found: Found) -> None:
+    (written / "owners" / "owner-1" / "data").rmdir()
+    assert "there is no folder '../data'" in found("owner-1")["data"]
+
+
+def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
+    (written / "owners" / "owner-1" / "data").rmdir()
+    (written / "owners" / "owner-1" / "data").write_text("age,label")
+    assert "data" not in found("owner-1")
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "complaint"),
+    [
+        ("partition-id = 7", "node.toml", "partition-id is 7: owner-0 of 2 has 0"),
+        ('consent = "everything"', "consent", "'everything', which is none of challenge"),
+    ],
+)
+def test_a_node_with_a_wrong_config(
+    written: Path, found: Found, line: str, what: str, complaint: str
+) -> None:
+    path = written / "owners" / "owner-0" / "node.toml"
+    key = line.partition(" ")[0]
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line if old.startswith(f"{key} ") else old for old in lines))
+    assert complaint in found("owner-0")[what]
+
+
+def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> None:
+    path = written / "owners" / "owner-0" / "node.toml"
+    path.write_text(path.read_text().replace('\nconsent = ""', ""))
+    assert "is not asked for" in found("owner-0")["consent"]
+
+
+def test_a_port_that_another_program_has(written: Path, found: Found, change: Change) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.settimeout(0.1)
+        port = other.getsockname()[1]
+        change(written / "owners" / "owner-0", "NODE_PORT", port)
+        assert f"port {port} is taken" in found("owner-0")["supernode"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "said"),
+    [
+        ('"auditor"', '"owner"', "node.toml", "role is 'owner'"),
+        ("../transcripts", "../nowhere", "transcripts", "there is no folder '../nowhere'"),
+        ('transcript-path = "../transcripts"', "", "transcripts", "set transcript-path"),
+    ],
+)
+def test_an_auditors_config(
+    tmp_path: Path, old: str, new: str, what: str, said: str, free_port: FreePort
+) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
+    node = tmp_path / "kit" / "auditor" / "node.toml"
+    before = {one.what: one for one in checks.check(tmp_path / "kit", "auditor")}
+    assert before["transcripts"].state == OK
+    node.write_text(node.read_text().replace(old, new))
+    wrong = [one for one in checks.check(tmp_path / "kit", "auditor") if one.state == WRONG]
+    after = {one.what: one.message for one in wrong if one.what not in ("server", "commands")}
+    assert set(after) == {what}
+    assert said in after[what]
+
+
+def test_others_may_read_an_auditors_transcripts(tmp_path: Path, free_port: FreePort) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
+    folder = tmp_path / "kit" / "auditor" / "transcripts"
+    folder.chmod(0o755)
+    wrong = {one.what: one.message for one in checks.check(tmp_path / "kit", "auditor")}
+    assert wrong["transcripts"].endswith(f"chmod 700 {folder}")
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_a_key_with_a_passphrase_is_found(written: Path, found: Found) -> None:
+    path = written / "owners" / "owner-0" / "node.key"
+    command = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "a passphrase", "-f", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    assert "cannot be read" in found("owner-0")["node key"]
