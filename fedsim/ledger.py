@@ -38,18 +38,17 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim import cohorts, privacy, report_directory, run_transcript
-from fedsim.accounting import accountant
+from fedsim.composition import Counts, at_vantages, described, epsilon_of, within
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Trust, Vantage
+from fedsim.mechanism import Trust, Vantage
 from fedsim.run_directory import RunDirectory
 from fedsim.strict_json import strict_json
 
@@ -57,12 +56,6 @@ FILE = "ledger.jsonl"
 
 EPSILON = "epsilon_spent"
 """The array of a transcript that `curve` returns."""
-
-ROUNDING = 1e-12
-"""Relative excess over privacy.stop-at that is rounding, where noise is calibrated to it."""
-
-Counts = Counter[Rounds]
-"""How many rounds of each kind; the kinds have count 1."""
 
 Release = tuple[int, int, Rounds, tuple[int, ...], tuple[int, ...] | None]
 """What is one release: attempt (0 where the noise is the seed's), round, kind, asked, present."""
@@ -266,7 +259,7 @@ def describe(
         return planned if rounds is None else planned.first(rounds)
     books = accounts(rows)
     cohort, worst = _worst(config, books, owner)
-    return _description(config, books[cohort].spent(worst))
+    return described(config, books[cohort].spent(worst))
 
 
 def describe_run(directory: RunDirectory, owner: int | None = None) -> Description:
@@ -280,35 +273,6 @@ def describe_run(directory: RunDirectory, owner: int | None = None) -> Descripti
     facts = directory.read_json("facts.json") if directory.has("facts.json") else {}
     nominal = facts.get("noise_multiplier") or privacy.noise_multiplier(config)
     return describe(config, nominal, rows, owner, rounds)
-
-
-def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
-    """Return epsilon of these rounds at privacy.delta by privacy.accountant; inf without noise."""
-    if not counts:
-        return 0.0
-    mechanism = _description(config, counts).towards(vantage)
-    return _epsilon(mechanism, config.privacy.delta, config.privacy.accountant)
-
-
-def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vantage) -> float:
-    """Return an upper bound on the epsilon of `counts` on the way to `total`, exact at its end.
-
-    Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
-    """
-    if counts == total or not counts <= total:
-        return epsilon_of(config, counts, vantage)
-    more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
-    return min(epsilon_of(config, more, vantage), epsilon_of(config, total, vantage))
-
-
-def rounded_up(count: int) -> int:
-    """Return a count of rounds of at most 16 as it is, a larger one with at most 1/16 more.
-
-    The next multiple of a power of two, so that there are 16 values between a number and its
-    double.
-    """
-    unit = 1 << max(0, count.bit_length() - 5)
-    return -(-count // unit) * unit
 
 
 def curve(
@@ -371,15 +335,15 @@ def affordable(config: Config, kind: Rounds, most: int, spent: Iterable[Counts] 
         Counter[Rounds]()
     ]
 
-    def within(count: int) -> bool:
+    def affords(count: int) -> bool:
         return all(_within(config, counts + Counter({kind: count})) for counts in histories)
 
-    if not config.privacy.stop_at or within(most):
+    if not config.privacy.stop_at or affords(most):
         return most
     low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if within(middle) else (low, middle)
+        low, high = (middle, high) if affords(middle) else (low, middle)
     return low
 
 
@@ -548,7 +512,7 @@ class Attempt:
             counts = self._account.after(row, owner) if asked else self._account.spent(owner)
             history = frozenset(counts.items()), frozenset(total.items())
             if history not in found:
-                found[history] = _at_vantages(config, counts, total)
+                found[history] = at_vantages(config, counts, total)
             spent[owner] = found[history]
             if owner in row.colluders:
                 spent[owner] = spent[owner] | {vantage.value: math.inf for vantage in TOLD}
@@ -568,23 +532,8 @@ class Attempt:
         )
 
 
-def _description(config: Config, counts: Counts) -> Description:
-    rounds = (replace(kind, count=count) for kind, count in counts.items())
-    return replace(privacy.describe(config, 0.0), rounds=tuple(rounds))
-
-
-@lru_cache(maxsize=8192)
-def _epsilon(mechanism: Mechanism, delta: float, accountant_name: str) -> float:
-    return accountant(accountant_name).epsilon(mechanism, delta)
-
-
 def _within(config: Config, counts: Counts) -> bool:
-    epsilon = epsilon_of(config, counts, config.federation.vantage)
-    return epsilon <= (config.privacy.stop_at or math.inf) * (1 + ROUNDING)
-
-
-def _at_vantages(config: Config, counts: Counts, total: Counts) -> dict[str, float]:
-    return {vantage.value: running_epsilon(config, counts, total, vantage) for vantage in Vantage}
+    return within(config, counts, config.privacy.stop_at or math.inf)
 
 
 def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
@@ -595,7 +544,7 @@ def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> 
     for kind in kinds:
         if kind is not None:
             counts[kind] += 1
-        values.append(list(_at_vantages(config, counts, total).values()))
+        values.append(list(at_vantages(config, counts, total).values()))
     return [list(row) for row in zip(*values, strict=True)]
 
 

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedsim import audit, client_app, ledger, privacy, server_app
+from fedsim import audit, client_app, composition, ledger, privacy, server_app
 from fedsim.accounting import PLD
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.description import Rounds
@@ -175,7 +173,7 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
-    exact = ledger.epsilon_of(config, Counter(ledger.accounts(rows)[0].spent(0)), PARTICIPANT)
+    exact = composition.epsilon_of(config, Counter(ledger.accounts(rows)[0].spent(0)), PARTICIPANT)
     assert participant(rows)[-1] == pytest.approx(exact)
     assert ledger.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
 
@@ -235,7 +233,7 @@ def test_a_ledger_whose_attempts_differ_in_their_owners_under_one_noise_has_no_b
         for owner in range(5):
             counts = ledger.accounts(rows)[0].spent(owner)
             assert counts.total() == 2
-            assert ledger.epsilon_of(config, counts, PARTICIPANT) == math.inf
+            assert composition.epsilon_of(config, counts, PARTICIPANT) == math.inf
         assert np.all(ledger.curve(config, Z, rows)[:, 1, -1] == math.inf)
     again = [row, replace(row, attempt=2)]
     assert math.isfinite(ledger.curve(config, Z, again)[0, 1, -1])
@@ -520,19 +518,6 @@ def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_
 
 
 # The running value
-
-
-@given(st.integers(1, 10**9))
-def test_counts_are_rounded_up_by_at_most_a_sixteenth(count: int) -> None:
-    rounded = ledger.rounded_up(count)
-    assert count <= rounded <= count * (1 + 1 / 16)
-    assert count > 16 or rounded == count
-    assert ledger.rounded_up(rounded) == rounded
-    assert ledger.rounded_up(count + 1) >= rounded
-
-
-def test_a_long_training_takes_few_values() -> None:
-    assert len({ledger.rounded_up(count) for count in range(1, 5001)}) < 150
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""What several releases about the same records come to: epsilon of rounds that add up.
+
+Two numbers are never to be confused. Epsilon of *one training* is what beliefs and advantages are
+compared with: the trials of a campaign are repetitions, each with an adversary of its own. Epsilon
+of *everything released* is what a guarantee may state: where the noise is the operating system's
+all trainings left something of the same people, and their rounds add up over trials, cohorts and
+attempts. Noise from the seed is no guarantee, to however few trainings.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+
+from fedsim import privacy
+from fedsim.accounting import accountant
+from fedsim.config import Config
+from fedsim.description import Description, Rounds
+from fedsim.mechanism import Mechanism, Vantage
+
+ROUNDING = 1e-12
+"""Relative excess over a limit that is rounding, where noise is calibrated to it."""
+
+Counts = Counter[Rounds]
+"""How many rounds of each kind; the kinds have count 1."""
+
+
+def adds_up(config: Config) -> bool:
+    """Return whether all trainings of a run are one release, about which a guarantee may speak."""
+    return config.privacy.noise_source == "system"
+
+
+def times(counts: Counts, trainings: int) -> Counts:
+    """Return the rounds of so many trainings with these rounds each."""
+    return Counter({kind: count * trainings for kind, count in counts.items()})
+
+
+def described(config: Config, counts: Counts) -> Description:
+    """Return what a federation of this configuration releases in these rounds."""
+    rounds = (replace(kind, count=count) for kind, count in counts.items())
+    return replace(privacy.describe(config, 0.0), rounds=tuple(rounds))
+
+
+def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
+    """Return epsilon of these rounds at privacy.delta by privacy.accountant; inf without noise."""
+    if not counts:
+        return 0.0
+    mechanism = described(config, counts).towards(vantage)
+    return _epsilon(mechanism, config.privacy.delta, config.privacy.accountant)
+
+
+def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vantage) -> float:
+    """Return an upper bound on the epsilon of `counts` on the way to `total`, exact at its end.
+
+    Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
+    """
+    if counts == total or not counts <= total:
+        return epsilon_of(config, counts, vantage)
+    more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
+    return min(epsilon_of(config, more, vantage), epsilon_of(config, total, vantage))
+
+
+def at_vantages(config: Config, counts: Counts, total: Counts) -> dict[str, float]:
+    """Return the `running_epsilon` of every vantage by its name."""
+    return {vantage.value: running_epsilon(config, counts, total, vantage) for vantage in Vantage}
+
+
+def within(config: Config, counts: Counts, limit: float) -> bool:
+    """Return whether these rounds keep epsilon within a limit at the configured vantage."""
+    return epsilon_of(config, counts, config.federation.vantage) <= limit * (1 + ROUNDING)
+
+
+def rounded_up(count: int) -> int:
+    """Return a count of rounds of at most 16 as it is, a larger one with at most 1/16 more.
+
+    The next multiple of a power of two, so that there are 16 values between a number and its
+    double.
+    """
+    unit = 1 << max(0, count.bit_length() - 5)
+    return -(-count // unit) * unit
+
+
+@lru_cache(maxsize=8192)
+def _epsilon(mechanism: Mechanism, delta: float, accountant_name: str) -> float:
+    return accountant(accountant_name).epsilon(mechanism, delta)
