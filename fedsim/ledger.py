@@ -1,9 +1,8 @@
 """The privacy ledger of a run: what every owner's records were exposed to, and what is left.
 
 `ledger.jsonl` in the run directory holds one JSON object for each round, appended and forced to
-disk before the round's messages leave: once they are out the round may be seen. Each row carries a
-checksum of itself and of the row before. A last line without its end never let a message out and is
-dropped; any other damage is an error.
+disk before the round's messages leave: once they are out the round may be seen (`fedsim.journal`).
+A last line without its end never let a message out and is dropped; any other damage is an error.
 
 Trials are independent repetitions of one training, so epsilon is that of one trial, and the cohorts
 do not add up. The attempts at one cohort do: a restart draws fresh noise from the operating system,
@@ -31,10 +30,8 @@ Where aggregation was simulated (`federation.secure-aggregation`) it is as if ag
 the server received every message under one share of the noise.
 """
 
-import hashlib
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -43,11 +40,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import cohorts, privacy, report_directory, run_transcript
+from fedsim import cohorts, journal, privacy, run_transcript
 from fedsim.composition import Counts, at_vantages, described, epsilon_of, within
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
+from fedsim.journal import DamagedError, Journal
 from fedsim.mechanism import Trust, Vantage
 from fedsim.run_directory import RunDirectory
 from fedsim.strict_json import strict_json
@@ -212,7 +210,7 @@ def read(directory: RunDirectory) -> list[Row]:
     One row for each round of an attempt: the last. Raises InputError where the file is damaged
     anywhere but in an unfinished last line.
     """
-    return _current(_read(directory)[0])
+    return _current(_read(directory).entries)
 
 
 def verified(directory: RunDirectory) -> list[Row]:
@@ -411,10 +409,9 @@ class Ledger:
         central = config.federation.trust is Trust.CENTRAL
         self.colluders = () if central else tuple(sorted(colluders))
         self.path = directory.path / FILE
-        rows, self._check, whole = _read(directory)
-        self._accounts = accounts(rows)
-        if self.path.exists() and self.path.stat().st_size > whole:
-            os.truncate(self.path, whole)
+        written = _read(directory)
+        self._accounts, self._check = accounts(written.entries), written.check
+        journal.drop_unfinished(self.path, written)
 
     def begin(self, cohort: int, rounds: int, noise_multiplier: float) -> "Attempt":
         """Begin another attempt at the cohort whose first trial this is, of so many rounds."""
@@ -424,11 +421,7 @@ class Ledger:
 
     def append(self, row: Row) -> None:
         """Write a row, and return when it is on disk."""
-        text, self._check = _line(row, self._check)
-        with report_directory.opened(self.path, append=True) as file:
-            file.buffer.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        self._check = journal.append(self.path, strict_json(asdict(row)), self._check)
         self._accounts[row.cohort].add(row)
 
 
@@ -655,42 +648,14 @@ def _current(rows: Iterable[Row]) -> list[Row]:
     return list({(row.cohort, row.attempt, row.round): row for row in rows}.values())
 
 
-def _line(row: Row, previous: str) -> tuple[bytes, str]:
-    """Return a row as a line of the file, and its checksum."""
-    entry = strict_json(asdict(row))
-    check = _checksum(entry, previous)
-    text = json.dumps({**entry, "check": check}, allow_nan=False)
-    return f"{text}\n".encode(), check
-
-
-def _checksum(entry: Mapping[str, Any], previous: str) -> str:
-    canonical = json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(f"{previous}{canonical}".encode()).hexdigest()[:16]
-
-
-def _read(directory: RunDirectory) -> tuple[list[Row], str, int]:
-    """Return the rows, the checksum of the last one, and how many bytes they take."""
-    path = directory.path / FILE
-    if not path.exists():
-        return [], "", 0
+def _read(directory: RunDirectory) -> Journal[Row]:
+    """Return the rows of a run. Raises InputError."""
     try:
-        content = path.read_bytes()
+        return journal.read(directory.path / FILE, Row.of)
     except OSError as error:
         raise InputError(f"cannot read {FILE} in '{directory.path}': {error.strerror}") from None
-    rows, check, whole = [], "", 0
-    *lines, _ = content.split(b"\n")  # behind the last line is nothing, or an unfinished one
-    for number, line in enumerate(lines, 1):
-        try:
-            entry = json.loads(line)
-            found = entry.pop("check")
-            if found != _checksum(entry, check):
-                raise ValueError("the checksum does not fit")
-            rows.append(Row.of(entry))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError(
-                f"{FILE} in '{directory.path}' is damaged in line {number}, so that nobody knows "
-                "what was released; restore it from a copy, or begin another run with --out"
-            ) from None
-        check = found
-        whole += len(line) + 1
-    return rows, check, whole
+    except DamagedError as error:
+        raise InputError(
+            f"{FILE} in '{directory.path}' is damaged in line {error.line}, so that nobody knows "
+            "what was released; restore it from a copy, or begin another run with --out"
+        ) from None

@@ -1,0 +1,91 @@
+"""A file of JSON objects, one a line, that only grows and in which damage shows.
+
+Each line carries a checksum of itself and of the line before, and is on disk before `append`
+returns. A last line without its end was never acted upon and is dropped; any other damage is an
+error. What was cut off behind a whole line does not show.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from fedsim import report_directory
+
+Entry = TypeVar("Entry")
+
+
+class DamagedError(ValueError):
+    """A line is not what was written; `line` counts from 1."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"line {line} is damaged")
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Journal(Generic[Entry]):
+    """The entries of a file, the checksum of the last one, and how many bytes they take."""
+
+    entries: list[Entry]
+    check: str = ""
+    size: int = 0
+
+
+def read(path: Path, parse: Callable[[dict[str, Any]], Entry]) -> Journal[Entry]:
+    """Return the entries of a file, none if there is none.
+
+    parse: raises KeyError, TypeError or ValueError for an object that is no entry. Raises OSError
+    and DamagedError.
+    """
+    if not path.exists():
+        return Journal([])
+    entries, check, size = [], "", 0
+    *lines, _ = path.read_bytes().split(b"\n")  # behind the last line is nothing, or an unfinished
+    for number, line in enumerate(lines, 1):
+        try:
+            values = json.loads(line)
+            found = values.pop("check")
+            if found != _checksum(values, check):
+                raise ValueError("the checksum does not fit")
+            entries.append(parse(values))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            raise DamagedError(number) from None
+        check = found
+        size += len(line) + 1
+    return Journal(entries, check, size)
+
+
+def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
+    """Cut off what is behind the last whole line of a file as it was read. Raises OSError."""
+    if path.exists() and path.stat().st_size > journal.size:
+        os.truncate(path, journal.size)
+
+
+def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
+    """Write an object of strict JSON behind the line whose checksum is `previous`; return its own.
+
+    It is on disk then. Raises OSError.
+    """
+    check = _checksum(values, previous)
+    text = json.dumps({**values, "check": check}, allow_nan=False)
+    new = not path.exists()
+    with report_directory.opened(path, append=True) as file:
+        file.buffer.write(f"{text}\n".encode())
+        file.flush()
+        os.fsync(file.fileno())
+    if new:  # a file is only there for good once its folder says so
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    return check
+
+
+def _checksum(values: Mapping[str, Any], previous: str) -> str:
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(f"{previous}{canonical}".encode()).hexdigest()[:16]
