@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from rich import box
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -100,7 +99,7 @@ def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
     rows = Table(show_header=False)
     for name, value in _rows(report):
-        rows.add_row(name, escape(value))
+        rows.add_row(name, value)
     (_, headings, body), *others = _tables(report)
     most = report["sizes"]["max"]
     barred = [
@@ -115,14 +114,12 @@ def summary(report: Report) -> RenderableType:
 
 
 def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
-    table = Table(
-        title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in headings:
         words = heading in ("", LARGEST)
         table.add_column(heading, justify="left" if words else "right", no_wrap=heading != LARGEST)
     for cells in body[:SHOWN_OWNERS]:
-        table.add_row(*map(escape, cells))
+        table.add_row(*cells)
     return table
 
 

@@ -27,6 +27,7 @@ from fedsim.cli.guarantees import (
     TrustChoice,
     VantageChoice,
 )
+from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
@@ -164,12 +165,12 @@ def account(
         document["from_prior"] = _from_prior(description.towards(where), document["epsilon"], prior)
     document["bayesian"] = _bayesian(source, description, at, by_pac)
     if plot is not None:
-        with Console(stderr=True).status("accounting round by round"):
+        with Terminal(stderr=True).status("accounting round by round"):
             document["by_round"] = _plot(description, where, at, document, plot)
     if json_:
         guarantees.print_json(document)
     else:
-        console = Console(highlight=False)
+        console = Terminal(highlight=False)
         _print(description, where, bounds, document, config, console)
         if plot is not None:
             console.print(f"Drawn: {plot}", soft_wrap=True)

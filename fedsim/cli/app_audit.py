@@ -15,6 +15,7 @@ from rich.text import Text
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import report_directory
 from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.cli.terminal import Terminal
 from fedsim.config import parse_overrides
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
@@ -72,7 +73,7 @@ def audit_app(
         raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
     if out is not None:
         report_directory.check(out)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with opened(app, nodes, overrides) as audited, _progress(trials, console) as progress:
         outcome = audit(
             audited,
@@ -87,7 +88,7 @@ def audit_app(
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
-        Console().print(summary(outcome))
+        Terminal().print(summary(outcome))
     if out is not None:
         from fedsim.app_audit.page import render_html  # noqa: PLC0415
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedsim import report_directory
 from fedsim.cli.options import ReportAsJson
+from fedsim.cli.terminal import Terminal
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring
 from fedsim.run_directory import RunDirectory
@@ -209,7 +209,7 @@ def _audit_transcript(
     transcript_audit.check(delta, confidence, claimed_epsilon)
     directory = path.with_name(f"{path.stem}-audit") if out is None else out
     report_directory.check(directory)  # before hours of following
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if follows:
         with view(console) as show, contextlib.suppress(KeyboardInterrupt):
             with Reader(path) as reader:
@@ -239,7 +239,7 @@ def _audit_run(path: Path, json_: bool, delta: float | None, confidence: float |
     if json_:
         _print_json(report)
         return
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     console.print(summary(report))
     console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from fedsim import calibration, identifiability, pac
 from fedsim.accounting import ACCOUNTANTS
@@ -23,6 +24,7 @@ from fedsim.cli.guarantees import (
     TrustChoice,
     VantageChoice,
 )
+from fedsim.cli.terminal import Terminal
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
 from fedsim.identifiability import Bounds
@@ -313,12 +315,12 @@ def _show(
     if json_:
         guarantees.print_json(document)
         return
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     if question.unknown != "noise_multiplier":
         value = document[question.unknown]
         full = question.unknown == "sampling_rate" and value == 1
         said = "; full batches already satisfy it." if full else "."
-        console.print(f"{FOUND[question.unknown]} [bold]{value:.6g}[/bold]{said}")
+        console.print(Text.assemble(f"{FOUND[question.unknown]} ", (f"{value:.6g}", "bold"), said))
     guarantees.print_description(found, question.vantage, console)
     console.print(guarantees.verdict(bounds))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
@@ -400,7 +402,7 @@ def _compare(question: Question, beliefs: list[float], deltas: list[float], json
         }
         for row in rows
     ]
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     _print_table("The paper's noise (rdp-classic) beside the tight one (pld)", noise, console)
     if per_effective != 1:
         console.print(

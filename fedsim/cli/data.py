@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from fedsim import catalogue, report_directory
 from fedsim import config as configuration
 from fedsim.cli.guarantees import AsJson, print_json
 from fedsim.cli.options import SetOption
+from fedsim.cli.terminal import Terminal
 from fedsim.errors import InputError
 
 
@@ -55,7 +55,7 @@ def data(
     if out is not None:
         report_directory.check_new(out)
     report = holdings_report.assemble(config)
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     if json_:
         print_json(report)
     else:
@@ -63,7 +63,7 @@ def data(
     if out is not None:
         with report_directory.refusing(out):
             page = holdings_report.write(report, out)
-        Console(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
+        Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
 def _list(as_json: bool) -> None:
@@ -74,11 +74,10 @@ def _list(as_json: bool) -> None:
     table = Table("data.name", "what", "data.root", "licence")
     for entry in datasets:
         table.add_row(*entry.values())
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     console.print(table)
     console.print(
         "What an experiment makes of one: fedsim data CONFIG [--set data.name=NAME --set "
         "data.root=PATH]",
         soft_wrap=True,
-        markup=False,
     )

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from fedsim import config as configuration
 from fedsim.cli.options import SetOption
 from fedsim.cli.progress import conclude, progress
 from fedsim.cli.run import prepare, with_absolute_paths
+from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
 from fedsim.errors import InputError, InterruptedRunError
 
@@ -96,7 +96,7 @@ def check(
         for one in found:
             state = Text(one.state, colours[one.state])
             table.add_row(one.machine, one.what, state, Text(one.message))
-        Console(highlight=False).print(table)
+        Terminal(highlight=False).print(table)
     raise typer.Exit(1 if wrong else 0)
 
 
@@ -139,7 +139,7 @@ def run(
     from fedsim.runtimes import deployment  # noqa: PLC0415
 
     start = time.time()
-    console = Console(stderr=True, quiet=quiet)
+    console = Terminal(stderr=True, quiet=quiet)
     server = kit.folder(directory, "server")
     overrides = configuration.parse_overrides(set_)
     if out is not None:

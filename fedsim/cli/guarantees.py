@@ -136,13 +136,14 @@ PERSON, OWNER = "person's record", "owner's whole data"
 """What the bounds are about: the unit of privacy."""
 
 
-def verdict(bounds: Bounds, unit: str = PERSON) -> str:
+def verdict(bounds: Bounds, unit: str = PERSON) -> Text:
     """Return what the bounds say of one unit of privacy, in a sentence for everybody."""
     if math.isinf(bounds.epsilon):
         what = "a record" if unit == PERSON else f"an {unit}"
-        return f"[bold]No protection[/bold]: nothing hides {what} from an adversary there."
+        nothing = f": nothing hides {what} from an adversary there."
+        return Text.assemble(("No protection", "bold"), nothing)
     tail = bounds.tail_probability
-    return (
+    return Text(
         f"An adversary there becomes at most {100 * bounds.rho_beta:.6g} % sure that a given "
         f"{unit} was used (rho_beta; epsilon {bounds.epsilon:.6g} at delta "
         f"{bounds.delta:g}){'' if tail is None else f', except with probability {tail:.3g}'}, and "
@@ -162,9 +163,9 @@ def print_description(description: Description, vantage: Vantage, console: Conso
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
     console.print(
-        f"Noise multiplier [bold]{_of_rounds(nominal)}[/bold] "
+        Text.assemble("Noise multiplier ", (_of_rounds(nominal), "bold")),
         f"({_of_rounds(effective)} towards the vantage {vantage.value}, with "
-        f"{description.trust.value} trust and {description.owners} clients{colluding})."
+        f"{description.trust.value} trust and {description.owners} clients{colluding}).",
     )
     for alike in description.rounds:
         if alike.local_steps > 1:

@@ -14,6 +14,7 @@ from rich.live import Live
 from adversaries.intervals import significance
 from fedsim import report_directory, run_transcript
 from fedsim.cli.guarantees import print_json
+from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
@@ -81,7 +82,7 @@ def audit_live(path: Path, options: Options) -> None:
     audit = LiveAudit(root, canary_seed=seed, challenge=options.challenge)
     directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
     lines = directory / "beliefs.jsonl"
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if options.follow:
         console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     report_directory.check(directory)

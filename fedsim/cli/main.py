@@ -20,6 +20,7 @@ from fedsim.cli.report import report
 from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
 from fedsim.cli.sweep import sweep
+from fedsim.cli.terminal import shown
 from fedsim.cli.trials import trials
 from fedsim.errors import InputError, InterruptedRunError
 
@@ -85,5 +86,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _exit(status: int, message: str) -> NoReturn:
     one_line = " ".join(message.split())
-    print(f"fedsim: {one_line}", file=sys.stderr)
+    print(f"fedsim: {shown(one_line)}", file=sys.stderr)
     sys.exit(status)

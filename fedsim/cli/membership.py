@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedsim import config as configuration
 from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import ReportAsJson, SetOption
 from fedsim.cli.progress import measuring
+from fedsim.cli.terminal import Terminal
 from fedsim.errors import InputError
 
 
@@ -72,7 +72,7 @@ def membership(
             "or all"
         )
     start = time.perf_counter()
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with measuring(console, "training") as progress:
         game = membership_game.play(config, models, progress)
     seconds = time.perf_counter() - start

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from fedsim import config as configuration
 from fedsim import report_directory, run_transcript
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import SetOption
+from fedsim.cli.terminal import Terminal
 from fedsim.errors import InputError
 from fedsim.run_directory import RunDirectory
 from fedsim.transcript import Reader
@@ -80,7 +80,7 @@ def draw(
     }
     _write_new(out, json.dumps(document) + "\n")
     count, trials = coins.shape[1], coins.shape[0]
-    Console(stderr=True).print(f"{out}: {count} canaries, coins of {trials} trials")
+    Terminal(stderr=True).print(f"{out}: {count} canaries, coins of {trials} trials")
 
 
 @app.command()
@@ -115,7 +115,7 @@ def score(
         ]
     _write_new(out, "\n".join(rows) + "\n")
     shape = f"{found.scores.shape[1]} canaries, {len(found.trials)} trials"
-    Console(stderr=True).print(f"{out}: {shape}")
+    Terminal(stderr=True).print(f"{out}: {shape}")
 
 
 @app.command()
@@ -176,7 +176,7 @@ def estimate(
     value = f"{suggested.epsilon:.3f} ({between.low:.3f} to {between.high:.3f})"
     table.add_row(suggested.method, suggested.reason or value, "", suggested.assumes)
     table.caption = f"Bounds and interval at {confidence:.1%}; the estimate proves nothing."
-    Console().print(table)
+    Terminal().print(table)
 
 
 def _of_run(path: Path) -> "Scored":

@@ -28,7 +28,7 @@ def progress(directory: RunDirectory, config: Config, console: Console) -> Itera
     stop = threading.Event()
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # of a file
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),

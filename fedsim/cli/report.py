@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from fedsim.cli.terminal import Terminal
 from fedsim.errors import InputError
 from fedsim.run_directory import RunDirectory
 
@@ -44,7 +44,7 @@ def report(
     from fedsim.report import summary  # noqa: PLC0415
 
     (run,) = runs
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     console.print(summary(audit.write_report(run, confidence=confidence, delta=delta)))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
 
@@ -57,4 +57,4 @@ def _compare(directories: list[Path], runs: list[RunDirectory], as_json: bool) -
     if as_json:
         print(json.dumps({"runs": rows}, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        Console().print(comparison.table(rows))
+        Terminal().print(comparison.table(rows))

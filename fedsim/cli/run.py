@@ -13,6 +13,7 @@ from adversaries import stopping
 from fedsim import config as configuration
 from fedsim.cli.options import SetOption
 from fedsim.cli.progress import conclude, preparing, progress
+from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
 from fedsim.extension import extend
@@ -92,7 +93,7 @@ def run(
     More trials for a run that was too small: fedsim run --resume RUN_DIR --trials 1000
     """
     start = time.time()
-    console = Console(stderr=True, quiet=quiet)
+    console = Terminal(stderr=True, quiet=quiet)
     _check_halfwidth(until_halfwidth)
     if resume is not None:
         options: list[object] = [config_file, rounds, seed, out, device, max_memory, set_]

@@ -15,6 +15,7 @@ from fedsim import config as configuration
 from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import ReportAsJson, SetOption
+from fedsim.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from adversaries.dataset_sensitivity import Progress
@@ -68,7 +69,7 @@ def sensitivity(
 
     report_directory.check_new(directory)
     sensitivity_study.check(config, top, trials)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with _bars(console) as stages:
         found = sensitivity_study.study(config, top, trials, stages)
         report = sensitivity_report.assemble(found)

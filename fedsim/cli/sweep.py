@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedsim import config as configuration
 from fedsim import report_directory
 from fedsim.cli.run import check, in_process, with_absolute_paths
+from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
 from fedsim.errors import InputError, InterruptedRunError
 
@@ -43,7 +43,7 @@ def sweep(
     """
     from fedsim import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
 
-    console = Console(stderr=True, quiet=quiet)
+    console = Terminal(stderr=True, quiet=quiet)
     axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
     if not axes:
         raise InputError("what varies? Give --over KEY=V1,V2,..., such as --over run.seed=0,1,2")

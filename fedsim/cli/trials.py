@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from adversaries import sample_size, stopping
@@ -13,6 +12,7 @@ from adversaries.design import Design
 from adversaries.lower_bounds import LOWER_BOUNDS
 from fedsim import config as configuration
 from fedsim import gaussian, identifiability, privacy
+from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
 from fedsim.errors import InputError
 from fedsim.report_values import number
@@ -188,7 +188,7 @@ def _unknown(config: Config, mu: float) -> str | None:
 
 
 def _print(document: dict[str, Any]) -> None:
-    console = Console()
+    console = Terminal()
     table = Table(
         title=f"Trials for the advantage ± {document['halfwidth']:g} "
         f"at {100 * document['confidence']:g}%",

@@ -1,0 +1,37 @@
+"""Names that would command a terminal or Rich are shown, and end nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from fedsim.cli.terminal import Terminal
+
+Command = Callable[..., tuple[int, str, str]]
+
+NAME = "[/red] :smile: \x1b[2J\x9b\u202e"
+
+
+def test_a_run_ends_well_whatever_its_directory_is_named(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    few = ("--trials", 4, "--rounds", 1)
+    status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / NAME)
+    assert status == 0
+    (said,) = [line for line in err.splitlines() if line.startswith("Report: ")]
+    assert said.endswith("[/red] :smile: \ufffd[2J\ufffd\ufffd/report.html")
+    status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / NAME)
+    assert (status, err.count("\n"), "\x1b" in err) == (2, 1, False)
+    status, _, err = fedsim("report", tmp_path / NAME, tmp_path / NAME)
+    assert (status, "\x1b" in err) == (2, False)
+
+
+def test_cells_titles_and_styled_text_are_cleaned_too(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("[b]heading", title="[/title]")
+    table.add_row("[/cell]\x07")
+    Terminal().print(table, Text("\x1b[31mtext", "bold"), "[/]")
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert all(part in shown for part in ("[b]heading", "[/title]", "[/cell]", "[31mtext", "[/]"))
