@@ -1,5 +1,6 @@
 """MNIST's format, IDX: MNIST and Fashion-MNIST, known by their checksums, and anybody's files."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,51 +21,37 @@ MNIST_SHA256 = {
     "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
     "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
+FASHION_MNIST_SHA256 = {
+    "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+}
 """Of the unpacked files: packers differ."""
 
 
 def mnist(source: Source) -> Dataset:
     """Return MNIST (LeCun et al.): 60,000 and 10,000 images [1, 28, 28] in [0, 1], ten digits."""
+    return _original(source, "MNIST", MNIST_SHA256)
+
+
+def fashion_mnist(source: Source) -> Dataset:
+    """Return Fashion-MNIST (Xiao et al. 2017): MNIST's shapes, ten kinds of clothes."""
+    return _original(source, "FashionMNIST", FASHION_MNIST_SHA256)
+
+
+def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
+    """Return a dataset whose files are known by what they hold; `name` is torchvision's."""
 
     def fetch(root: Path) -> object:
         from torchvision import datasets  # noqa: PLC0415  (slow to import)
 
-        return datasets.MNIST(str(root), download=True)
+        return getattr(datasets, name)(str(root), download=True)
 
-    paths = originals.find(source, TRAIN + TEST, (".", "raw", "MNIST/raw"), fetch)
-    for path, (name, expected) in zip(paths, MNIST_SHA256.items(), strict=True):
-        originals.check(originals.read(path), path, f"MNIST file {name}", expected, "idx")
+    paths = originals.find(source, tuple(digests), (".", "raw", f"{name}/raw"), fetch)
+    for path, (file, expected) in zip(paths, digests.items(), strict=True):
+        originals.check(originals.read(path), path, f"{name} file {file}", expected, "idx")
     return _dataset(source.name, paths)
-
-
-def fashion_mnist(source: Source) -> Dataset:
-    """Return Fashion-MNIST (Xiao et al. 2017): MNIST's shapes, ten kinds of clothes.
-
-    Its authors publish the MD5 of the packed files only; of unpacked ones the sizes are compared,
-    and that there are 6,000 and 1,000 images of each class.
-    """
-    from torchvision import datasets  # noqa: PLC0415  (slow to import; has the checksums)
-
-    def fetch(root: Path) -> object:
-        return datasets.FashionMNIST(str(root), download=True)
-
-    published = dict(datasets.FashionMNIST.resources)
-    names, places = TRAIN + TEST, (".", "raw", "FashionMNIST/raw")
-    # torchvision leaves both files in the folder.
-    paths = originals.find(source, names, places, fetch, endings=(".gz", ""))
-    for path, name in zip(paths, names, strict=True):
-        if path.suffix == ".gz":
-            packed, expected = originals.read(path, packed=True), published[f"{name}.gz"]
-            originals.check(packed, path, f"Fashion-MNIST file {name}.gz", expected, "idx", "md5")
-    dataset = _dataset(source.name, paths)
-    assert dataset.test is not None
-    for records, path, each in ((dataset.train, paths[1], 6000), (dataset.test, paths[3], 1000)):
-        if np.bincount(records.labels).tolist() != [each] * 10:
-            raise InputError(
-                f"{originals.not_original(path, 'of Fashion-MNIST')}: it has not {each} labels of "
-                f"each of ten classes; {originals.remedy('idx')}"
-            )
-    return dataset
 
 
 def own(source: Source) -> Dataset:

@@ -83,14 +83,11 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
                 path.rmdir()
 
 
-def read(path: Path, *, packed: bool = False) -> bytes:
-    """Return the content of a file, unpacked if its name ends in .gz. Raises InputError.
-
-    packed: return it as it is instead.
-    """
+def read(path: Path) -> bytes:
+    """Return the content of a file, unpacked if its name ends in .gz. Raises InputError."""
     try:
         content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" and not packed else content
+        return gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
             f"'{path}' is damaged or cannot be read ({error}); put another copy in its place"
