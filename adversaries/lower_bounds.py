@@ -7,6 +7,7 @@ final Lambda for D from even odds.
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -153,11 +154,13 @@ def clopper_pearson_bonferroni(
 class Estimator:
     """A lower bound by its name, and what it needs of the trials beside independence in a world.
 
-    bound: function of (worlds, log_odds, delta, confidence). normal: the log-odds must be normal.
-    dependent_worlds: the trials of one world may depend on those of the other.
+    bound: function of (worlds, log_odds, delta, confidence). gaussian: it holds only if the
+    mechanism is Gaussian DP; normal: and the log-odds must be normal. dependent_worlds: the trials
+    of one world may depend on those of the other.
     """
 
     bound: Callable[[Bools, Floats, float, float], LowerBound]
+    gaussian: bool = False
     normal: bool = False
     dependent_worlds: bool = False
 
@@ -167,15 +170,30 @@ LOWER_BOUNDS: dict[str, Estimator] = {
     "clopper_pearson_split": Estimator(clopper_pearson_split, dependent_worlds=True),
     "clopper_pearson_bonferroni": Estimator(clopper_pearson_bonferroni),
     "jeffreys": Estimator(jeffreys_bound),
-    "mu_gdp": Estimator(mu_gdp_bound, dependent_worlds=True),
-    "gaussian": Estimator(gaussian_bound, normal=True),
-    "gaussian_unequal": Estimator(gaussian_unequal_bound, normal=True),
+    "mu_gdp": Estimator(mu_gdp_bound, gaussian=True, dependent_worlds=True),
+    "gaussian": Estimator(gaussian_bound, gaussian=True, normal=True),
+    "gaussian_unequal": Estimator(gaussian_unequal_bound, gaussian=True, normal=True),
     "privacy_profile": Estimator(privacy_profile_bound, dependent_worlds=True),
 }
 """Name -> what a report computes of every run, and where it refuses to.
 
 `rate_bounds.trade_off_bound` is no entry, because it needs to know the mechanism's family.
 """
+
+
+class MechanismKind(StrEnum):
+    """What is known of the mechanism that was attacked, by which some bounds stand or fall.
+
+    GAUSSIAN: Gaussian noise on sums of full batches, in any number of steps: Gaussian DP. OTHER:
+    anything else, sampled Gaussian steps among it, or a mechanism that nobody knows.
+    """
+
+    GAUSSIAN = "gaussian"
+    OTHER = "other"
+
+
+NOT_GAUSSIAN = "it holds of Gaussian noise on full batches alone"
+"""Why a bound that needs Gaussian DP says nothing of another mechanism."""
 
 COMMON = "the worlds share their random numbers, and the bound needs independent ones"
 """Why a bound that needs independent worlds says nothing with common random numbers."""
@@ -186,6 +204,7 @@ def lower_bounds(
     log_odds: Floats,
     delta: float,
     confidence: float,
+    mechanism: MechanismKind,
     not_normal: str | None = None,
     design: Design = INDEPENDENT,
     *,
@@ -195,7 +214,8 @@ def lower_bounds(
 ) -> dict[str, LowerBound]:
     """Return lower bounds by name: every one of `LOWER_BOUNDS`, or those of `names`.
 
-    not_normal: why the log-odds are not normal, if so; trial_mu [T]: of every trial, where it may
+    mechanism: what made the log-odds, on which it depends which bounds hold; not_normal: why the
+    log-odds are not normal, if so; trial_mu [T]: of every trial, where it may
     vary, for which bounds of normal log-odds are `lessened`; refused: name -> why else a bound does
     not hold. Bounds that do not hold are 0 and give this as the reason. So are those that need
     independent worlds where the design has others; where the trials stopped at one look of several,
@@ -209,6 +229,8 @@ def lower_bounds(
         reason = (refused or {}).get(name)
         if estimator.normal:
             reason = reason or not_normal
+        if estimator.gaussian and mechanism is not MechanismKind.GAUSSIAN:
+            reason = reason or NOT_GAUSSIAN
         if design.common and not estimator.dependent_worlds:
             reason = reason or COMMON
         if reason:

@@ -6,7 +6,6 @@ above the truth, the others looser. A new accountant is a subclass of `Accountan
 `ACCOUNTANTS`.
 """
 
-import logging
 import math
 import sys
 from abc import ABC, abstractmethod
@@ -14,8 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import (
     DEFAULT_RDP_ORDERS,
     compute_delta,
@@ -23,7 +20,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
 )
 from scipy.optimize import brentq
 
-from fedsim import gaussian, loss_distribution
+from fedsim import gaussian, loss_distribution, renyi
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring
 from fedsim.registry import lookup
@@ -32,10 +29,6 @@ Array = npt.NDArray[np.float64]
 
 MOST_KINDS = 256
 """Kinds of step that the slower accountants take as they are; more are rounded to fewer."""
-
-# dp_accounting warns for every Renyi order that it leaves out. A missing order cannot make the
-# minimum over orders wrong, only larger.
-logging.getLogger("absl").addFilter(lambda record: "failed to converge" not in str(record.msg))
 
 
 class Accountant(ABC):
@@ -140,15 +133,12 @@ class RenyiAccountant(Accountant):
 
     def curve(self, mechanism: Mechanism) -> Array:
         """Return the Rényi divergence at every one of `orders`."""
-        accountant = RdpAccountant(self.orders)
         full = tuple(group for group in mechanism.groups if group.sampling_rate == 1)
-        if full:  # together one Gaussian
-            accountant.compose(GaussianDpEvent(1 / Mechanism(full).mu))
+        # Together one Gaussian, of divergence order mu^2 / 2.
+        curve = self.orders * (Mechanism(full).mu ** 2 / 2 if full else 0.0)
         for group in mechanism.coarsened(MOST_KINDS).groups:
             if group.sampling_rate < 1:
-                step = GaussianDpEvent(group.noise_multiplier)
-                accountant.compose(PoissonSampledDpEvent(group.sampling_rate, step), group.count)
-        curve = accountant.rdp
+                curve = curve + group.count * renyi.sampled_divergence(group, self.orders)
         # Below its rounding error a divergence may come out as 0 or less, which would read as
         # perfect privacy.
         return np.maximum(curve, 1e-14 * mechanism.steps)
@@ -176,9 +166,9 @@ class PrivacyLossAccountant(Accountant):
     """The privacy loss distribution itself: discretised pessimistically, composed by FFT.
 
     Where nothing is subsampled the distribution is Gaussian and the closed form is used. Elsewhere
-    there are deltas too small and losses too large for its arithmetic. There the moments bound
-    answers, or the closed form without sampling where there is none: both hold but are looser, and
-    `note` says so.
+    there are deltas too small and losses too large for its arithmetic. There the least bound of
+    the other accountants answers, that of the closed form without sampling among them: they hold
+    but are looser, and `note` says so.
     """
 
     name = "pld"
@@ -192,7 +182,7 @@ class PrivacyLossAccountant(Accountant):
             if loss_distribution.is_coarse(mechanism):
                 return "so many steps need a coarse grid, which makes epsilon slightly larger"
             return _rounded_note(mechanism, loss_distribution.MOST_KINDS, sampled=True)
-        instead, described = _fallback(mechanism)
+        instead, described = _fallback(mechanism, delta)
         more = instead.note(described, delta)
         return (
             f"{'delta' if loss_distribution.resolves(mechanism, 1.0) else 'the noise'} is too "
@@ -229,7 +219,7 @@ class PrivacyLossAccountant(Accountant):
         if self._delta(mechanism, 0.0) <= delta:
             return 0.0
         if not loss_distribution.resolves(mechanism, delta):
-            instead, described = _fallback(mechanism)
+            instead, described = _fallback(mechanism, delta)
             return instead.epsilon(described, delta)
         return max(losses.epsilon(delta) for losses in loss_distribution.composed(mechanism))
 
@@ -242,8 +232,9 @@ class PrivacyLossAccountant(Accountant):
             if loss_distribution.resolves(mechanism, delta):
                 return min(ceiling, delta)
             ceiling = loss_distribution.resolution(mechanism)
-        instead, described = _fallback(mechanism)
-        return min(ceiling, instead.delta(described, epsilon))
+        return min(
+            ceiling, *(each.delta(described, epsilon) for each, described in _valid(mechanism))
+        )
 
 
 class BasicAccountant(Accountant):
@@ -326,9 +317,11 @@ RENYI = RenyiAccountant()
 CLASSIC_RENYI = ClassicRenyiAccountant()
 GAUSSIAN = GaussianAccountant()
 
+ADVANCED = AdvancedAccountant()
+BASIC = BasicAccountant()
+
 ACCOUNTANTS: dict[str, Accountant] = {
-    each.name: each
-    for each in (PLD, GAUSSIAN, RENYI, CLASSIC_RENYI, AdvancedAccountant(), BasicAccountant())
+    each.name: each for each in (PLD, GAUSSIAN, RENYI, CLASSIC_RENYI, ADVANCED, BASIC)
 }
 
 
@@ -337,8 +330,18 @@ def accountant(name: str) -> Accountant:
     return lookup(ACCOUNTANTS, name, "the accountant")
 
 
-def _fallback(mechanism: Mechanism) -> tuple[Accountant, Mechanism]:
-    """Return an accountant, and the mechanism to give it, whose bound holds at any delta."""
-    if RENYI.supports(mechanism) is None:
-        return RENYI, mechanism
-    return GAUSSIAN, mechanism.unsampled()
+def _fallback(mechanism: Mechanism, delta: float) -> tuple[Accountant, Mechanism]:
+    """Return the accountant, and the mechanism to give it, of the least epsilon at delta.
+
+    Every one holds at any delta; forgoing the sampling does, too.
+    """
+    return min(_valid(mechanism), key=lambda pair: pair[0].epsilon(pair[1], delta))
+
+
+def _valid(mechanism: Mechanism) -> list[tuple[Accountant, Mechanism]]:
+    """Return the accountants beside the distribution's, and what to give them, that hold."""
+    candidates: list[tuple[Accountant, Mechanism]] = [
+        (GAUSSIAN, mechanism.unsampled()),
+        *((each, mechanism) for each in (RENYI, ADVANCED, BASIC)),
+    ]
+    return [pair for pair in candidates if pair[0].supports(pair[1]) is None]

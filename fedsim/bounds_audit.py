@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from adversaries import agreement, forecast, privacy_profile
+from adversaries import agreement, forecast, lower_bounds, privacy_profile
 from adversaries.agreement import Comparison
 from adversaries.gaussian_bounds import (
     LARGEST_SHARE,
@@ -16,7 +16,7 @@ from adversaries.gaussian_bounds import (
     mixed_share,
 )
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.lower_bounds import COMMON, LOWER_BOUNDS, lower_bounds
+from adversaries.lower_bounds import COMMON, LOWER_BOUNDS
 from adversaries.rate_bounds import trade_off_bound
 from adversaries.trials import Bools, Floats
 from fedsim import precision, vantage_report
@@ -61,11 +61,14 @@ def bounds_of(
     """
     worlds, log_odds = _played(config, transcript)
     refusals, played = refused(config), precision.design(config, len(worlds))
-    found = lower_bounds(
+    found = lower_bounds.lower_bounds(
         worlds,
         log_odds,
         delta,
         confidence,
+        lower_bounds.MechanismKind.OTHER
+        if mechanism.sampled
+        else lower_bounds.MechanismKind.GAUSSIAN,
         not_normal(config, transcript),
         played,
         trial_mu=_trial_mu(transcript),

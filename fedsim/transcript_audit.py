@@ -722,7 +722,8 @@ def _empirical(
     worlds = np.repeat([True, False], [len(members), len(bystanders)])
     scores = np.array(members + bystanders)
     names = ("clopper_pearson", "gaussian")  # bystanders are many: no more than these are needed
-    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, names=names)
+    gaussian = lower_bounds.MechanismKind.GAUSSIAN
+    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, gaussian, names=names)
     return {
         "unit": "one release",
         "members": len(members),

@@ -182,7 +182,13 @@ def audit(
 
     def proven(level: float) -> dict[str, LowerBound]:
         return lower_bounds.lower_bounds(
-            worlds, scores, delta, (1 + level) / 2, reason, names=BOUNDS
+            worlds,
+            scores,
+            delta,
+            (1 + level) / 2,
+            lower_bounds.MechanismKind.OTHER if reason else lower_bounds.MechanismKind.GAUSSIAN,
+            reason,
+            names=BOUNDS,
         )
 
     return AppAudit(

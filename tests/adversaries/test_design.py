@@ -8,7 +8,7 @@ from scipy.stats import multinomial
 
 from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.estimators import advantage
-from adversaries.lower_bounds import LOWER_BOUNDS, lower_bounds
+from adversaries.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
 from adversaries.membership import challenge_advantage
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
@@ -87,8 +87,8 @@ def test_a_look_is_computed_at_its_share_of_the_significance() -> None:
     assert INDEPENDENT.level(0.95) == pytest.approx(0.95)
     rng = np.random.default_rng(0)
     spread = odds + rng.standard_normal(odds.size) / 4
-    looked = lower_bounds(worlds, spread, 1e-3, 0.8, design=look)
-    for name, bound in lower_bounds(worlds, spread, 1e-3, 0.95).items():
+    looked = lower_bounds(worlds, spread, 1e-3, 0.8, MechanismKind.GAUSSIAN, design=look)
+    for name, bound in lower_bounds(worlds, spread, 1e-3, 0.95, MechanismKind.GAUSSIAN).items():
         assert looked[name].epsilon == pytest.approx(bound.epsilon)
         assert looked[name].confidence == 0.8
     decided = challenge_advantage(worlds, odds > 0, 0.8, look).interval
@@ -97,8 +97,8 @@ def test_a_look_is_computed_at_its_share_of_the_significance() -> None:
 
 def test_only_bounds_that_allow_for_dependent_worlds_speak_of_common_random_numbers() -> None:
     worlds, odds = _pairs(400, 80, 0)
-    found = lower_bounds(worlds, odds, 1e-9, 0.95, design=COMMON)
-    plain = lower_bounds(worlds, odds, 1e-9, 0.95)
+    found = lower_bounds(worlds, odds, 1e-9, 0.95, MechanismKind.GAUSSIAN, design=COMMON)
+    plain = lower_bounds(worlds, odds, 1e-9, 0.95, MechanismKind.GAUSSIAN)
     assert found["clopper_pearson"].epsilon == pytest.approx(plain["clopper_pearson"].epsilon)
     assert found["clopper_pearson"].epsilon > 0
     assert list(found) == list(LOWER_BOUNDS)

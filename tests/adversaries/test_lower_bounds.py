@@ -4,7 +4,9 @@ Statements about frequencies are checked over repeated games from a fixed seed: 
 is held against the binomial distribution that it must follow, at a tail of 1e-4.
 """
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +28,8 @@ from adversaries.gaussian_bounds import gaussian_bound
 from adversaries.intervals import LowerBound
 from adversaries.lower_bounds import (
     LOWER_BOUNDS,
+    NOT_GAUSSIAN,
+    MechanismKind,
     clopper_pearson_bonferroni,
     clopper_pearson_bound,
     clopper_pearson_split,
@@ -346,16 +350,33 @@ def test_one_world_proves_nothing_and_says_so(name: str) -> None:
         assert bound.reason
 
 
-def test_sampled_log_odds_are_not_normal_so_that_the_gaussian_bound_says_nothing() -> None:
+def test_bounds_that_need_gaussian_noise_say_nothing_of_another_mechanism() -> None:
+    # Randomised response, whose decision is right with 3/4: epsilon is log 3.
+    rng = rng_of(13)
+    worlds = balanced(4000)
+    log_odds = np.where(rng.random(4000) < 0.75, 1.0, -1.0) * np.where(worlds, 1, -1) * math.log(3)
+    found = lower_bounds(worlds, log_odds, DELTA, 0.95, MechanismKind.OTHER)
+    assert all(bound.epsilon <= math.log(3) for bound in found.values())
+    silent = {name for name, bound in found.items() if bound.reason == NOT_GAUSSIAN}
+    assert silent == {"mu_gdp", "gaussian", "gaussian_unequal"}
+    assert (
+        lower_bounds(worlds, log_odds, DELTA, 0.95, MechanismKind.GAUSSIAN)["mu_gdp"].epsilon > 1.2
+    )
+
+
+def test_bounds_that_do_not_hold_are_named_with_the_reason() -> None:
     worlds = balanced(1000)
     log_odds = np.where(worlds, 9.0, -9.0) + rng_of(13).standard_normal(1000)
-    bounds = lower_bounds(worlds, log_odds, DELTA, 0.95, "sampling", refused={"mu_gdp": "sampled"})
-    assert (bounds["mu_gdp"].epsilon, bounds["mu_gdp"].reason) == (0.0, "sampled")
-    assert (bounds["gaussian"].epsilon, bounds["gaussian"].reason) == (0.0, "sampling")
+
+    def found(*args: Any, **options: Any) -> dict[str, LowerBound]:
+        return lower_bounds(worlds, log_odds, DELTA, 0.95, MechanismKind.GAUSSIAN, *args, **options)
+
+    bounds = found("attacked", refused={"mu_gdp": "unclipped"})
+    assert (bounds["mu_gdp"].epsilon, bounds["mu_gdp"].reason) == (0.0, "unclipped")
+    assert (bounds["gaussian"].epsilon, bounds["gaussian"].reason) == (0.0, "attacked")
     assert bounds["clopper_pearson"] == clopper_pearson_bound(worlds, log_odds, DELTA, 0.95)
-    assert list(lower_bounds(worlds, log_odds, DELTA, 0.95, names=["gaussian"])) == ["gaussian"]
-    plain = lower_bounds(worlds, log_odds, DELTA, 0.95)
-    assert plain == {
+    assert list(found(names=["gaussian"])) == ["gaussian"]
+    assert found() == {
         name: estimator.bound(worlds, log_odds, DELTA, 0.95)
         for name, estimator in LOWER_BOUNDS.items()
     }

@@ -18,7 +18,7 @@ from tables import Table
 from adversaries import forecast
 from adversaries.gaussian_bounds import LARGEST_SHARE, mixed_share
 from adversaries.intervals import LowerBound, clopper_pearson
-from adversaries.lower_bounds import LOWER_BOUNDS, lower_bounds
+from adversaries.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
 from adversaries.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.trials import Bools, Floats
 from fedsim import gaussian
@@ -161,7 +161,15 @@ def bounds_of(
     The normality of log-odds is left to its check, though a report refuses sampled ones beforehand.
     """
     names = [name for name in LOWER_BOUNDS if name not in game.refused]
-    found = lower_bounds(game.worlds, log_odds, DELTA, CONFIDENCE, trial_mu=trial_mu, names=names)
+    found = lower_bounds(
+        game.worlds,
+        log_odds,
+        DELTA,
+        CONFIDENCE,
+        MechanismKind.GAUSSIAN,  # the names leave out what does not hold of the game
+        trial_mu=trial_mu,
+        names=names,
+    )
     if trial_mu is not None:
         share = mixed_share(trial_mu, float(trial_mu.max()))
         if share > LARGEST_SHARE:
