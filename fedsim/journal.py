@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fedsim import report_directory
+from fedsim import private_files
 
 Entry = TypeVar("Entry")
 
@@ -60,29 +60,23 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry]) -> Journal[Entry]
 
 
 def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
-    """Cut off what is behind the last whole line of a file as it was read. Raises OSError."""
+    """Cut off what is behind the last whole line of a file as it was read.
+
+    Raises as `private_files.opened_own`.
+    """
     if path.exists() and path.stat().st_size > journal.size:
-        os.truncate(path, journal.size)
+        with os.fdopen(private_files.opened_own(path), "ab") as file:
+            file.truncate(journal.size)
 
 
 def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
     """Write an object of strict JSON behind the line whose checksum is `previous`; return its own.
 
-    It is on disk then. Raises OSError.
+    It is on disk then. Raises as `private_files.append`.
     """
     check = _checksum(values, previous)
     text = json.dumps({**values, "check": check}, allow_nan=False)
-    new = not path.exists()
-    with report_directory.opened(path, append=True) as file:
-        file.buffer.write(f"{text}\n".encode())
-        file.flush()
-        os.fsync(file.fileno())
-    if new:  # a file is only there for good once its folder says so
-        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    private_files.append(path, f"{text}\n".encode())
     return check
 
 

@@ -6,8 +6,6 @@ forgets it when the SuperNode restarts; a file of the node's own has none of the
 """
 
 import contextlib
-import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,27 +15,20 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import Context
 
-from fedsim import messages
+from fedsim import messages, private_files
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Keep named arrays, in place of those that had the name before. Raises OSError."""
+    """Keep named arrays, in place of those that had the name before. Raises OSError, InputError."""
     path = _path(context, name)
     if path is None:
         context.state[name] = messages.array_record(**arrays)
         return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # 0600 from the start, and whole or not at all.
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
-        Path(partial).replace(path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    private_files.make_directory(path.parent)
+    with private_files.replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
 
 
 def recall(context: Context, name: str) -> Arrays:
@@ -66,4 +57,4 @@ def _path(context: Context, name: str) -> Path | None:
     if not folder:
         return None
     # Two nodes of one machine may share the folder.
-    return Path(str(folder)) / f"{context.run_id}-{context.node_id}-{name}.npz"
+    return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"

@@ -23,7 +23,7 @@ from fedsim import (
     guarantee_sections,
     one_run_report,
     precision,
-    report_directory,
+    private_files,
     report_figures,
     residual_report,
     setting_sections,
@@ -154,14 +154,14 @@ def write_figures(pictures: Pictures, directory: Path) -> list[Path]:
 
     Returns the paths. Raises InputError as `Pictures.drawn` does.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_files.make_directory(directory)
     paths = []
     for name, (picture, _, _) in pictures.drawn.items():
         if isinstance(picture, str):
             path, content = directory / f"{name}.svg", picture.encode()
         else:
             path, content = directory / f"{name}.png", picture
-        report_directory.write(path, content)
+        private_files.write(path, content)
         paths.append(path)
     return paths
 

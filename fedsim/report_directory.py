@@ -5,8 +5,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from fedsim import private_files
 from fedsim.errors import InputError
 
 HELD = ("report.json", "config.toml", "ledger.jsonl")
@@ -18,12 +19,9 @@ def create(directory: Path) -> Path:
 
     To be called before the work whose result goes there. Raises InputError.
     """
-    probe = directory / ".writable.partial"
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with opened(probe):
-            pass
-        probe.unlink()
+        private_files.make_directory(directory)
+        private_files.check_writable(directory)
     except OSError as error:
         raise refusal(directory, error) from None
     return directory
@@ -96,31 +94,13 @@ def refusing(directory: Path) -> Iterator[None]:
         raise refusal(directory, error) from None
 
 
-def opened(path: Path, append: bool = False) -> TextIO:
-    """Open a file to write that only its owner may read (0600), anew or at its end.
-
-    Raises OSError.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else os.O_TRUNC)
-    descriptor = os.open(path, flags, 0o600)
-    os.fchmod(descriptor, 0o600)  # of a file that was there before
-    return os.fdopen(descriptor, "a" if append else "w", encoding="utf-8")
-
-
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
-    """Write report.json and report.html; return the page. Raises OSError, ValueError on NaN."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Write report.json and report.html; return the page.
+
+    Raises InputError where the directory is a link, OSError, ValueError on NaN.
+    """
+    private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    write(directory / "report.json", f"{text}\n".encode())
-    write(directory / "report.html", page.encode())
+    private_files.write(directory / "report.json", f"{text}\n".encode())
+    private_files.write(directory / "report.html", page.encode())
     return directory / "report.html"
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, for its owner's eyes (0600). Raises OSError."""
-    partial = path.with_name(f".{path.name}.partial")
-    with opened(partial) as file:
-        file.buffer.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

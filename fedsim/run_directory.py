@@ -11,8 +11,8 @@ lock             held by the process that writes the run, so that no second one 
 """
 
 import fcntl
-import io
 import json
+import os
 import time
 import zipfile
 import zlib
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import config as configuration
-from fedsim import report_directory
+from fedsim import private_files
 from fedsim.config import Config
 from fedsim.errors import InputError
 
@@ -50,11 +50,10 @@ class RunDirectory:
         try:
             if cls.check(path, config):
                 return directory
-            directory.path.parent.mkdir(parents=True, exist_ok=True)
             # World bits and seeds tell whose record was used: nobody else's to read. Nor are the
             # files, where the directory was there before.
-            directory.path.mkdir(mode=0o700, exist_ok=True)
-            (directory.path / "cohorts").mkdir(mode=0o700)
+            private_files.make_directory(directory.path)
+            # It makes the directory a run's; one that a kill left without it can be used again.
             directory.write_text("config.toml", configuration.dump(config.placed_at("")))
         except OSError as error:
             raise InputError(
@@ -77,7 +76,7 @@ class RunDirectory:
                     f"'{path}' holds a run with another configuration; "
                     "name a new directory with --out"
                 )
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if path.exists() and (not path.is_dir() or private_files.any_whole(path)):
                 raise InputError(
                     f"'{path}' exists and holds no fedsim run; name a new directory with --out"
                 )
@@ -108,7 +107,7 @@ class RunDirectory:
 
         Raises InputError where another process does already.
         """
-        with report_directory.opened(self.path / "lock", append=True) as file:
+        with os.fdopen(private_files.opened_own(self.path / "lock"), "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -120,7 +119,7 @@ class RunDirectory:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file atomically."""
-        self._write(name, text.encode())
+        private_files.write(self._place(name), text.encode())
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write strict JSON atomically. Raises ValueError on NaN or infinity."""
@@ -153,9 +152,8 @@ class RunDirectory:
         for key, array in arrays.items():
             if array.dtype.hasobject:
                 raise ValueError(f"array '{key}' holds Python objects, which would be pickled")
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
-        self._write(name, buffer.getvalue())
+        with private_files.replacing(self._place(name)) as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
 
     def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
         """Read named arrays, all, or those of `only` that there are.
@@ -215,8 +213,9 @@ class RunDirectory:
 
     def log_event(self, **event: Any) -> None:
         """Append one event, with the time."""
-        with report_directory.opened(self.path / "events.jsonl", append=True) as file:
-            file.write(json.dumps({"time": time.time(), **event}) + "\n")
+        line = json.dumps({"time": time.time(), **event}) + "\n"
+        with os.fdopen(private_files.opened_own(self.path / "events.jsonl"), "ab") as file:
+            file.write(line.encode())
 
     def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield whole events from a byte offset on, each with the offset behind it."""
@@ -240,10 +239,11 @@ class RunDirectory:
         path = self.path / "events.jsonl"
         return path.stat().st_size if path.exists() else 0
 
-    def _write(self, name: str, content: bytes) -> None:
-        target = self.path / name
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        report_directory.write(target, content)
+    def _place(self, name: str) -> Path:
+        """Return where a file is written; its directory is there then. Raises as `replacing`."""
+        place = self.path / name
+        private_files.make_directory(place.parent)
+        return place
 
 
 def _load(path: Path) -> Config:

@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import audit_page, bounds_report, comparison, report_directory
+from fedsim import audit_page, bounds_report, comparison, private_files, report_directory
 from fedsim import config as configuration
 from fedsim.config import KNOWN_KEYS, Scalar
 from fedsim.errors import InputError
@@ -224,9 +224,9 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         figures=drawn,
         places=[_place(row) for row in places],
     )
-    (directory / "figures").mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_files.make_directory(directory / "figures")
     for path, content in files.items():
-        report_directory.write(directory / path, content.encode())
+        private_files.write(directory / path, content.encode())
     return report_directory.write_report(directory, document, page)
 
 

@@ -24,6 +24,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import private_files
 from fedsim.errors import InputError
 
 MAGIC = b"fedsim transcript\n"
@@ -160,7 +161,7 @@ class Writer:
     def __init__(self, path: Path, facts: Facts) -> None:
         self.path = path
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = private_files.opened_own(private_files.as_named(path), os.O_RDWR)
         except OSError as error:
             raise InputError(
                 f"cannot write the transcript '{path}': {error.strerror}; name another file"

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adversaries.intervals import significance
-from fedsim import report_directory, run_transcript
+from fedsim import private_files, report_directory, run_transcript
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar, to_run_config
@@ -95,14 +95,15 @@ def audit_live(path: Path, options: Options) -> None:
             _check_same(run, audit.config)
     report_directory.create(directory)
     with report_directory.refusing(directory):
-        with report_directory.opened(lines) as file, view(console) as show:
+        with private_files.opened_new(lines) as file, view(console) as show:
             seen: list[Belief] = []
             for observed in rounds:
                 belief = audit.observe(observed)
                 if belief is None:
                     continue
                 line = json.dumps(strict_json(belief.as_json()))
-                print(line, file=file, flush=True)
+                file.write(f"{line}\n".encode())
+                file.flush()
                 if options.as_json and options.follow:
                     print(line, flush=True)
                 seen.append(belief)

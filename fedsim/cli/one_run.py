@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from fedsim import config as configuration
-from fedsim import report_directory, run_transcript
+from fedsim import private_files, run_transcript
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import SetOption
 from fedsim.cli.terminal import Terminal
@@ -268,7 +268,7 @@ def _write_new(path: Path, text: str) -> None:
     if os.path.lexists(path):
         raise InputError(f"'{path}' exists; name a new file with --out")
     try:
-        report_directory.write(path, text.encode())
+        private_files.write(private_files.as_named(path), text.encode())
     except OSError as error:
         raise InputError(
             f"cannot write '{path}': {error.strerror}; name another file with --out"

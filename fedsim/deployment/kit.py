@@ -11,7 +11,6 @@ Secrets are 0600 in folders that are 0700. Every script, unit and setting is a t
 
 import ipaddress
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,6 +22,7 @@ from typing import Any
 import tomli_w
 
 import fedsim
+from fedsim import private_files
 from fedsim.deployment import certificates, templates
 from fedsim.errors import InputError
 
@@ -398,7 +398,4 @@ def _write(path: Path, content: str | bytes, mode: int = 0o600) -> None:
         if not parent.exists():
             parent.mkdir(mode=0o700)
     data = content.encode() if isinstance(content, str) else content
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(os.open(path, flags, mode), "wb") as file:
-        file.write(data)
-    path.chmod(mode)
+    private_files.write(private_files.as_named(path), data, mode)

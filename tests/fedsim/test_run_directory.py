@@ -59,6 +59,24 @@ def test_a_directory_of_something_else_is_left_alone(small: Make, tmp_path: Path
     assert list(tmp_path.iterdir()) == [tmp_path / "precious.txt"]
 
 
+def test_what_a_kill_left_of_a_directory_is_used_again(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as killing, pytest.raises(Killed):
+        killing.setattr(os, "rename", kill)
+        killing.setattr(os, "unlink", kill)
+        RunDirectory.create(tmp_path / "run", small())
+    (left,) = (tmp_path / "run").iterdir()
+    assert left.name.endswith(".partial")
+    assert RunDirectory.create(tmp_path / "run", small()).config.trials == small().trials
+
+
 def test_a_place_that_cannot_be_written_is_refused(small: Make, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot write to .*--out"):

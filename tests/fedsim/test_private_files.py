@@ -1,0 +1,84 @@
+"""Nothing is written through what somebody else laid out, and nothing is left half-written."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim import private_files
+from fedsim.errors import InputError
+
+PRECIOUS = b"a thesis without a newline"
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "victim"
+    path.write_bytes(PRECIOUS)
+    path.chmod(0o644)
+    return path
+
+
+def _written(path: Path) -> None:
+    private_files.write(path, b"new")
+
+
+def _opened_new(path: Path) -> None:
+    private_files.opened_new(path).close()
+
+
+@pytest.mark.parametrize("write", [_written, _opened_new])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_is_replaced_and_what_it_leads_to_stays(
+    write: Callable[[Path], None], link: Callable[[Path, Path], None], victim: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "report.json"
+    link(victim, place)
+    write(place)
+    assert victim.read_bytes() == PRECIOUS
+    assert victim.stat().st_mode & 0o777 == 0o644
+    found = place.lstat()
+    assert (stat.S_ISREG(found.st_mode), found.st_mode & 0o777) == (True, 0o600)
+    assert place.read_bytes() in (b"new", b"")
+
+
+@pytest.mark.parametrize(
+    "lay", [os.symlink, os.link, lambda _, place: os.mkfifo(place)], ids=["symlink", "link", "pipe"]
+)
+def test_what_is_no_plain_file_of_ones_own_is_not_continued(
+    lay: Callable[[Path, Path], None], victim: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "events.jsonl"
+    lay(victim, place)
+    with pytest.raises(InputError, match=r"events.jsonl' is .* nothing is written .*remove it"):
+        private_files.append(place, b"new\n")
+    assert victim.read_bytes() == PRECIOUS
+
+
+def test_nothing_is_written_into_a_directory_that_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    link = tmp_path / "figures"
+    link.symlink_to(tmp_path / "victim")
+    for write in (
+        private_files.make_directory,
+        private_files.check_writable,
+        lambda path: private_files.write(path / "file", b""),
+        lambda path: private_files.append(path / "file", b""),
+    ):
+        with pytest.raises(InputError, match="figures' is a symbolic link"):
+            write(link)
+    assert list((tmp_path / "victim").iterdir()) == []
+    # What the user named himself may be anywhere.
+    private_files.write(private_files.as_named(link / "file"), b"")
+    assert (tmp_path / "victim" / "file").exists()
+
+
+def test_a_block_that_fails_leaves_the_file_before_and_no_other(tmp_path: Path) -> None:
+    place = tmp_path / "facts.json"
+    private_files.write(place, b"first")
+    with pytest.raises(ZeroDivisionError), private_files.replacing(place) as file:
+        file.write(b"sec")
+        raise ZeroDivisionError
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"first"]
