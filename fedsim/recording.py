@@ -24,6 +24,7 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp.strategy import Strategy
 
+import fedsim
 from adversaries import canaries
 from fedsim.app_audit.introspection import (
     averages,
@@ -341,8 +342,8 @@ def _evaluated(message: Message) -> ObservedRound:
 
 
 def _facts(vantage: str, recorder: str, app: str, node: int | None = None, run: str = "") -> Facts:
-    versions = {}
-    for package in ("fedsim", "flwr", "numpy"):
+    versions = {"fedsim": fedsim.__version__}
+    for package in ("flwr", "numpy"):
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
     return Facts(vantage, recorder, app, node, run, versions)

@@ -107,3 +107,8 @@ def test_only_what_is_known_to_needs_flower() -> None:
     assert failing.keys() - KNOW_FLOWER == set(), failing
     assert KNOW_FLOWER - failing.keys() == set(), "no longer need Flower: take them off the list"
     assert all("flwr" in error for error in failing.values()), failing
+
+
+def test_nothing_needs_ray_to_be_imported() -> None:
+    """Owners, auditors and whoever runs in process do not install it."""
+    assert _failing([*_modules(fedsim), *_modules(adversaries)], ["ray"]) == {}

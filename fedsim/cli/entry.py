@@ -17,8 +17,16 @@ def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        from fedsim.cli.main import main as command  # noqa: PLC0415
+        try:
+            from fedsim.cli.main import main as command  # noqa: PLC0415
+        except ImportError:
+            from fedsim.installation import complaint  # noqa: PLC0415
 
+            # Modules of another project, in the place of this one's, lack what is imported.
+            if not (found := complaint()):
+                raise
+            print(f"fedsim: {found}", file=sys.stderr)
+            sys.exit(2)
         command()
     except KeyboardInterrupt:
         print("fedsim: interrupted", file=sys.stderr, flush=True)

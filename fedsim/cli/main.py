@@ -8,6 +8,7 @@ import click
 import typer
 
 import fedsim
+from fedsim import installation
 from fedsim.cli.account import account
 from fedsim.cli.audit import audit
 from fedsim.cli.calibrate import calibrate
@@ -55,6 +56,8 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
+        if complaint := installation.complaint():
+            raise InputError(complaint)
         typer.echo(fedsim.__version__)
         raise typer.Exit()
 

@@ -95,6 +95,10 @@ def run(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     _check_halfwidth(until_halfwidth)
+    if runtime is Runtime.SIMULATION:
+        from fedsim.runtimes.simulation import require_ray  # noqa: PLC0415
+
+        require_ray()
     if resume is not None:
         options: list[object] = [config_file, rounds, seed, out, device, max_memory, set_]
         options += [until_halfwidth, max_trials]

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import fedsim
+from fedsim import installation
 from fedsim.deployment import kit
 from fedsim.deployment.findings import OK, WRONG, Finding, Line
 from fedsim.deployment.kit import Kit
@@ -55,6 +56,8 @@ def _said(look: Iterator[Line]) -> Iterator[Line]:
 
 
 def _versions(laid_out: Kit) -> Iterator[Line]:
+    if complaint := installation.complaint():
+        yield "distribution", WRONG, complaint
     for package, written, here in (
         ("fedsim", laid_out.fedsim, fedsim.__version__),
         ("flwr", laid_out.flwr, version("flwr")),

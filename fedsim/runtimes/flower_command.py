@@ -20,6 +20,7 @@ import tomli_w
 import adversaries
 import fedsim
 from fedsim.config import Config
+from fedsim.installation import DISTRIBUTION
 
 PACKAGES = (fedsim, adversaries)
 POLL_INTERVAL = 2.0
@@ -117,7 +118,7 @@ def write_app(directory: Path) -> None:
     defaults = Config().model_dump(mode="json", by_alias=True)
     project = {
         "project": {
-            "name": "fedsim",
+            "name": DISTRIBUTION,
             "version": fedsim.__version__,
             "description": "fedsim as a Flower App",
             "license": "Apache-2.0",

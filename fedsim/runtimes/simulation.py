@@ -12,6 +12,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,7 @@ import tomli_w
 from fedsim import config as configuration
 from fedsim.config import Config
 from fedsim.device import resolve
+from fedsim.errors import InputError
 from fedsim.runtimes.flower_command import (
     FlowerError,
     Submission,
@@ -32,6 +35,15 @@ from fedsim.runtimes.flower_command import (
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 10.0
 CONNECTION = "private"
+
+
+def require_ray() -> None:
+    """Raise InputError where Ray, which only those who simulate need, is not installed."""
+    if find_spec("ray") is None:
+        raise InputError(
+            "--runtime simulation needs Ray, which is not installed: "
+            f'pip install "flwr[simulation]=={version("flwr")}"'
+        )
 
 
 @contextmanager

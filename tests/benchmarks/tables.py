@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table as RichTable
 
+import fedsim
 from fedsim import device
 
 Value = str | int | float | None
@@ -60,7 +61,8 @@ def machine() -> dict[str, str]:
     if torch.cuda.is_available():
         described["GPU"] = torch.cuda.get_device_name()
     described |= {"Python": platform.python_version(), "torch": torch.__version__}
-    described |= {name: version(name) for name in ("opacus", "flwr", "fedsim")}
+    described |= {name: version(name) for name in ("opacus", "flwr")}
+    described["fedsim"] = fedsim.__version__
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return described | {"commit": commit or "unknown", "date": f"{datetime.now(UTC):%Y-%m-%d}"}

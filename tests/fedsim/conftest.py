@@ -30,6 +30,16 @@ def apps() -> Iterator[tuple[ModuleType, ModuleType]]:
 
 
 @pytest.fixture
+def strangers(tmp_path: Path) -> Path:
+    """Lay down a folder of installed packages in which another project has our import name."""
+    information = tmp_path / "packages" / "fedsim-0.9.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: fedsim\nVersion: 0.9.0\n")
+    (information / "RECORD").write_text("fedsim/__init__.py,,\nfedsim-0.9.0.dist-info/RECORD,,\n")
+    return information.parent
+
+
+@pytest.fixture
 def quickstart(apps: tuple[ModuleType, ModuleType], tmp_path: Path) -> Quickstart:
     """Return a function that runs the app in process and returns its transcripts by name."""
     client, server = apps

@@ -498,6 +498,18 @@ def test_a_search_for_the_challenge_shows_how_far_it_is() -> None:
     assert not silent.getvalue().strip()
 
 
+def test_without_ray_a_simulation_says_which_command_installs_it(
+    fedsim: Command, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    command = ["run", experiment, "--runtime", "simulation", "--out", tmp_path / "run"]
+    status, _, err = fedsim(*command)
+    assert status == 2
+    assert 'pip install "flwr[simulation]==' in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("module", ["fedsim", "fedsim.cli.entry"])
 def test_python_runs_the_command_as_a_module(module: str) -> None:
     ran = subprocess.run(

@@ -29,6 +29,13 @@ def test_other_versions(written: Path, found: Found, monkeypatch: pytest.MonkeyP
     assert "9.9 here, but the kit is for" in found("server")["fedsim"]
 
 
+def test_a_foreign_distribution_of_the_name(
+    found: Found, strangers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(strangers)
+    assert "pip uninstall fedsim, then install" in found("server")["distribution"]
+
+
 def test_others_may_read_a_key(written: Path, found: Found) -> None:
     key = written / "server" / "server.key"
     key.chmod(0o644)

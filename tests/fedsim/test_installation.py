@@ -1,0 +1,33 @@
+"""The program knows its own distribution from one that took its name."""
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+from fedsim.installation import DISTRIBUTION, PACKAGES
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_line(
+    strangers: Path,
+) -> None:
+    program = (
+        f"import sys; sys.path.append({str(strangers)!r}); sys.modules['fedsim.cli.main'] = sys; "
+        "from fedsim.cli import entry; entry.main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert "the distribution 'fedsim' is another project" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_the_distribution_is_that_of_the_project_file() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["name"] == DISTRIBUTION
+    assert tuple(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == PACKAGES
+    assert project["project"]["version"] == import_module("fedsim").__version__
