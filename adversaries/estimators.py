@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
+from scipy.stats import binomtest
 
 from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.forecast import trial_mu
@@ -77,6 +78,33 @@ def advantage(
         losses=int((scores < 0).sum()),
         ties=int((scores == 0).sum()),
     )
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a measured advantage is from the one predicted.
+
+    standard_error: of the measurement if the prediction is true; p_value: how often chance alone
+    would take it this far, two-sided.
+    """
+
+    standard_error: float
+    p_value: float
+
+
+def distance(found: Advantage, predicted: float) -> Distance:
+    """Return how far an advantage of independent trials is from the one predicted.
+
+    If the prediction is true, (1 + predicted)/2 of the trials are won: the binomial test of that.
+    Where the worlds differ in their shares of wins it only rejects less often (Hoeffding, as of
+    `advantage`). Ties are dealt as the prediction would have them. The measurement's own standard
+    error would not do: of few trials that are nearly all won it is next to nothing.
+    """
+    trials = found.wins + found.losses + found.ties
+    share = min(1.0, max(0.0, (1 + predicted) / 2))
+    wins = min(max(found.wins, round(trials * share)), found.wins + found.ties)
+    error = 2 * math.sqrt(share * (1 - share) / trials)
+    return Distance(error, float(binomtest(wins, trials, share).pvalue))
 
 
 def delta_prime(

@@ -90,15 +90,14 @@ def _beliefs(
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = precision.design(config, len(worlds)).level(ALARM_CONFIDENCE)
     bounds, prediction = report["bounds"], report["prediction"]
-    tail = bounds["tail_probability"]
-    if tail is not None:
+    if (limit := bounds["tail_limit"]) < 1:
         loss = final - logit(config.audit.prior)
         low = estimators.delta_prime(worlds, loss, bounds["epsilon"], level).interval.low
         alarm = None
-        if low > tail:
+        if low > limit:
             alarm = (
                 f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
-                f"{SURE}, but the tail of the privacy loss is {tail:.2g}."
+                f"{SURE}, but no pair passes it in more than {limit:.2g} under this noise."
             )
         yield Check("delta_prime", alarm)
     # The steps that were taken are known, and so is what they come to.

@@ -11,7 +11,8 @@ from scipy.special import logit
 
 from adversaries import estimators, membership
 from adversaries.agreement import Comparison
-from adversaries.intervals import Interval
+from adversaries.design import Design
+from adversaries.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.trials import two_sided
 from fedsim import (
     alarms,
@@ -128,10 +129,14 @@ def assemble(
     report: dict[str, Any] = {
         **_setting(config, facts, transcript),
         "mechanism": _mechanism(config, facts, of_one, mechanism, rounds),
-        "bounds": {**asdict(bounds), "vantages": [asdict(row) for row in everywhere]},
+        "bounds": {
+            **asdict(bounds),
+            "tail_limit": identifiability.tail_limit(mechanism, bounds.epsilon),
+            "vantages": [asdict(row) for row in everywhere],
+        },
         "dropouts": trust_report.dropouts(config, nominal, rows),
         "budget": _budget(config, nominal, transcript, rows, delta),
-        "prediction": mine,
+        "prediction": mine | {"distance": _distance(mine["advantage"], transcript, played)},
         "empirical": empirical,
         "membership_inference": {
             **_membership(config, transcript, confidence),
@@ -365,6 +370,7 @@ def _empirical(
     # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
     loss = final - logit(config.audit.prior)
     exceeded = estimators.delta_prime(worlds, loss, epsilon, played.level(confidence))
+    proven = bounds_audit.bounds_of(config, mechanism, transcript, delta, confidence)
     return {
         "advantage": advantage.point,
         # Trials on D alone measure 2 TPR - 1, which is no advantage and has no bound.
@@ -385,7 +391,8 @@ def _empirical(
             "advantage": estimators.epsilon_from_advantage(advantage.point, delta),
         },
         **bounds_audit.report(
-            bounds_audit.bounds_of(config, mechanism, transcript, delta, confidence),
+            proven,
+            bounds_audit.chances_of(config, mechanism, transcript, proven),
             comparisons,
             bounds_audit.profile_of(config, mechanism, transcript, confidence),
         ),
@@ -411,6 +418,20 @@ def _empirical(
         and config.federation.vantage is not Vantage.RELEASED_MODEL
         else None,
     }
+
+
+def _distance(
+    predicted: float | None, transcript: Arrays, played: Design
+) -> dict[str, float] | None:
+    """Return how far the advantage is from the one predicted; None where nothing tells.
+
+    Of trials that share their random numbers no law of the wins follows from an advantage.
+    """
+    if predicted is None or played.common:
+        return None
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    found = estimators.advantage(worlds, final, ALARM_CONFIDENCE)
+    return asdict(estimators.distance(found, predicted))
 
 
 def _epsilon_from_sensitivities(

@@ -1,6 +1,7 @@
 """The lower bounds on epsilon of a run: which hold, which one leads, and whether they agree."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -40,6 +41,9 @@ RULE = (
 
 PROFILE_POINTS = 41
 
+CHANCE_RESOLVED = 0.02
+"""To what share of itself the chance that a bound is above epsilon is worked out."""
+
 LESS_NOISE = (
     "The worlds lie further apart than the claimed noise lets them. Likely causes: less noise than "
     "claimed, noise that repeats or that not all of the model gets, or a gradient larger than "
@@ -53,9 +57,14 @@ MORE_NOISE = (
 
 
 def bounds_of(
-    config: Config, mechanism: Mechanism, transcript: Arrays, delta: float, confidence: float
+    config: Config,
+    mechanism: Mechanism,
+    transcript: Arrays,
+    delta: float,
+    confidence: float,
+    names: Collection[str] = (*LOWER_BOUNDS, "trade_off"),
 ) -> dict[str, LowerBound]:
-    """Return every lower bound by its name; those that do not hold of the run are 0 with a reason.
+    """Return lower bounds by their names; those that do not hold of the run are 0 with a reason.
 
     mechanism: as claimed, towards the vantage point.
     """
@@ -73,24 +82,58 @@ def bounds_of(
         played,
         trial_mu=_trial_mu(transcript),
         refused=refusals,
+        names=[name for name in names if name in LOWER_BOUNDS],
     )
-    if mechanism.sampled and not mechanism.noiseless and "trade_off" not in refusals:
+    sampled = mechanism.sampled and not mechanism.noiseless
+    if sampled and "trade_off" in names and "trade_off" not in refusals:
         family = noise_family(mechanism)
         bound = trade_off_bound(worlds, log_odds, delta, played.level(confidence), family)
         found["trade_off"] = replace(bound, confidence=confidence)
     return found
 
 
+def chances_of(
+    config: Config, mechanism: Mechanism, transcript: Arrays, bounds: Mapping[str, LowerBound]
+) -> dict[str, float]:
+    """Return by name how often chance alone puts a bound above the claimed epsilon.
+
+    Of those that are above it, but not as surely as an alarm must be: the significance at which the
+    bound is epsilon. Credible bounds say nothing of the kind.
+    """
+
+    def above(found: Mapping[str, LowerBound]) -> list[str]:
+        return [
+            name
+            for name, bound in found.items()
+            if bound.kind == "confidence" and bound.epsilon > PLD.epsilon(mechanism, bound.delta)
+        ]
+
+    chances = {}
+    for name in above(bounds):
+        delta, high = bounds[name].delta, 1 - bounds[name].confidence
+        low = surest = 1 - ALARM_CONFIDENCE
+        while high > low * (1 + CHANCE_RESOLVED):
+            middle = math.sqrt(low * high)
+            proven = bounds_of(config, mechanism, transcript, delta, 1 - middle, (name,))
+            low, high = (low, middle) if above(proven) else (middle, high)
+        if low > surest:
+            chances[name] = high
+    return chances
+
+
 def report(
     bounds: Mapping[str, LowerBound],
+    chances: Mapping[str, float],
     comparisons: list[Comparison],
     profile: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the entries of `empirical` in report.json that the bounds make."""
+    """Return the entries of `empirical` in report.json that the bounds make; chances: by name."""
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
-        "lower_bounds": {name: asdict(bound) for name, bound in bounds.items()},
+        "lower_bounds": {
+            name: asdict(bound) | {"p_value": chances.get(name)} for name, bound in bounds.items()
+        },
         "headline": {
             "name": name,
             "epsilon": bounds[name].epsilon,

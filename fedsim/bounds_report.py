@@ -39,7 +39,7 @@ def rows(report: Report) -> dict[str, Row]:
         )
         mark = None
         if value is not None and limit is not None and not reason:
-            mark = beside_theory(report, name, value, limit)
+            mark = beside_theory(report, name, value, limit, at(bound, "p_value"))
         worth = [
             f"Method: {method}." if method else "",
             f"Assumes: {assumes}." if assumes else "",

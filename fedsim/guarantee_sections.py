@@ -155,7 +155,11 @@ def bounds(report: Report) -> Entries:
             f"{number(rho_alpha_of(report))} "
             f"({'PAC privacy has one of its own' if is_pac(report) else 'from the noise used'})",
         ),
-        ("Tail: how often ρβ may be passed", number(bounds.get("tail_probability"))),
+        (
+            "Tail: how often the worst pair passes ρβ",
+            f"{number(bounds.get('tail_probability'))}; no pair in more than "
+            f"{number(bounds.get('tail_limit'))}",
+        ),
         (
             "paper (Theorem 2), not a bound",
             f"{number(bounds.get('theorem2_rho_alpha'))}: presumes the classic noise scale",

@@ -24,15 +24,20 @@ TOTAL_VARIATION, THEOREM2 = "total variation", "paper (Theorem 2)"
 """The names of two ways to a bound on the advantage: the exact one, and one that is none."""
 
 
+LEAST_STEP, STEPS_BELOW = 1e-3, 48
+"""Below an epsilon at which delta is looked up for `tail_limit`: from this share of it to all."""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """What theory allows an adversary against one mechanism at one delta.
 
     epsilon: certified by the named accountant; rho_beta, tail_probability, theorem2_rho_alpha and
         yeom_bound follow from it
-    rho_beta: belief that is exceeded only with probability tail_probability
+    rho_beta: belief that the worst pair exceeds only with probability tail_probability
     rho_alpha: advantage that no adversary exceeds under the noise actually used
-    tail_probability: Pr_D[privacy loss > epsilon], what delta' is compared with; None if unknown
+    tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown. Milder pairs
+        may have more of it, see `tail_limit`
     theorem2_rho_alpha: the paper's printed value, which is not a bound
     yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1
     tight_epsilon, tight_rho_beta: the same from the privacy loss distribution
@@ -139,13 +144,35 @@ def rho_alpha(mechanism: Mechanism) -> float:
 def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
     """Return Pr_D[privacy loss > epsilon]: how often the belief in D exceeds rho_beta(epsilon).
 
-    The theoretical counterpart of delta', the rate of beta_k > rho_beta where D was used. It is
-    larger than delta(epsilon). None where the loss distribution cannot be computed. Raises
-    InputError below 0.
+    Of the worst pair, which differs by all of the sensitivity in every step: the theoretical
+    counterpart of its delta', the rate of beta_k > rho_beta where D was used. It is larger than
+    delta(epsilon). No limit for other pairs: that is `tail_limit`. None where the loss distribution
+    cannot be computed. Raises InputError below 0.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
     return 0.0 if math.isinf(epsilon) else PLD.tail(mechanism, epsilon)
+
+
+def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
+    """Return what Pr_D[privacy loss > epsilon] is at most for any pair, milder ones included.
+
+    A pair that differs by less than the worst one has less delta at every epsilon, but not always
+    less tail: near epsilon = 0 a loss that is hardly any passes epsilon in half of the trials. Nor
+    has a pair whose differences depend on the noise before them. But for every e < epsilon
+
+        delta(e) >= E_D[(1 - exp(e - loss))+] >= Pr_D[loss > epsilon] (1 - exp(e - epsilon)).
+
+    The least of these is the largest tail of all that tells no more than the worst pair does, up to
+    the choice of e. 1, which limits nothing, at epsilon = 0. Raises InputError below 0.
+    """
+    if not epsilon >= 0:
+        raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
+    if epsilon == 0 or math.isinf(epsilon):
+        return float(epsilon == 0)
+    below = epsilon * np.geomspace(LEAST_STEP, 1, STEPS_BELOW)
+    limits = [PLD.delta(mechanism, epsilon - step) / -math.expm1(-step) for step in below]
+    return min(1.0, *limits)
 
 
 def theorem2_rho_alpha(epsilon: float, delta: float) -> float:

@@ -286,9 +286,9 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _but_for(bounds: Mapping[str, Any]) -> str:
-    """Word how often a belief is beyond rho-beta by chance, where that is known."""
+    """Word how often the belief about the worst pair is beyond rho-beta, where that is known."""
     tail = bounds["tail_probability"]
-    return f", and more with probability {number(tail)}" if tail else ""
+    return f", and of the worst pair more with probability {number(tail)}" if tail else ""
 
 
 def _infinite(value: float | None) -> str:

@@ -177,10 +177,10 @@ def summary(report: Report) -> RenderableType:
     for heading in ("", "measured", "interval", "theory"):
         table.add_column(heading, justify="right" if heading == "measured" else "left")
     limit = f"{'PAC' if is_pac(report) else 'ρα'} {number(advantage_limit(report))}"
-    for name, path, theory in (
+    for name, path, said in (
         ("advantage", "empirical.advantage", limit),
         ("advantage predicted", "prediction.advantage", standard_errors_apart(report)),
-        ("δ′", "empirical.delta_prime", f"tail {number(at(report, 'bounds.tail_probability'))}"),
+        ("δ′", "empirical.delta_prime", f"at most {number(at(report, 'bounds.tail_limit'))}"),
         (
             "Yeom advantage",
             "membership_inference.yeom.advantage",
@@ -188,7 +188,7 @@ def summary(report: Report) -> RenderableType:
         ),
     ):
         between = span(interval_at(report, f"{path}_interval"), number)
-        table.add_row(name, number(at(report, path)), between, theory)
+        table.add_row(name, number(at(report, path)), between, said)
     seen = [place for place in guarantee_sections.vantages(report) if place["measured"] != DASH]
     for place in seen if len(seen) > 1 else ():
         mark = f" ({place['mark'].text.lower()})" if place["mark"] else ""
@@ -204,7 +204,9 @@ def summary(report: Report) -> RenderableType:
     shown = {bounds_report.leading(report), bounds_report.ASSUMES_LEAST}
     for name, row in bounds_report.rows(report).items():
         if name in shown:
-            table.add_row(Text(f"ε′ at least, {row.name}"), row.answer, "", f"ε {row.limit}")
+            said = f" ({row.mark.text.lower()})" if row.mark and row.mark.kind != "good" else ""
+            theory = Text(f"ε {row.limit}{said}")
+            table.add_row(Text(f"ε′ at least, {row.name}"), row.answer, "", theory)
     if at(report, "bayesian"):
         answer = number(at(report, "bayesian.epsilon.mean"))
         table.add_row("ε Bayesian DP", answer, "", f"ε {epsilon_of(report, 'tight_epsilon')}")

@@ -53,12 +53,18 @@ def against(
     return Mark("good", "Compatible with the limit")
 
 
-def beside_theory(report: Report, alarm: str, value: float, limit: float) -> Mark:
-    """Return how a lower bound on epsilon stands to the limit; alarm: its name among the alarms."""
+def beside_theory(
+    report: Report, alarm: str, value: float, limit: float, chance: float | None = None
+) -> Mark:
+    """Return how a lower bound on epsilon stands to the limit.
+
+    alarm: its name among the alarms; chance: how often chance alone puts it above the limit.
+    """
     if alarm in (at(report, "alarms") or {}):
         return Mark("alarm", "Above theory")
     if value > limit:
-        return Mark("caution", "Above theory, within chance")
+        often = "" if chance is None else f" (p = {chance:.2g})"
+        return Mark("caution", f"Above theory, within chance{often}")
     return Mark("good", "Consistent")
 
 
@@ -68,4 +74,6 @@ def gap(mark: Mark | None, unlimited: bool, few: str) -> str:
         return "Differential privacy sets no limit here that it could be held to."
     if mark is not None and mark.kind == "alarm":
         return "Chance does this rarely: repeat with another seed, then doubt the noise."
+    if mark is not None and mark.kind == "caution":
+        return "It is above its limit, within what chance alone gives."
     return f"What it lacks of the limit is slack, or too few {few} to tell."

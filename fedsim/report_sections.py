@@ -196,7 +196,8 @@ def questions(report: Report) -> list[Row]:
     if largest is None and is_unprotected(report):
         largest = math.inf if at(report, f"vantages.{at(report, 'vantage')}") else None
     surer = interval_at(report, "empirical.delta_prime_interval")
-    tail = at(report, "bounds.tail_probability")
+    tail, most = (at(report, f"bounds.{name}") for name in ("tail_probability", "tail_limit"))
+    limited = most is not None and most < 1
     rows = [
         Row(
             "How often was the adversary right?",
@@ -217,11 +218,14 @@ def questions(report: Report) -> list[Row]:
         Row(
             "How often was it surer than ρβ?",
             percent(at(report, "empirical.delta_prime")),
-            percent(tail),
-            f"Of the trials on D, with {challenge_of(report)} (δ′). The limit is the tail of the "
-            f"privacy loss, which is not δ.{score_caution(report)}",
+            percent(most) if limited else DASH,
+            f"Of the trials on D, with {challenge_of(report)} (δ′). The worst pair passes it in "
+            f"{percent(tail)}, the tail of its privacy loss, which is not δ. A milder pair may do "
+            f"so more often{', up to the limit' * limited}.{score_caution(report)}",
             f"{confidence_of(report)}interval {span(surer, percent)}" if surer else "",
-            None if score_caution(report) else against(report, "delta_prime", surer, tail),
+            against(report, "delta_prime", surer, most)
+            if limited and not score_caution(report)
+            else None,
         ),
     ]
     if is_pac(report) or not is_clipped(report):

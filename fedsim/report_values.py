@@ -89,13 +89,14 @@ def epsilon_of(report: Report, name: str) -> str:
 
 
 def standard_errors_apart(report: Report) -> str:
-    """Say how many standard errors prediction and measurement differ by; "" if unknown."""
+    """Say how far prediction and measurement differ, and how often by chance; "" if unknown."""
     measured, predicted = at(report, "empirical.advantage"), at(report, "prediction.advantage")
-    error = at(report, "empirical.standard_error")
+    error, chance = (at(report, f"prediction.distance.{n}") for n in ("standard_error", "p_value"))
     if measured is None or predicted is None or not error:
         return ""
     error = math.hypot(error, at(report, "prediction.standard_error") or 0.0)
-    return f"({abs(measured - predicted) / error:.1f} standard errors apart)"
+    apart = abs(measured - predicted) / error
+    return f"({apart:.1f} standard errors apart, p = {number(chance)})"
 
 
 def confidence_of(report: Report) -> str:

@@ -10,6 +10,7 @@ from adversaries.gaussian_bounds import mixed_share
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.rate_bounds import NoiseFamily
 from fedsim import bounds_audit, bounds_report, check, privacy
+from fedsim.accounting import PLD
 from fedsim.config import Config, Scalar
 from fedsim.mechanism import Mechanism
 from fedsim.run_directory import Arrays
@@ -58,7 +59,29 @@ def judged(
     theory = {"delta": 0.01, "tight_epsilon": 1.3}
     checks = bounds_audit.checks(config, mechanism, transcript, comparisons, theory)
     found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
-    return check.alarms(checks), bounds_audit.report(found, comparisons, None)
+    chances = bounds_audit.chances_of(config, mechanism, transcript, found)
+    return check.alarms(checks), bounds_audit.report(found, chances, comparisons, None)
+
+
+def test_a_bound_above_epsilon_says_how_often_chance_alone_puts_it_there(config: Config) -> None:
+    """Honest noise: the first seed whose Gaussian bound is above, as one in twenty may be."""
+    for seed in range(200):
+        mechanism, transcript = play(config, 1.0, 100, seed)
+        found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
+        chances = bounds_audit.chances_of(config, mechanism, transcript, found)
+        if "gaussian" in chances:
+            break
+    p_value = chances["gaussian"]
+    assert 0.001 < p_value < 0.05
+    limit = PLD.epsilon(mechanism, 0.01)
+    for significance, above in ((0.97 * p_value, False), (1.03 * p_value, True)):
+        bounds = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 1 - significance)
+        assert (bounds["gaussian"].epsilon > limit) is above
+    assert "jeffreys" not in chances
+    # What is as sure as an alarm must be is no matter of chance.
+    convicting = play(config, 0.5, 400)
+    found = bounds_audit.bounds_of(config, *convicting, 0.01, 0.95)
+    assert "gaussian" not in bounds_audit.chances_of(config, *convicting, found)
 
 
 def test_where_the_claim_is_true_trust_and_distrust_agree(config: Config) -> None:

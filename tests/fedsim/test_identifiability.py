@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from adversaries.forecast import simulate
 from fedsim import identifiability as ident
 from fedsim.accounting import PLD
 from fedsim.calibration import epsilon_at_most, noise_multiplier
@@ -76,6 +77,44 @@ def test_the_tail_is_larger_than_delta() -> None:
     tail = ident.tail_probability(tight, 2.1972245773362196)
     assert tail is not None
     assert 3 * 0.01 < tail < 4 * 0.01
+
+
+def test_a_milder_pair_may_pass_the_tail_of_the_worst_one_but_never_its_limit() -> None:
+    """Sampled steps of a sixth of the sensitivity; and a pair that differs until it is ahead."""
+    worst, random, trials = Mechanism.alike(0.3, 2, 0.02), np.random.default_rng(0), 20_000
+    one = np.ones((1, 2))
+    milder = simulate(one / 6, 0 * one, one / 6, 0.3 * one, 0.02, random, games=trials).world_d
+    for epsilon in (0.0, 0.1, 1.0, 3.0):
+        exceeded, limit = np.mean(milder > epsilon), ident.tail_limit(worst, epsilon)
+        assert exceeded < limit + 0.01
+        if epsilon == 0:
+            assert exceeded > 3 * (ident.tail_probability(worst, epsilon) or 0)
+    passed, log_odds = np.zeros((2, trials))
+    for _ in range(CLASSIC.steps):
+        step = np.where(log_odds > 1.0, 0.0, 1 / CLASSIC.groups[0].noise_multiplier)
+        log_odds += step**2 / 2 + step * random.standard_normal(trials)
+    passed = np.mean(log_odds > 1.0)
+    assert 1.2 * (ident.tail_probability(CLASSIC, 1.0) or 0) < passed < ident.tail_limit(CLASSIC, 1)
+
+
+@pytest.mark.parametrize("sampled", [Mechanism.alike(8.38, 30), Mechanism.alike(1.0, 50, 0.1)])
+def test_the_limit_of_the_tail_is_the_largest_that_merging_outcomes_can_make(
+    sampled: Mechanism,
+) -> None:
+    """Merged, all losses above c weigh e^epsilon if D has them as many times as often as D'."""
+    tails = [(PLD.tail(sampled, c), PLD.tail_prime(sampled, c)) for c in np.linspace(0, 3, 200)]
+    for epsilon in (1.5, 2.5):
+        merged = max(
+            there for there, back in tails if there and back and there >= np.exp(epsilon) * back
+        )
+        assert merged == pytest.approx(ident.tail_limit(sampled, epsilon), rel=0.08)
+        assert merged > (ident.tail_probability(sampled, epsilon) or 0)
+
+
+def test_nothing_limits_the_tail_at_epsilon_0_and_a_belief_cannot_exceed_1() -> None:
+    assert ident.tail_limit(CLASSIC, 0.0) == 1.0
+    assert ident.tail_limit(Mechanism.alike(0.0, 5), math.inf) == 0.0
+    assert ident.tail_limit(Mechanism.alike(0.0, 5), 3.0) == 1.0
 
 
 @pytest.mark.parametrize(

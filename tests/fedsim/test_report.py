@@ -18,6 +18,7 @@ from fedsim.errors import InputError
 from fedsim.report import Pictures, summary
 from fedsim.report import render_html as render_page
 from fedsim.report import write_figures as write_pictures
+from fedsim.report_values import standard_errors_apart
 
 pytestmark = pytest.mark.figures
 
@@ -129,6 +130,7 @@ def report(transcript):
             "tight_epsilon": 1.3134725502396565,
             "tight_rho_beta": 0.7881,
             "tail_probability": 0.0012027268180968128,
+            "tail_limit": 0.0030,
             "theorem2_rho_alpha": 0.276312177349733,
             "yeom_bound": 8.0,
             "vantages": [
@@ -162,6 +164,7 @@ def report(transcript):
             "mu": MU,
             "advantage": RHO_ALPHA,
             "deterministic": True,
+            "distance": {"standard_error": error, "p_value": 0.25},
             "fit": fits,
         },
         "empirical": {
@@ -644,7 +647,11 @@ def test_the_interval_is_read_against_the_bound(report, transcript, interval, wo
 def test_a_lower_bound_above_theory_is_an_alarm(report, transcript):
     assert 'class="verdict alarm"' not in render_html(report, transcript)
     report = changed(report, "empirical.lower_bounds.clopper_pearson.epsilon", 1.32)
-    assert "Above theory, within chance" in visible(render_html(report, transcript))
+    report = changed(report, "empirical.lower_bounds.clopper_pearson.p_value", 0.031)
+    told = visible(render_html(report, transcript))
+    assert "Above theory, within chance (p = 0.031)" in told
+    assert "It is above its limit, within what chance alone gives." in told
+    assert "above theory, within chance (p = 0.031)" in console_text(report)
     html = render_html(report | {"alarms": {"clopper_pearson": "too much"}}, transcript)
     assert 'class="verdict alarm"' in html
     assert "ε ≥ 1.320 ε ≤ 1.313 Above theory." in visible(html)
@@ -733,7 +740,7 @@ def test_sampled_steps_are_explained(sampled, transcript):
 @pytest.mark.usefixtures("wording_only")
 def test_the_error_of_a_simulated_prediction_counts_in_the_comparison(sampled):
     coarse = changed(sampled, "prediction.standard_error", 3.0)
-    assert "(0.0 standard errors apart)" in console_text(coarse)
+    assert standard_errors_apart(coarse) == "(0.0 standard errors apart, p = 0.250)"
 
 
 @pytest.mark.usefixtures("wording_only")
@@ -971,8 +978,9 @@ def test_the_summary_sets_every_measure_beside_its_limit(report):
     advantage = report["empirical"]["advantage"]
     apart = abs(advantage - RHO_ALPHA) / report["empirical"]["standard_error"]
     assert rows["advantage"] == [f"{advantage:.3f}", f"{low:.3f} to {high:.3f}", "ρα 0.256"]
-    assert rows["advantage predicted"] == ["0.256", "", f"({apart:.1f} standard errors apart)"]
-    assert rows["δ′"][1:] == ["0.0001 to 0.011", "tail 0.0012"]
+    told = f"({apart:.1f} standard errors apart, p = 0.250)"
+    assert rows["advantage predicted"] == ["0.256", "", told]
+    assert rows["δ′"][1:] == ["0.0001 to 0.011", "at most 0.003"]
     assert rows["ε′ from sensitivities, classic RDP"] == ["2.197", "", "ε 2.197"]
     assert rows["ε′ at least, Clopper–Pearson"] == ["0.372", "", "ε 1.313"]
     assert rows["Yeom advantage"] == ["0.042", "0.030 to 0.053", "e^ε − 1 = 8"]

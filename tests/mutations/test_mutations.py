@@ -69,6 +69,26 @@ def test_a_correct_variant_is_not_accused(variant: Variant, tmp_path: Path) -> N
     assert report["residuals"]["noise"]["degrees_of_freedom"] > TRIALS * ROUNDS
 
 
+def test_a_record_that_moves_the_sums_little_is_not_surer_than_it_may_be(tmp_path: Path) -> None:
+    """Epsilon is 0 at so large a delta: half of the trials pass it, though by next to nothing."""
+    milder = Variant(
+        "far below the clipping norm",
+        {
+            "data.held-out": 60,
+            "model.name": "linear",
+            "training.sampling-rate": 0.02,
+            "training.clipping-norm": 50.0,
+            "privacy.rho-beta": 0.0,
+            "privacy.noise-multiplier": 0.3,
+            "privacy.delta": 0.05,
+        },
+    )
+    report = play(milder, tmp_path / "run", trials=200, rounds=2).report
+    assert report["empirical"]["delta_prime"] > 3 * report["bounds"]["tail_probability"]
+    assert report["bounds"]["tail_limit"] == 1.0
+    assert report["alarms"] == {}
+
+
 def test_there_are_ten_of_each_and_one_that_is_wrong_and_tells_no_more() -> None:
     assert sum(mutant.leaks for mutant in MUTANTS) == len(CORRECT) == 10
     assert [mutant.name for mutant in MUTANTS] == list(CAUSES)
