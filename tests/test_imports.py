@@ -10,12 +10,10 @@ import adversaries
 import fedsim
 
 KNOW_FLOWER = {
-    "fedsim.app_audit.attack",
-    "fedsim.app_audit.audit",
     "fedsim.app_audit.execution",
     "fedsim.app_audit.introspection",
     "fedsim.app_audit.loading",
-    "fedsim.app_audit.page",
+    "fedsim.app_audit.worker",
     "fedsim.auditor",
     "fedsim.client_app",
     "fedsim.consent",

@@ -26,8 +26,8 @@ from fedsim.app_audit.configuration import (
     Observation,
     Scope,
 )
-from fedsim.app_audit.execution import AuditedApp, Execution, Script
 from fedsim.app_audit.guarantee import Guarantee
+from fedsim.app_audit.measurement import App, Execution, Script
 from fedsim.mechanism import Neighbouring, Vantage
 from fedsim.randomness import Role, generator
 
@@ -62,11 +62,10 @@ class Game:
         return np.repeat(self.worlds, self.ratios.shape[1]), self.ratios.ravel()
 
 
-def observe(audited: AuditedApp, seed: int, confidence: float) -> tuple[Configuration, int]:
-    """Run the app twice, honestly and with one huge update.
+def observe(audited: App, seed: int, confidence: float) -> Configuration:
+    """Run the app twice, honestly and with one huge update; return its configuration.
 
-    Return its configuration and the number of the model's parameters. confidence: of the interval
-    for the realised noise. Raises AppFailedError if the app fails.
+    confidence: of the interval for the realised noise. Raises AppFailedError if the app fails.
     """
     honest = audited.execute(_app_seed(seed, 0))
     configuration = honest.configuration
@@ -85,13 +84,13 @@ def observe(audited: AuditedApp, seed: int, confidence: float) -> tuple[Configur
         statements=honest.statements,
     )
     configuration = replace(configuration, observation=seen)
-    player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, honest.parameters, seed)
+    player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)
     probe = player.run(1, True)
     lengths = [each.message_norm for each in probe.rounds if not np.isnan(each.message_norm)]
     # Rounding in float32 changes a huge update far less than clipping it does.
     kept = bool(lengths) and max(lengths) > 0.5 * player.length
     seen = replace(seen, client_norm_kept=kept)
-    return replace(configuration, observation=seen), honest.parameters
+    return replace(configuration, observation=seen)
 
 
 def noise_ratio(
@@ -107,25 +106,24 @@ def noise_ratio(
         return None
     squares, count = 0.0, 0
     for each in honest.rounds:
-        if each.noise is None:
+        if each.noise_energy is None:
             return None
         std = central.noise_multiplier * each.noise_norm / central.sampled_clients
-        squares += float(np.square(each.noise / std).sum())
-        count += each.noise.size
+        squares += each.noise_energy / std**2
+        count += honest.parameters
     tail = significance(confidence) / 2
     low, high = squares / chi2.ppf([1 - tail, tail], count)
     return Interval(float(np.sqrt(low)), float(np.sqrt(high)), confidence)
 
 
 def play(
-    audited: AuditedApp,
+    audited: App,
     configuration: Configuration,
     guarantee: Guarantee | None,
     neighbouring: Neighbouring,
     vantage: Vantage,
     trials: int,
     seed: int,
-    parameters: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Game:
     """Play the game `trials` times, half in each world, and return the scores.
@@ -133,7 +131,7 @@ def play(
     `configuration` must come from `observe`, `guarantee` from the configuration. A trial depends on
     the seed and its number alone. Raises AppFailedError if the app fails.
     """
-    player = _Player(audited, configuration, neighbouring, parameters, seed)
+    player = _Player(audited, configuration, neighbouring, seed)
     worlds = generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)
     known = guarantee is not None and all(
         np.isfinite([*guarantee.influences, *guarantee.noise_stds])
@@ -163,10 +161,9 @@ class _Player:
 
     def __init__(
         self,
-        audited: AuditedApp,
+        audited: App,
         configuration: Configuration,
         neighbouring: Neighbouring,
-        parameters: int,
         seed: int,
     ) -> None:
         self._audited, self._neighbouring, self._seed = audited, neighbouring, seed
@@ -175,8 +172,6 @@ class _Player:
         self.length = HUGE * (max(norms) or 1.0)
         # Far below every clipping, or what all others send would be as long as the target's.
         self._idle = IDLE * min([norm for norm in norms if norm] or [1.0])
-        direction = generator(seed, Role.CANARY).standard_normal(parameters)
-        self._direction = direction / np.linalg.norm(direction)
         seen = configuration.observation
         free = central is None or not central.equal_weights_enforced
         constant = seen is None or seen.constant_weights
@@ -187,8 +182,8 @@ class _Player:
         """Return what trial `number` shows in the world where the update is sent, or the other."""
         # The other world's target sends as little as everybody, or the opposite update.
         absent = -self.length if self._neighbouring is Neighbouring.REPLACE else self._idle
-        update = self._direction * (self.length if world else absent)
-        script = Script(0, update, self._weight, self._weighted_by, self._idle, self._direction)
+        length = self.length if world else absent
+        script = Script(0, length, self._weight, self._weighted_by, self._idle, self._seed)
         return self._audited.execute(_app_seed(self._seed, number), script)
 
 

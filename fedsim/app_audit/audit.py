@@ -14,8 +14,8 @@ from adversaries.intervals import ALARM_CONFIDENCE, LowerBound, significance
 from fedsim.app_audit import attack
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
-from fedsim.app_audit.execution import AuditedApp
 from fedsim.app_audit.guarantee import Guarantee
+from fedsim.app_audit.measurement import App
 from fedsim.app_audit.rules import Finding, findings
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
@@ -142,7 +142,7 @@ class AppAudit:
 
 
 def audit(
-    audited: AuditedApp,
+    audited: App,
     *,
     trials: int,
     seed: int,
@@ -154,10 +154,10 @@ def audit(
     """Run the app honestly, apply every rule, play the game `trials` times, and judge the claim.
 
     claim: None for what the app claims itself. Raises InputError for fewer than `LEAST_TRIALS`
-    trials or an impossible confidence, `execution.AppFailedError` if the app fails.
+    trials or an impossible confidence, `measurement.AppFailedError` if the app fails.
     """
     check(trials, confidence)
-    configuration, parameters = attack.observe(audited, seed, ALARM_CONFIDENCE)
+    configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
     scope = Scope.RUN if claim is None else claim.scope
     vantage = theory.vantage_of(configuration, claim)
@@ -173,7 +173,6 @@ def audit(
         vantage,
         trials,
         seed,
-        parameters,
         progress,
     )
     delta = DEFAULT_DELTA if claim is None else claim.delta

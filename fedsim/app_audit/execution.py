@@ -15,87 +15,31 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
 from fedsim.app_audit import introspection
-from fedsim.app_audit.configuration import Configuration, Statement
+from fedsim.app_audit.configuration import Statement
 from fedsim.app_audit.loading import FlowerApp, Train, loaded, patched
+from fedsim.app_audit.measurement import (
+    AppFailedError,
+    Execution,
+    Round,
+    Script,
+    Vector,
+    direction,
+)
 from fedsim.config import Scalar
 from fedsim.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 
-Vector = npt.NDArray[np.float64]
-
-
 MOST_QUESTIONS = 8
 """How often a strategy may ask for the clients before it sends the next message."""
-
-
-class AppFailedError(RuntimeError):
-    """The app that is audited failed, or did not do what a Flower app does."""
-
-
-@dataclass(frozen=True)
-class Script:
-    """What every client sends in a scripted run.
-
-    target: the partition whose update differs between the worlds; update [P]: what it adds to the
-        model; weight: the weight that it states, None for that of the honest run, under the key
-        weighted_by
-    idle: what every other client adds to the first number of the model. It must not be 0: Flower's
-        clipping divides by the norm.
-    direction [P]: a unit vector, along which the run is measured
-    """
-
-    target: int
-    update: Vector
-    weight: float | None
-    weighted_by: str
-    idle: float
-    direction: Vector
-
-
-@dataclass(frozen=True)
-class Round:
-    """What was seen of one round.
-
-    replies: how many clients replied; weights: of those that stated one, by partition
-    clipped_to, noise_norm: the clipping norm before and after the aggregation, nan without central
-        noise
-    noise: the released model less what was there before noise, [P]; None in scripted runs and
-        without central noise
-    model_shift, message_shift: the released model, and the target's reply, less the model before,
-        along the script's direction; message_norm: the length of the latter difference. nan where
-        there is nothing to measure.
-    """
-
-    replies: int
-    weights: dict[int, float]
-    clipped_to: float
-    noise_norm: float
-    noise: Vector | None
-    model_shift: float
-    message_shift: float
-    message_norm: float
-
-
-@dataclass(frozen=True)
-class Execution:
-    """What was seen of one run; `seeded`: whether the server set NumPy's global seed."""
-
-    rounds: tuple[Round, ...]
-    configuration: Configuration
-    statements: tuple[Statement, ...]
-    seeded: bool
-    parameters: int
 
 
 class AuditedApp:
@@ -317,7 +261,8 @@ class _Recorder:
         if self.script is None or self.script.target not in seen:
             return np.nan, np.nan
         change = _flat(seen[self.script.target]) - self._model
-        return float(change @ self.script.direction), float(np.linalg.norm(change))
+        along = direction(self.script.seed, change.size)
+        return float(change @ along), float(np.linalg.norm(change))
 
     def _released(
         self,
@@ -328,12 +273,15 @@ class _Recorder:
         wrapper: Any | None,
         shifts: tuple[float, float],
     ) -> None:
-        noise = None if self._without_noise is None else model - self._without_noise
+        energy = None
+        if self._without_noise is not None:
+            energy = float(np.square(model - self._without_noise).sum())
         shift = np.nan
         if self.script is not None:
-            shift = float((model - self._model) @ self.script.direction)
+            along = direction(self.script.seed, model.size)
+            shift = float((model - self._model) @ along)
         after = float(getattr(wrapper, "clipping_norm", np.nan))
-        self._rounds.append(Round(replies, weights, before, after, noise, shift, *shifts))
+        self._rounds.append(Round(replies, weights, before, after, energy, shift, *shifts))
         self._without_noise = None
 
 
@@ -388,9 +336,11 @@ def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
 def _scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
     """Return the honest reply with the script's arrays and weight in it."""
     model = next(iter(message.content.array_records.values()))
-    update = script.update
-    if partition != script.target:
-        update = np.zeros_like(update)
+    size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
+    if partition == script.target:
+        update = script.length * direction(script.seed, size)
+    else:
+        update = np.zeros(size)
         update[0] = script.idle
     for name in template.array_records:
         template[name] = _moved(model, update)
@@ -407,7 +357,7 @@ def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
     moved, start = {}, 0
     for name, array in model.items():
         moved[name] = array
-        if np.issubdtype(np.dtype(array.dtype), np.floating):
+        if _floating(array):
             change = update[start : start + math.prod(array.shape)]
             start += change.size
             if change.any():
@@ -425,9 +375,12 @@ def _flat(content: RecordDict) -> Vector:
 
 def _flat_record(record: ArrayRecord) -> Vector:
     """Return all floating-point numbers of a model, float64 [P]."""
-    arrays = [array.numpy() for array in record.values()]
-    floating = [a.ravel() for a in arrays if np.issubdtype(a.dtype, np.floating)]
+    floating = [array.numpy().ravel() for array in record.values() if _floating(array)]
     return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
+
+
+def _floating(array: Array) -> bool:
+    return np.issubdtype(np.dtype(array.dtype), np.floating)
 
 
 def _partition(context: Context) -> int:

@@ -50,18 +50,21 @@ def audit_app(
     out: Path | None,
     as_json: bool,
     strict: bool,
+    time_limit: float,
 ) -> int:
     """Audit the app in a directory, print the outcome, and return the exit status.
 
-    Runs the app's code. Raises InputError for options that contradict each other, and as
-    `fedsim.app_audit.audit.audit` does.
+    Has the app's code run in a process of its own. Raises InputError for options that contradict
+    each other, and as `fedsim.app_audit.audit.audit` does.
     """
     from fedsim.app_audit.audit import Verdict, audit, check  # noqa: PLC0415
-    from fedsim.app_audit.execution import opened  # noqa: PLC0415
+    from fedsim.app_audit.process import opened  # noqa: PLC0415
 
     claim = _claim(claimed_epsilon, claimed_delta)
     if nodes < 2:
         raise InputError(f"{nodes} nodes are no federation; give at least 2")
+    if not time_limit > 0:
+        raise InputError(f"in {time_limit:g} s no app runs; give --time-limit more")
     check(trials, confidence)
     overrides = parse_overrides(run_config)
     if rounds is not None:
@@ -74,7 +77,14 @@ def audit_app(
     if out is not None:
         report_directory.check(out)
     console = Terminal(stderr=True)
-    with opened(app, nodes, overrides) as audited, _progress(trials, console) as progress:
+
+    def show(text: str) -> None:  # so that nobody takes it for the audit's
+        console.print(f"app: {text}", soft_wrap=True, highlight=False)
+
+    with (
+        opened(app, nodes, overrides, time_limit, show) as audited,
+        _progress(trials, console) as progress,
+    ):
         outcome = audit(
             audited,
             trials=trials,

@@ -69,6 +69,12 @@ def audit(
         int | None,
         typer.Option(help="With --app: of every random number.", show_default="0"),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="With --app: that one run of it may take.", show_default="3600"
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="With --app: exit with 1 on a conviction.")
     ] = False,
@@ -102,8 +108,8 @@ def audit(
     Of a transcript of fedsim.recording, measures the noise that was really added, what it makes of
     each owner's privacy, and what canaries found. Of an auditor's node in a fedsim federation,
     works out its belief after every round; its folder of transcripts stands for the newest one. A
-    run directory of `fedsim run` gets its report anew. An app is run in this process, again and
-    again, under attack: only name code that you would run yourself.
+    run directory of `fedsim run` gets its report anew. An app is run again and again, under
+    attack, in a process of its own with your rights: only name code that you would run yourself.
 
     Examples:
 
@@ -135,9 +141,20 @@ def audit(
             out=out,
             as_json=json_,
             strict=strict,
+            time_limit=3600.0 if time_limit is None else time_limit,
         )
         raise typer.Exit(status)
-    of_apps = (claimed_delta, trials, rounds, nodes, run_config, neighbouring, seed, strict or None)
+    of_apps = (
+        claimed_delta,
+        trials,
+        rounds,
+        nodes,
+        run_config,
+        neighbouring,
+        seed,
+        time_limit,
+        strict or None,
+    )
     if any(option is not None for option in of_apps):
         raise InputError("some of these options are for a Flower app; name it with --app PATH")
     if recorded is None:

@@ -12,7 +12,8 @@ from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import gaussian
 from fedsim.app_audit.audit import AppAudit, Verdict, audit
 from fedsim.app_audit.configuration import Claim, Scope
-from fedsim.app_audit.execution import AppFailedError, opened
+from fedsim.app_audit.execution import opened
+from fedsim.app_audit.measurement import AppFailedError
 from fedsim.cli.app_audit import results
 from fedsim.config import Scalar
 from fedsim.errors import InputError

@@ -1,6 +1,7 @@
 """`fedsim audit --app`, from the command line to the verdict."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -71,6 +72,20 @@ def test_strict_fails_on_a_conviction_only() -> None:
     assert run(f"{SMALL} 1.3 --strict --run-config noise-multiplier=0.1").exit_code == 1
 
 
+def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
+    shutil.copytree(APP, tmp_path / "app")
+    with (tmp_path / "app" / "dp_app" / "server_app.py").open("a", encoding="utf-8") as server:
+        server.write(
+            "\nimport fedsim.app_audit.audit as judge\n"
+            "judge.AppAudit.verdict = property(lambda self: judge.Verdict.ACQUITTED)\n"
+            "print('Verdict ACQUITTED')\n"
+        )
+    patched = f"{SMALL} 1.4 --trials 20 --run-config noise-multiplier=0.1"
+    result = run(patched.replace(str(APP), str(tmp_path / "app")))
+    assert ("CONVICTED" in result.stdout, "ACQUITTED" in result.stdout) == (True, False)
+    assert "app: Verdict ACQUITTED" in result.stderr.splitlines()
+
+
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "--claimed-delta" in refusal(f"audit --app {APP} --claimed-epsilon 1")
     assert "at least 2" in refusal(f"audit --app {APP} --nodes 1")
@@ -78,6 +93,7 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "in 0 rounds nothing is released" in refusal(f"audit --app {APP} --rounds 0")
     spelt = f"audit --app {APP} --run-config num-server-rounds=-1"
     assert "in -1 rounds nothing is released" in refusal(spelt)
+    assert "--time-limit" in refusal(f"audit --app {APP} --time-limit 0")
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
     assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
 
