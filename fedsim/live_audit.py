@@ -22,6 +22,7 @@ from adversaries.posterior import log_odds
 from fedsim import adversary, canary, device, federation, identifiability
 from fedsim.accounting import PLD
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
+from fedsim.data import BUNDLED
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
 from fedsim.question import Question
@@ -79,7 +80,8 @@ class _Training:
 class LiveAudit:
     """Reads an auditor's transcript, round by round.
 
-    data_root: where this machine has the dataset, "" for one that comes with a package; device as
+    data_root: where this machine has the dataset, "" for one that comes with a package. The folder
+    that the transcript itself names is never opened, and nothing is downloaded. device as
     `run.device`; canary_seed: of the canaries that an owner adds with the auditor's consent, None
     for none; challenge: whether beliefs about the challenge are worked out, which needs D and D'.
     """
@@ -178,10 +180,11 @@ class LiveAudit:
         given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
         if self.config is None or given != self._given:
             config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
-            if self._data_root:
-                config = config.reading_data_from(self._data_root, as_they_are=True)
+            # Whoever wrote the transcript does not choose what is read here, or fetched.
+            config = config.reading_data_from(self._data_root, as_they_are=True)
             if self._challenge:
                 check(config)
+                _check_data(config)
                 federation.load(config)  # data that are not there are known before any belief
             self.config, self._given = config, given
         return self.config
@@ -297,6 +300,16 @@ def check(config: Config) -> None:
             "training.sampling-rate is below 1 with noise from the operating system: which of the "
             "records took part is known to their owners alone, and the challenge cannot be "
             "audited; canaries can (--canary-seed-file)"
+        )
+
+
+def _check_data(config: Config) -> None:
+    """Raise InputError for data that are read from files of which nobody here said where."""
+    if not config.data.root and config.data.name not in BUNDLED:
+        raise InputError(
+            f"the run's data, {config.data.name}, are read from files, and the audit opens no "
+            "folder that a transcript names; say where this machine has them with --data-root, or "
+            "audit the canaries alone (--no-challenge)"
         )
 
 

@@ -13,7 +13,7 @@ from fedsim.data.source import Source
 from fedsim.data.splitting import Split, split
 from fedsim.registry import lookup
 
-__all__ = ["DATASETS", "Dataset", "Indices", "Records", "Source", "Split", "load", "only", "split"]
+__all__ = ["BUNDLED", "DATASETS", "Dataset", "Indices", "Records", "Source", "Split", "load", "only", "split"]
 
 Loader = Callable[[Source], Dataset]
 DATASETS: dict[str, Loader] = {
@@ -30,6 +30,9 @@ DATASETS: dict[str, Loader] = {
     "images": image_folder.own,
 }
 """Loaders by name. A loader takes a `Source` and raises InputError."""
+
+BUNDLED = ("digits", "breast-cancer")
+"""Those that a package brings: nothing is read from a folder that somebody must name."""
 
 
 def load(

@@ -1,6 +1,7 @@
 """`fedsim audit` of what an auditor's node recorded: beliefs, a report, one line for bad input."""
 
 import json
+import socket
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -156,6 +157,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
         ((recorded, "--no-challenge"), "--canary-seed-file"),
         ((elsewhere, "--data-root", tmp_path / "nowhere", "--out", out), "there is no folder"),
+        ((elsewhere, "--out", out), "say where this machine has them with --data-root"),
         ((recorded, "--out", tmp_path / "words"), "cannot write"),
         ((tmp_path / "empty",), "neither a run nor a transcript"),
     ):
@@ -166,3 +168,30 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         assert printed.err.count("\n") == 1, printed.err
         assert printed.out == ""
         assert not out.exists(), arguments
+
+
+def test_a_foreign_transcript_opens_no_folder_that_it_names_and_no_connection(
+    federation: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def connect(*_: object, **__: object) -> None:
+        raise AssertionError("the audit opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    mine, hers = tmp_path / "private", tmp_path / "foreign.fedt"
+    mine.mkdir()
+    (mine / "data.npz").write_bytes(b"nobody asked to have this read")
+    found = read(federation / "transcripts" / f"{RUN_ID}.fedt")
+    for name, place in (("npz", mine / "data.npz"), ("mnist", tmp_path / "new")):
+        told = {"data.name": name, "data.root": str(place), "data.download": True}
+        hers.unlink(missing_ok=True)
+        with Writer(hers, found.facts) as writer:
+            for each in found.rounds:
+                writer.append(replace(each, mechanism={**each.mechanism, **told}))
+            writer.end()
+        assert command(hers, "--out", tmp_path / "a") == 2
+        said = capsys.readouterr().err
+        assert "opens no folder that a transcript names" in said
+        assert not (tmp_path / "new").exists()
