@@ -12,9 +12,6 @@ line itself (a file that cannot be written) is an error before anything was trai
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,32 +19,18 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-import fedsim
 from adversaries import canaries
-from fedsim.app_audit.introspection import (
-    averages,
-    chain,
-    configuration_findings,
-    configuration_of,
-    local_noise,
-    weighting_key,
-)
+from fedsim import recorded_messages as messages
+from fedsim.app_audit.introspection import configuration_findings, weighting_key
 from fedsim.errors import InputError
 from fedsim.randomness import Role, generator
-from fedsim.transcript import (
-    Arrays,
-    Canary,
-    Facts,
-    ObservedRound,
-    Reply,
-    Scalar,
-    Value,
-    Writer,
-)
+from fedsim.recorded_messages import Declared
+from fedsim.recorder_sink import ServerSink, Sink, append, safely
+from fedsim.transcript import Arrays, Canary, ObservedRound, Reply, Scalar
 
-Sink = Callable[[ObservedRound], None]
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
 
 IDLE_SHARE = 1e-3
@@ -57,22 +40,35 @@ log = logging.getLogger("flwr")
 
 
 def record(
-    strategy: AnyStrategy, to: str | Path | Sink, *, app: str = "", resume: bool = False
+    strategy: AnyStrategy,
+    to: str | Path | Sink,
+    *,
+    app: str = "",
+    resume: bool = False,
+    clipping_norm: float | None = None,
+    noise_multiplier: float | None = None,
+    unit: str | None = None,
 ) -> AnyStrategy:
     """Record what the server sees of every training round; return the same strategy.
 
     strategy: any of Flower's message-based strategies, DP wrappers included. The last wrapper is
         the one to record: its aggregate is what is released.
-    to: file of the transcript, which must not exist unless `resume`; or a function to call with
-        every round
+    to: file of the transcript, which must not exist unless `resume`; "{run}" in it becomes the run,
+        once it starts; or a function to call with every round
     app: name of the app, for the transcript
     resume: whether to continue a transcript whose run was killed, or ended with an exception
+    clipping_norm, noise_multiplier, unit: what cannot be read off a strategy of one's own, and of
+        the claim (`Declared`); the transcript has it as declared
 
     The methods are replaced on this instance, so that a subclass of any kind keeps its own. Replies
     are kept as they arrived, before a wrapper clips them. Raises InputError if the file exists or
-    cannot be written.
+    cannot be written, for a strategy of the older flwr.server, and for what says nothing or
+    contradicts what Flower's own strategy says of itself.
     """
-    recorder = _ServerRecorder(strategy, _sink(to, app, resume))
+    _check_kind(strategy)
+    declared = Declared(clipping_norm, noise_multiplier, unit)
+    declared.check(strategy)
+    recorder = _ServerRecorder(strategy, ServerSink(to, app, resume), declared)
     recorder.attach()
     return strategy
 
@@ -96,24 +92,24 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
         def captured(message: Message, context: Context) -> Message:
             reply = call_next(message, context)
             if local_dp is not None and not reply.has_error():
-                unprotected.update(_safely(_arrays, reply) or {})
+                unprotected.update(safely(messages.arrays, reply) or {})
             return reply
 
-        received = _safely(_arrays, message) or {}
-        if _is_training(message):
+        received = safely(messages.arrays, message) or {}
+        if messages.is_training(message):
             reply = (local_dp or _unchanged)(message, context, captured)
         else:
             reply = call_next(message, context)
 
         def observed() -> ObservedRound:
-            if not _is_training(message):
-                return _evaluated(message)
+            if not messages.is_training(message):
+                return messages.evaluated(message)
             return ObservedRound(
-                round=_round_number(message),
+                round=messages.round_number(message),
                 model=received,
-                own={} if reply.has_error() else _arrays(reply),
+                own={} if reply.has_error() else messages.arrays(reply),
                 unprotected=unprotected if local_dp is not None and unprotected else None,
-                mechanism=_client_mechanism(message, local_dp),
+                mechanism=messages.client_mechanism(message, reply, local_dp),
             )
 
         _append(path, context, app, "fedsim.recording.recording_mod", observed)
@@ -155,20 +151,20 @@ def canary_mod(
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
         recorder = "fedsim.recording.canary_mod"
-        if not _is_training(message):
-            _append(path, context, app, recorder, lambda: _evaluated(message))
+        if not messages.is_training(message):
+            _append(path, context, app, recorder, lambda: messages.evaluated(message))
             return reply
         if reply.has_error():
             return reply
-        round, received = _round_number(message), _arrays(message)
-        canary = _toss(seed, round, _node(context), norm, idle)
+        round, received = messages.round_number(message), messages.arrays(message)
+        canary = _toss(seed, round, messages.node_of(context), norm, idle)
         length = norm if canary.coin else idle
         sent = canaries.displaced(received, canary.seed, length)
         name = next(iter(reply.content.array_records))
         reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
 
         def observed() -> ObservedRound:
-            mechanism = _client_mechanism(message, None)
+            mechanism = messages.client_mechanism(message, reply, None)
             return ObservedRound(round, model=received, mechanism=mechanism, canary=canary)
 
         _append(path, context, app, recorder, observed)
@@ -180,8 +176,8 @@ def canary_mod(
 class _ServerRecorder:
     """Stands between a strategy and whoever calls it."""
 
-    def __init__(self, strategy: Strategy, sink: "_Sink") -> None:
-        self._strategy, self._sink = strategy, sink
+    def __init__(self, strategy: Strategy, sink: ServerSink, declared: Declared) -> None:
+        self._strategy, self._sink, self._declared = strategy, sink, declared
         self._pending: dict[int, tuple[Arrays, tuple[int, ...], dict[str, Scalar]]] = {}
 
     def attach(self) -> None:
@@ -195,12 +191,13 @@ class _ServerRecorder:
 
         def configure_train(server_round: int, arrays: ArrayRecord, *rest: Any) -> Any:
             # Before the call, which may move an adaptive clipping norm on.
-            mechanism = _safely(_mechanism, strategy) or {}
-            messages = list(configure(server_round, arrays, *rest))
+            mechanism = safely(messages.mechanism, strategy, self._declared) or {}
+            sent = list(configure(server_round, arrays, *rest))
             with self._sink.guarded():
-                participants = tuple(sorted(m.metadata.dst_node_id for m in messages))
-                self._pending[server_round] = _of_record(arrays), participants, mechanism
-            return messages
+                participants = tuple(sorted(m.metadata.dst_node_id for m in sent))
+                model = messages.of_record(arrays)
+                self._pending[server_round] = model, participants, mechanism
+            return sent
 
         def aggregate_train(server_round: int, replies: Iterable[Message]) -> Any:
             replies = list(replies)
@@ -209,7 +206,7 @@ class _ServerRecorder:
             seen: dict[int, Reply] = {}
             with self._sink.guarded():
                 seen = {
-                    message.metadata.src_node_id: _reply(message, key)
+                    message.metadata.src_node_id: messages.reply_of(message, key)
                     for message in replies
                     if message.has_content()
                 }
@@ -217,24 +214,29 @@ class _ServerRecorder:
             with self._sink.guarded():
                 model, participants, mechanism = self._pending.pop(server_round, ({}, None, {}))
                 if "clipping_norm" in mechanism:
-                    # Flower's adaptive clipping scales its noise to the norm of the next round.
-                    mechanism["noise_clipping_norm"] = _mechanism(strategy)["clipping_norm"]
+                    # Flower's adaptive clipping scales its noise to the norm of the next round; a
+                    # declared multiplier is of the updates that there were.
+                    after = messages.mechanism(strategy, self._declared, len(seen))
+                    mechanism["noise_clipping_norm"] = after["clipping_norm"]
+                    if "num_sampled_clients" in after:
+                        mechanism["num_sampled_clients"] = after["num_sampled_clients"]
                 self._sink(
                     ObservedRound(
                         server_round,
                         model=model,
                         replies=dict(sorted(seen.items())),
-                        aggregate=None if aggregated is None else _of_record(aggregated),
+                        aggregate=None if aggregated is None else messages.of_record(aggregated),
                         participants=participants,
                         mechanism=mechanism,
                     )
                 )
             return aggregated, metrics
 
-        def started(*arguments: Any, **named: Any) -> Any:
+        def started(grid: Grid, *arguments: Any, **named: Any) -> Any:
+            self._sink.begin(str(grid.run.run_id))
             _log_findings(strategy)
             try:
-                result = start(*arguments, **named)
+                result = start(grid, *arguments, **named)
             except BaseException as error:
                 # No round is missing if somebody takes the run up again with `resume`.
                 self._sink.end(f"the run ended with {type(error).__name__}", resumable=True)
@@ -247,61 +249,14 @@ class _ServerRecorder:
         strategy.start = started
 
 
-class _Sink:
-    """Where rounds go; falls silent, once and loudly, when that fails."""
-
-    def __init__(self, send: Sink, writer: Writer | None) -> None:
-        self._send, self._writer, self._reason = send, writer, ""
-
-    def __call__(self, observed: ObservedRound) -> None:
-        if not self._reason:
-            self._send(observed)
-
-    def guarded(self) -> "_Guard":
-        """Return a context in which an error ends the recording and nothing else."""
-        return _Guard(self)
-
-    def fail(self, error: Exception) -> None:
-        """End the recording. The first reason is the one that is told."""
-        if self._reason:
-            return
-        self._reason = f"{type(error).__name__}: {error}"
-        log.error(
-            "fedsim: RECORDING STOPPED, the transcript is incomplete; the app goes on (%s)",
-            self._reason,
+def _check_kind(strategy: object) -> None:
+    if not isinstance(strategy, Strategy):
+        kind = type(strategy)
+        raise InputError(
+            f"{kind.__module__}.{kind.__qualname__} is no strategy of flwr.serverapp.strategy, "
+            "which alone can be recorded: port the app from the older flwr.server to ServerApp's "
+            "strategies (Flower's upgrade guide says how)"
         )
-        self.end(self._reason)
-
-    def end(self, reason: str, *, resumable: bool = False) -> None:
-        """Say in the transcript that nothing follows."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with suppress(Exception):  # a full disk: the missing last record says it too
-                writer.end(reason, resumable=resumable)
-
-
-class _Guard:
-    def __init__(self, sink: _Sink) -> None:
-        self._sink = sink
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._sink.fail(error)
-        return True
-
-
-def _sink(to: str | Path | Sink, app: str, resume: bool) -> _Sink:
-    if callable(to):
-        return _Sink(to, None)
-    path = Path(to)
-    if path.exists() and not resume:
-        raise InputError(f"'{path}' exists; name a new transcript, or continue it with resume=True")
-    writer = Writer(path, _facts("server", "fedsim.recording.record", app))
-    return _Sink(writer.append, writer)
 
 
 def _append(
@@ -311,124 +266,8 @@ def _append(
     recorder: str,
     observed: Callable[[], ObservedRound],
 ) -> None:
-    """Append one round to the transcript of a client, which may be a new process each time."""
-    try:
-        node, run = _node(context), str(context.run_id)
-        place = Path(str(path).replace("{node}", str(node)).replace("{run}", run))
-        with Writer(place, _facts("participant", recorder, app, node, run)) as writer:
-            writer.append(observed())
-    except Exception as error:
-        _tell(str(path), error)
-
-
-_TOLD: set[str] = set()
-"""Failures that this process has logged: each is told once, or the log would hold nothing else."""
-
-
-def _tell(what: str, error: Exception) -> None:
-    if what not in _TOLD:
-        _TOLD.add(what)
-        log.error(
-            "fedsim: RECORDING FAILED, the transcript is incomplete; the app goes on (%s: %s: %s)",
-            what,
-            type(error).__name__,
-            error,
-        )
-
-
-def _evaluated(message: Message) -> ObservedRound:
-    """Return what an evaluation shows: the global model after its round."""
-    return ObservedRound(_round_number(message), aggregate=_arrays(message))
-
-
-def _facts(vantage: str, recorder: str, app: str, node: int | None = None, run: str = "") -> Facts:
-    versions = {"fedsim": fedsim.__version__}
-    for package in ("flwr", "numpy"):
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return Facts(vantage, recorder, app, node, run, versions)
-
-
-def _mechanism(strategy: Strategy) -> dict[str, Scalar]:
-    """Return the noise configuration of a strategy as it stands."""
-    configuration = configuration_of(strategy)
-    central = configuration.central
-    mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
-    found: dict[str, Scalar] = {
-        "strategy": configuration.strategies[0],
-        "inner_strategy": configuration.strategies[-1],
-        # Whatever else a strategy is, its aggregate is a mean only if this is.
-        "aggregation": "mean" if mean else "other",
-    }
-    if key := weighting_key(strategy):
-        found["weighted_by"] = key
-    if central is not None:
-        found |= {
-            "clipping": "client" if central.client_clips else "server",
-            "noise_multiplier": central.noise_multiplier,
-            "clipping_norm": central.clipping_norms[0],
-            "num_sampled_clients": central.sampled_clients,
-            "adaptive": central.adaptive,
-        }
-        if central.adaptive:
-            found["clipped_count_std"] = central.count_std
-    return found
-
-
-def _client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str, Scalar]:
-    """Return what a client knows of the noise: what it was told, and what it adds itself."""
-    found: dict[str, Scalar] = {}
-    for config in message.content.config_records.values():
-        norm = config.get("clipping_norm")
-        if isinstance(norm, float):
-            found |= {"clipping": "client", "clipping_norm": norm}
-    if local_dp is not None:
-        found |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
-    return found
-
-
-def _arrays(message: Message) -> dict[str, np.ndarray]:
-    """Return copies of the arrays of a message."""
-    records = message.content.array_records
-    if len(records) == 1:
-        return _of_record(next(iter(records.values())))
-    return {
-        f"{name}/{key}": array
-        for name, record in records.items()
-        for key, array in _of_record(record).items()
-    }
-
-
-def _of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
-    return {key: np.array(array.numpy()) for key, array in record.items()}
-
-
-def _reply(message: Message, weighting_key: str) -> Reply:
-    metrics: dict[str, Value] = {}
-    for record in message.content.metric_records.values():
-        metrics |= {
-            key: list(value) if isinstance(value, list) else value for key, value in record.items()
-        }
-    weight = metrics.get(weighting_key)
-    weight = float(weight) if isinstance(weight, int | float) else None
-    return Reply(_arrays(message), weight, metrics)
-
-
-def _round_number(message: Message) -> int:
-    for config in message.content.config_records.values():
-        number = config.get("server-round")
-        if isinstance(number, int):
-            return number
-    raise ValueError("the message has no server-round")
-
-
-def _is_training(message: Message) -> bool:
-    return message.metadata.message_type.startswith("train")
-
-
-def _node(context: Context) -> int:
-    partition = context.node_config.get("partition-id")
-    return partition if isinstance(partition, int) else context.node_id
+    run = str(context.run_id)
+    append(path, lambda: messages.node_of(context), run, app, recorder, observed)
 
 
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:
@@ -447,14 +286,5 @@ def _log_findings(strategy: Strategy) -> None:
 
     Nobody claims anything here, so that the rules speak which need no claim.
     """
-    for finding in _safely(configuration_findings, strategy) or []:
+    for finding in safely(configuration_findings, strategy) or []:
         log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)
-
-
-def _safely(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns, None if it fails: what is missing shows in the transcript."""
-    try:
-        return function(*arguments)
-    except Exception as error:
-        _tell(function.__name__, error)
-        return None

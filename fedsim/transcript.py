@@ -31,6 +31,9 @@ MAGIC = b"fedsim transcript\n"
 VERSION = 1
 VANTAGES = ("server", "participant", "auditor")
 
+UNITS = ("client", "record")
+"""Whom a claim protects: a client, with its whole update, or a record of a client's data."""
+
 AUDITOR = "fedsim auditor"
 """Who recorded, in the header of the transcript of an auditor's node (`fedsim.auditor`)."""
 
@@ -117,8 +120,11 @@ class ObservedRound:
         "noise_clipping_norm" (what the noise was scaled to), "num_sampled_clients",
         "adaptive" (whether the clipping norm follows a noisy count of clipped updates),
         "clipped_count_std" (of that noise; where "adaptive"),
-        "weighted_by" and "clipping" ("server" or "client") for a strategy; "local_clipping_norm",
-        "local_sensitivity", "local_epsilon", "local_delta" for a local one; absent keys are unknown
+        "weighted_by" and "clipping" ("server" or "client") for a strategy; "aggregation": "mean" if
+        Flower's own code releases the plain mean, "declared" if clipping and noise were declared
+        rather than read, else "other"; "unit" (one of `UNITS`) if it was declared;
+        "local_clipping_norm", "local_sensitivity", "local_epsilon", "local_delta" for a local one;
+        "client_epsilon" if the client reports one among its metrics; absent keys are unknown
     canary: None where the sender hid none
     """
 

@@ -24,6 +24,7 @@ KNOW_FLOWER = {
     "fedsim.node_memory",
     "fedsim.nodes",
     "fedsim.owner_app",
+    "fedsim.recorded_messages",
     "fedsim.recording",
     "fedsim.replies",
     "fedsim.runtimes.flower_private",

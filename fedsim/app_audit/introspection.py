@@ -43,6 +43,14 @@ def central_wrapper(strategy: Strategy) -> Any | None:
     return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
 
 
+def own_code(strategies: Iterable[Strategy]) -> str | None:
+    """Return the first that aggregates by code of its own, None if all of it is Flower's."""
+    for each in strategies:
+        if not type(each).aggregate_train.__module__.startswith("flwr."):
+            return type(each).__name__
+    return None
+
+
 def averages(strategy: Strategy) -> bool:
     """Whether a strategy that wraps no other releases the plain, weighted mean of the replies."""
     return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
@@ -93,8 +101,12 @@ def local_noise(mod: LocalDpMod) -> LocalNoise:
 
 
 def _central_noise(strategy: Strategy) -> CentralNoise | None:
+    """Return the noise of Flower's wrapper; None where own code may make another release of it."""
     wrapper = central_wrapper(strategy)
     if wrapper is None:
+        return None
+    outwards = chain(strategy)[: chain(strategy).index(wrapper) + 1]
+    if own_code(outwards) is not None:
         return None
     adaptive = isinstance(wrapper, ADAPTIVE)
     return CentralNoise(

@@ -13,7 +13,18 @@ from fedsim.data.source import Source
 from fedsim.data.splitting import Split, split
 from fedsim.registry import lookup
 
-__all__ = ["BUNDLED", "DATASETS", "Dataset", "Indices", "Records", "Source", "Split", "load", "only", "split"]
+__all__ = [
+    "BUNDLED",
+    "DATASETS",
+    "Dataset",
+    "Indices",
+    "Records",
+    "Source",
+    "Split",
+    "load",
+    "only",
+    "split",
+]
 
 Loader = Callable[[Source], Dataset]
 DATASETS: dict[str, Loader] = {

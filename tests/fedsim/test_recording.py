@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.server.strategy import FedAvg as OlderFedAvg
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -15,10 +17,10 @@ from flwr.serverapp.strategy import (
 
 from adversaries import canaries
 from adversaries.canaries import vector
-from fedsim import recording
+from fedsim import recorder_sink
 from fedsim.errors import InputError
 from fedsim.recording import canary_mod, record, recording_mod
-from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.transcript import ObservedRound, Transcript, Writer, read
 
 NODES, ROUNDS = 3, 3
@@ -166,7 +168,7 @@ def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path: Path) ->
 
 def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Path) -> None:
     path = tmp_path / "server.fedt"
-    with Writer(path, recording._facts("server", "fedsim.recording.record", "")) as killed:
+    with Writer(path, recorder_sink.facts_of("server", "fedsim.recording.record", "")) as killed:
         killed.append(ObservedRound(1))
     _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
     found = read(path)
@@ -226,6 +228,61 @@ def test_a_canary_that_is_no_canary_is_refused(tmp_path: Path) -> None:
     for norm, idle in ((1.0, 0.0), (1.0, 2.0), (-1.0, None)):
         with pytest.raises(InputError, match="give norm > idle_norm > 0"):
             canary_mod(tmp_path / "t", norm=norm, idle_norm=idle)
+
+
+def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path: Path) -> None:
+    _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))
+    (path,) = tmp_path.iterdir()
+    assert path.name == f"{RUN_ID}.fedt"
+    assert read(path).facts.run == str(RUN_ID)
+    assert len(read(path).rounds) == ROUNDS
+    # It exists now: nothing was trained before that is said.
+    with pytest.raises(InputError, match="exists"):
+        _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))
+
+
+def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"flwr\.server\.strategy\.fedavg\.FedAvg is no strategy"):
+        record(OlderFedAvg(), tmp_path / "t")  # type: ignore[type-var]
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"clipping_norm": 0.0}, "clipping norm is 0"),
+        ({"clipping_norm": 1.0, "noise_multiplier": float("nan")}, "noise multiplier is nan"),
+        ({"noise_multiplier": 1.0}, "declare clipping_norm too"),
+        ({"unit": "owner"}, "one of client, record"),
+    ],
+)
+def test_a_declaration_that_says_nothing_is_refused(
+    declared: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=said):
+        record(Own(), tmp_path / "t", **declared)
+
+
+def test_what_flower_says_of_itself_cannot_be_declared_otherwise(tmp_path: Path) -> None:
+    strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 0.1, NODES)
+    with pytest.raises(InputError, match="are read off it"):
+        record(strategy, tmp_path / "t", clipping_norm=1.0, noise_multiplier=2.0)
+
+
+def test_what_is_declared_of_an_own_strategy_is_in_the_transcript_as_declared() -> None:
+    seen: list[ObservedRound] = []
+    own = Own(fraction_evaluate=0.0)
+    _run(record(own, seen.append, clipping_norm=0.5, noise_multiplier=2.0, unit="client"))
+    expected = {
+        "aggregation": "declared",
+        "clipping": "server",
+        "clipping_norm": 0.5,
+        "noise_clipping_norm": 0.5,
+        "noise_multiplier": 2.0,
+        "num_sampled_clients": NODES,
+        "unit": "client",
+    }
+    assert expected.items() <= seen[0].mechanism.items()
 
 
 def _run(strategy, mods=(), change: float = 0.01) -> np.ndarray:  # type: ignore[no-untyped-def]
