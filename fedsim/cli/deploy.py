@@ -29,6 +29,16 @@ Directory = Annotated[
 ]
 
 
+Days = Annotated[
+    int, typer.Option(min=1, max=3650, help="How long the server's certificate lasts.")
+]
+Certificate = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The server's, of your own authority (PEM, with its chain)."),
+]
+Key = Annotated[Path | None, typer.Option(metavar="FILE", help="The key of --certificate (PEM).")]
+
+
 @app.command()
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
@@ -43,14 +53,25 @@ def init(
     ] = 8000,
     listen: Annotated[str, typer.Option(help="The address the server listens on.")] = "0.0.0.0",
     auditor: Annotated[bool, typer.Option("--auditor", help="A folder for an auditor.")] = False,
-    days: Annotated[int, typer.Option(min=1, max=3650, help="How long certificates last.")] = 365,
+    days: Days = 365,
+    certificate: Certificate = None,
+    key: Key = None,
+    ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What nodes trust your own certificate by.")
+    ] = None,
 ) -> None:
     """Write keys, certificates, scripts and instructions for the server and every owner.
 
     Example: fedsim deploy init hospitals --owners 3 --server-address federation.example.org
     """
-    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.deployment import certificates, kit  # noqa: PLC0415
+    from fedsim.deployment.own_certificate import Own  # noqa: PLC0415
 
+    own = None
+    if certificate is not None and key is not None and ca is not None:
+        own = Own(certificate, key, ca)
+    elif certificate is not None or key is not None or ca is not None:
+        raise InputError("a certificate of your own needs all of --certificate, --key and --ca")
     host, port = _address(server_address, port)
     if port == superlink_port:
         raise InputError(
@@ -66,8 +87,10 @@ def init(
         listen=listen,
         auditor=auditor,
         days=days,
+        own=own,
     )
-    typer.echo(f"{directory}: {', '.join(written.machines)}; certificates until {written.expires}")
+    end = certificates.end(directory / "server" / "server.crt")
+    typer.echo(f"{directory}: {', '.join(written.machines)}; the certificate lasts until {end:%F}")
     typer.echo(f"What to do on each machine: {directory / 'README.md'}")
 
 
@@ -98,6 +121,29 @@ def check(
             table.add_row(one.machine, one.what, state, Text(one.message))
         Terminal(highlight=False).print(table)
     raise typer.Exit(1 if wrong else 0)
+
+
+@app.command()
+def renew(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The kit, with its ca/.")],
+    days: Days = 365,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Write a new certificate of the server, which every node takes: no node's folder changes.
+
+    Example: fedsim deploy renew hospitals
+    """
+    from fedsim.deployment.renewal import renew  # noqa: PLC0415
+
+    if (certificate is None) != (key is None):
+        raise InputError("a certificate of your own needs both --certificate and --key")
+    own = None if certificate is None or key is None else (certificate, key)
+    end = renew(directory, days, own)
+    typer.echo(f"{directory / 'server' / 'server.crt'}: until {end:%F}")
+    typer.echo(
+        "Copy it and server.key to the server's folder; the proxy takes them up within a minute."
+    )
 
 
 @app.command()
@@ -213,7 +259,7 @@ def _owners_nodes(server: Path, owners: int) -> dict[str, int]:
                 f"the key of {machine} is not registered; start the server and give "
                 "fedsim deploy register"
             )
-        if machine in files and node.key not in (None, kit.key(files[machine])):
+        if machine in files and node.key != kit.key(files[machine]):
             raise InputError(
                 f"keys/{machine}.pub is not the registered key; give fedsim deploy register"
             )

@@ -1,14 +1,18 @@
 """Keys and certificates of a federation: one authority, one server certificate, a key per node.
 
+An authority outlives the server's certificates, so that a new one needs nothing of the nodes.
+
 X.509 with the extensions that strict verification asks for (RFC 5280), over NIST P-384; the keys of
 nodes are in OpenSSH form, which is what Flower reads.
 """
 
 import ipaddress
+import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -25,7 +29,10 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""The names by which the server reaches itself."""
+"""The names by which a machine reaches itself."""
+
+AUTHORITY_DAYS = 3650
+"""How much longer an authority lasts than the first certificate that it signs."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,7 @@ class Pair:
 
 def authority(days: int, now: datetime | None = None) -> Pair:
     """Return the key and the self-signed certificate (PEM) of a new certificate authority."""
+    start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP384R1())
     name = _name("fedsim federation authority")
     usage = x509.KeyUsage(
@@ -52,7 +60,9 @@ def authority(days: int, now: datetime | None = None) -> Pair:
         decipher_only=False,
     )
     certificate = (
-        _builder(name, name, key.public_key(), key.public_key(), days, now)
+        _builder(
+            name, name, key.public_key(), key.public_key(), start, start + timedelta(days=days)
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA384())
@@ -65,12 +75,15 @@ def server_certificate(
 ) -> Pair:
     """Return a TLS key and its certificate (PEM) for host names and IP addresses.
 
-    The loopback names are added: the SuperLink listens there, behind the proxy.
+    It ends with its issuer at the latest. Raises ValueError if that has ended, or is none.
     """
-    issuer_key = load_private_key(issuer.private)
+    issuer_key = _private_key(issuer.private)
     issuer_certificate = x509.load_pem_x509_certificate(issuer.public)
     key = ec.generate_private_key(ec.SECP384R1())
-    hosts = list(dict.fromkeys([*names, *LOOPBACK]))
+    hosts = list(names)
+    start, last = now or datetime.now(UTC), issuer_certificate.not_valid_after_utc
+    if start > last:
+        raise ValueError(f"it ended on {last:%Y-%m-%d}")
     usage = x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -88,8 +101,8 @@ def server_certificate(
             issuer_certificate.subject,
             key.public_key(),
             issuer_key.public_key(),
-            days,
-            now,
+            start,
+            min(start + timedelta(days=days), last),
         )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
@@ -100,6 +113,15 @@ def server_certificate(
         .sign(issuer_key, hashes.SHA384())
     )
     return Pair(_pem(key), certificate.public_bytes(Encoding.PEM))
+
+
+def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
+    """Return a key and certificate for this machine alone, and what to trust it by (PEM).
+
+    Nobody can sign another: the authority's key is thrown away.
+    """
+    own = authority(days, now)
+    return server_certificate(own, LOOPBACK, days, now), own.public
 
 
 def node_key() -> Pair:
@@ -124,18 +146,43 @@ def fingerprint(public: bytes) -> str:
     return f"SHA256:{b64encode(digest.finalize()).decode().rstrip('=')}"
 
 
-def covers(certificate: x509.Certificate, host: str) -> bool:
-    """Whether a certificate is for a host name or IP address."""
+def end(certificate: Path) -> datetime:
+    """Return when a certificate, the first of a PEM file, ends. Raises OSError and ValueError."""
+    return x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc
+
+
+def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
+    """Shake hands as a server and as a client that trusts certificates and wants a host (PEM).
+
+    Raises OSError for files that cannot be read, and its ssl.SSLError if it does not come to it.
+    """
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key, password="")  # "": where it has one, do not ask
+    client = ssl.create_default_context(cafile=str(trusted))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=host),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while ends:
+        end = ends.pop(0)
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            ends.append(end)
+
+
+def fits(key: bytes, certificate: bytes) -> bool:
+    """Whether a key is that of a certificate (PEM). Raises ValueError for what is neither."""
+    public = x509.load_pem_x509_certificate(certificate).public_key()
+    return _private_key(key).public_key() == public
+
+
+def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return False
-    return _general_name(host) in list(names)
-
-
-def load_private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Read a PEM key without a password. Raises ValueError if it is none, or of another kind."""
-    key = load_pem_private_key(pem, password=None)
+        key = load_pem_private_key(pem, password=None)
+    except (TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(str(error)) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("it is not an elliptic-curve key")
     return key
@@ -146,10 +193,9 @@ def _builder(
     issuer: x509.Name,
     public: ec.EllipticCurvePublicKey,
     issuer_public: ec.EllipticCurvePublicKey,
-    days: int,
-    now: datetime | None,
+    start: datetime,
+    end: datetime,
 ) -> x509.CertificateBuilder:
-    start = now or datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -158,7 +204,7 @@ def _builder(
         .serial_number(x509.random_serial_number())
         # An hour for clocks that disagree.
         .not_valid_before(start - timedelta(hours=1))
-        .not_valid_after(start + timedelta(days=days))
+        .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False

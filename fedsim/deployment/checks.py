@@ -16,7 +16,7 @@ from fedsim.deployment import kit
 from fedsim.deployment.findings import OK, WRONG, Finding, Line
 from fedsim.deployment.kit import Kit
 from fedsim.deployment.node_checks import node
-from fedsim.deployment.server_checks import server
+from fedsim.deployment.server_checks import authority, server
 from fedsim.errors import InputError
 
 
@@ -44,6 +44,8 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
         for look in (_versions(laid_out), _commands(place), _permissions(place), own):
             found = [Finding(name, *line) for line in _said(look)]
             findings += [one for one in found if one not in findings]
+    if machine is None and (directory / "ca").is_dir():
+        findings += [Finding("ca", *line) for line in _said(authority(directory / "ca"))]
     return findings
 
 

@@ -1,5 +1,6 @@
 """What answers on a port, from here: the server as a node reaches it, and what start.sh began."""
 
+import ipaddress
 import socket
 import ssl
 from collections.abc import Iterator
@@ -10,15 +11,23 @@ import psutil
 
 from fedsim.deployment.findings import OK, WRONG, Line
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 TIMEOUT = 5.0
 """Seconds for a connection."""
+
+FLEET = "/v1/fleet/pull-messages"
+"""A path of the API that is for nodes."""
 
 CONTROL = "/v1/control/list-runs"
 """A path of the API by which code is submitted; the proxy must not pass it."""
 
 
-def reached(place: Path, host: str, port: int) -> Iterator[Line]:
-    """Connect as a node does: TLS by the kit's authority, the Fleet API and no other."""
+def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
+    """Connect as a node does: TLS by the authority that nodes trust, the Fleet API and no other.
+
+    name: what the certificate is for, which is not the host where a server looks at itself.
+    """
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
     except (OSError, ssl.SSLError) as error:
@@ -27,7 +36,7 @@ def reached(place: Path, host: str, port: int) -> Iterator[Line]:
     try:
         with (
             socket.create_connection((host, port), timeout=TIMEOUT) as plain,
-            trusted.wrap_socket(plain, server_hostname=host),
+            trusted.wrap_socket(plain, server_hostname=name),
         ):
             pass
     except ssl.SSLCertVerificationError as error:
@@ -51,8 +60,9 @@ def reached(place: Path, host: str, port: int) -> Iterator[Line]:
     yield "TLS", OK, f"{host}:{port} is the server"
     try:
         with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
-            fleet = client.post(f"https://{host}:{port}/v1/fleet/pull-messages").status_code
-            control = client.post(f"https://{host}:{port}{CONTROL}").status_code
+            sni = {"sni_hostname": name}
+            fleet = client.post(f"https://{host}:{port}{FLEET}", extensions=sni).status_code
+            control = client.post(f"https://{host}:{port}{CONTROL}", extensions=sni).status_code
     except httpx.HTTPError as error:
         yield "Fleet API", WRONG, f"does not answer ({error!r}): start the server's proxy"
         return
@@ -73,6 +83,24 @@ def reached(place: Path, host: str, port: int) -> Iterator[Line]:
             f"answers {control} here, so that anyone can submit code: let owners reach only the "
             "proxy of start.sh, or nginx with nginx.conf",
         )
+
+
+def addresses(port: int, process: int | None) -> list[Address] | None:
+    """Return where programs listen on a port, and where a process does on any.
+
+    None where the operating system shows it to other users only.
+    """
+    try:
+        sockets = psutil.net_connections("tcp")
+    except psutil.AccessDenied:
+        return None
+    return [
+        ipaddress.ip_address(one.laddr.ip)
+        for one in sockets
+        if one.status == psutil.CONN_LISTEN
+        and one.laddr
+        and (one.laddr.port == port or (one.pid is not None and one.pid == process))
+    ]
 
 
 def process(place: Path, name: str) -> int | None:

@@ -1,8 +1,9 @@
 """What `fedsim deploy init` writes: a folder for each machine, and nothing that a machine lacks.
 
     deploy.json    addresses, versions and dates; no secrets; a copy in every machine's folder
-    ca/            the certificate authority, which no machine needs
-    server/        TLS key and certificate, the public keys of all nodes, scripts, Flower's settings
+    ca/            the certificate authority, which no machine needs; none with an operator's own
+    server/        TLS key and certificate, those of the SuperLink, the public keys of all nodes,
+                   scripts, Flower's settings
     owners/owner-K/, auditor/   the node's own key, its node.toml, scripts
     compose.yaml, Dockerfile, README.md
 
@@ -14,19 +15,19 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
 import fedsim
 from fedsim import private_files
 from fedsim.deployment import certificates, templates
+from fedsim.deployment.own_certificate import Own, own_pair
 from fedsim.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 CONNECTION = "federation"
 """What the SuperLink is called in the server's Flower settings."""
 
@@ -49,7 +50,6 @@ class Kit:
     owners: int
     auditor: bool
     created: str
-    expires: str
     fedsim: str
     flwr: str
     machine: str = ""
@@ -88,11 +88,8 @@ class Registration:
     """The node that the SuperLink made of a machine's key."""
 
     node: str
-    key: str | None = None
-    """Its fingerprint; None where an earlier fedsim wrote down the node alone."""
-
-    replaced: tuple[str, ...] = ()
-    """The nodes of keys that this one replaces, until they are unregistered."""
+    key: str
+    """Its fingerprint."""
 
 
 def read(directory: Path) -> Kit:
@@ -150,12 +147,13 @@ def write(
     listen: str = "0.0.0.0",
     auditor: bool = False,
     days: int = 365,
+    own: Own | None = None,
     now: datetime | None = None,
 ) -> Kit:
     """Write a new kit.
 
-    Raises InputError for addresses that are none, for scripts read them, and if the directory
-    exists, which is left as it is.
+    Raises InputError for addresses that are none, for scripts read them, for a certificate of an
+    operator's own that nodes would refuse, and if the directory exists, which is left as it is.
     """
     if not is_host(address):
         raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
@@ -171,10 +169,15 @@ def write(
         owners=owners,
         auditor=auditor,
         created=created.isoformat(timespec="seconds"),
-        expires=(created + timedelta(days=days)).isoformat(timespec="seconds"),
         fedsim=fedsim.__version__,
         flwr=version("flwr"),
     )
+    if own is None:
+        authority = certificates.authority(days + certificates.AUTHORITY_DAYS, created)
+        pair = certificates.server_certificate(authority, [address], days, created)
+        trusted = authority.public
+    else:
+        pair, trusted = own_pair(own, address)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700)
@@ -184,20 +187,20 @@ def write(
         ) from None
     except OSError as error:
         raise InputError(f"cannot write to '{directory}': {error.strerror}") from None
-    authority = certificates.authority(days, created)
-    _write(directory / "ca" / "ca.key", authority.private)
-    _write(directory / "ca" / "ca.crt", authority.public)
+    if own is None:
+        write_file(directory / "ca" / "ca.key", authority.private)
+        write_file(directory / "ca" / "ca.crt", authority.public)
     _write_manifest(directory, kit)
     values = _values(kit, listen)
-    _write(directory / "README.md", _fill(templates.README, values))
-    _write(directory / "compose.yaml", compose(kit))
-    _write(directory / "Dockerfile", templates.DOCKERFILE.replace("@VERSION@", kit.fedsim))
-    _write_server(directory / "server", kit, authority, values, days, created)
+    write_file(directory / "README.md", _fill(templates.README, values))
+    write_file(directory / "compose.yaml", compose(kit))
+    write_file(directory / "Dockerfile", templates.DOCKERFILE.replace("@VERSION@", kit.fedsim))
+    _write_server(directory / "server", kit, pair, trusted, values)
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
-        _write(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
-        own = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
-        _write_node(directory / _place(machine), kit, machine, key, authority.public, own)
+        write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
+        told = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
+        _write_node(directory / _place(machine), kit, machine, key, trusted, told)
     return kit
 
 
@@ -208,10 +211,10 @@ def connect_flower(server: Path, superlink_port: int) -> None:
     """
     connection = {
         "address": f"127.0.0.1:{superlink_port}",
-        "root-certificates": str(server / "ca.crt"),
+        "root-certificates": str(server / "superlink-ca.crt"),
     }
     tree = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
-    _write(server / "flower" / "config.toml", tomli_w.dumps(tree))
+    write_file(server / "flower" / "config.toml", tomli_w.dumps(tree))
 
 
 def settings(machine_folder: Path) -> dict[str, str]:
@@ -258,7 +261,10 @@ def registered(server: Path) -> dict[str, Registration]:
     path = server / "nodes.json"
     try:
         nodes = json.loads(path.read_text(encoding="utf-8"))
-        return {str(machine): _registration(value) for machine, value in nodes.items()}
+        return {
+            str(machine): Registration(str(value["node"]), str(value["key"]))
+            for machine, value in nodes.items()
+        }
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
@@ -268,18 +274,7 @@ def registered(server: Path) -> dict[str, Registration]:
 def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
     """Write down which node, of which key, each machine has."""
     values = {machine: asdict(node) for machine, node in nodes.items()}
-    _write(server / "nodes.json", json.dumps(values, indent=2) + "\n")
-
-
-def _registration(value: str | dict[str, Any]) -> Registration:
-    if isinstance(value, str):
-        return Registration(value)
-    known = value["key"]
-    return Registration(
-        str(value["node"]),
-        None if known is None else str(known),
-        tuple(str(node) for node in value["replaced"]),
-    )
+    write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")
 
 
 def compose(kit: Kit) -> str:
@@ -315,7 +310,6 @@ def _values(kit: Kit, listen: str) -> dict[str, str]:
         "OWNERS": str(kit.owners),
         "VERSION": kit.fedsim,
         "FLOWER": kit.flwr,
-        "EXPIRES": kit.expires[:10],
         "COPIES": copies,
         "AUDITOR": templates.AUDITOR_README if kit.auditor else "",
     }
@@ -324,19 +318,21 @@ def _values(kit: Kit, listen: str) -> dict[str, str]:
 def _write_server(
     place: Path,
     kit: Kit,
-    authority: certificates.Pair,
+    pair: certificates.Pair,
+    trusted: bytes,
     values: Mapping[str, str],
-    days: int,
-    created: datetime,
 ) -> None:
-    pair = certificates.server_certificate(authority, [kit.address], days, created)
-    _write(place / "server.key", pair.private)
-    _write(place / "server.crt", pair.public)
-    _write(place / "ca.crt", authority.public)
+    write_file(place / "server.key", pair.private)
+    write_file(place / "server.crt", pair.public)
+    write_file(place / "ca.crt", trusted)
+    superlink, known_by = certificates.loopback(certificates.AUTHORITY_DAYS)
+    write_file(place / "superlink.key", superlink.private)
+    write_file(place / "superlink.crt", superlink.public)
+    write_file(place / "superlink-ca.crt", known_by)
     _write_manifest(place, replace(kit, machine="server"))
-    _write(place / "settings.env", _fill(templates.SERVER_SETTINGS, values))
+    write_file(place / "settings.env", _fill(templates.SERVER_SETTINGS, values))
     _write_scripts(place, templates.SERVER_SCRIPT, "proxy superlink", "")
-    _write(place / "nginx.conf", _fill(templates.NGINX, values))
+    write_file(place / "nginx.conf", _fill(templates.NGINX, values))
     for service, description in {
         "superlink": "Flower's SuperLink, on loopback",
         "proxy": "the Fleet API for the owners",
@@ -349,18 +345,18 @@ def _write_node(
     kit: Kit,
     machine: str,
     key: certificates.Pair,
-    authority: bytes,
+    trusted: bytes,
     values: Mapping[str, str],
 ) -> None:
-    _write(place / "node.key", key.private)
-    _write(place / "node.key.pub", key.public + b"\n")
-    _write(place / "ca.crt", authority)
+    write_file(place / "node.key", key.private)
+    write_file(place / "node.key.pub", key.public + b"\n")
+    write_file(place / "ca.crt", trusted)
     _write_manifest(place, replace(kit, machine=machine))
     # Nobody waits for an auditor: where it shares a machine with an owner, the owner goes first.
     values = {**values, "NICE": "19" if machine == "auditor" else "0"}
-    _write(place / "settings.env", _fill(templates.NODE_SETTINGS, values))
+    write_file(place / "settings.env", _fill(templates.NODE_SETTINGS, values))
     config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.OWNER_CONFIG
-    _write(place / "node.toml", _fill(config, values))
+    write_file(place / "node.toml", _fill(config, values))
     _write_scripts(place, templates.NODE_SCRIPT, "supernode", " and node.toml")
     _write_unit(place, machine, "supernode", f"the node of {machine}")
     (place / ("transcripts" if machine == "auditor" else "data")).mkdir(mode=0o700)
@@ -368,8 +364,8 @@ def _write_node(
 
 def _write_scripts(place: Path, script: str, services: str, own: str) -> None:
     head = _fill(templates.SCRIPT_HEAD, {"OWN": own})
-    _write(place / "start.sh", head + script, 0o700)
-    _write(place / "stop.sh", _fill(templates.STOP_SCRIPT, {"SERVICES": services}), 0o700)
+    write_file(place / "start.sh", head + script, 0o700)
+    write_file(place / "stop.sh", _fill(templates.STOP_SCRIPT, {"SERVICES": services}), 0o700)
 
 
 def _write_unit(place: Path, machine: str, service: str, description: str) -> None:
@@ -379,11 +375,11 @@ def _write_unit(place: Path, machine: str, service: str, description: str) -> No
         "SERVICE": service,
         "WRITABLE": f"/etc/fedsim/{machine}",
     }
-    _write(place / f"fedsim-{service}.service", _fill(templates.UNIT, values))
+    write_file(place / f"fedsim-{service}.service", _fill(templates.UNIT, values))
 
 
 def _write_manifest(place: Path, kit: Kit) -> None:
-    _write(place / MANIFEST, json.dumps(asdict(kit), indent=2) + "\n")
+    write_file(place / MANIFEST, json.dumps(asdict(kit), indent=2) + "\n")
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
@@ -392,8 +388,8 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
     return template
 
 
-def _write(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Write a file that nobody else could read at any moment."""
+def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Write a file that nobody else could read at any moment, through no link."""
     for parent in reversed(path.parents):
         if not parent.exists():
             parent.mkdir(mode=0o700)

@@ -25,7 +25,7 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     yield from _node_config(place, laid_out, machine)
     host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
     if host and text.isdecimal():
-        yield from connection_checks.reached(place, host, int(text))
+        yield from connection_checks.reached(place, host, int(text), host)
     else:
         yield (
             "server",

@@ -105,7 +105,7 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 
 def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
     """Serve the machine folder of a server until the process is ended."""
-    trusted = ssl.create_default_context(cafile=str(server / "ca.crt"))
+    trusted = ssl.create_default_context(cafile=str(server / "superlink-ca.crt"))
     uvicorn.run(
         application(f"https://127.0.0.1:{superlink_port}", trusted, server / "keys"),
         host=host,

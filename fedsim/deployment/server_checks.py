@@ -2,12 +2,10 @@
 
 import socket
 import ssl
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 
 from fedsim.deployment import certificates, connection_checks, kit
 from fedsim.deployment.connection_checks import TIMEOUT
@@ -19,85 +17,127 @@ from fedsim.runtimes.flower_command import FlowerError
 SOON = timedelta(days=30)
 """How long before its end a certificate is spoken of."""
 
+RENEW = "fedsim deploy renew KIT, then copy server.key and server.crt here"
+"""What to do about a certificate; the kit is where the federation was laid out."""
+
+HOST_MISMATCH, EXPIRED = 62, 10
+"""What OpenSSL calls two of the reasons to refuse a certificate (X509_V_ERR_)."""
+
 
 def server(place: Path, laid_out: Kit) -> Iterator[Line]:
     """Look at the server: certificate, keys of the nodes, what listens, who is registered."""
-    yield from _server_certificate(place, laid_out)
+    yield _certificate(place, laid_out)
+    if (place / "ca.key").exists():
+        yield "authority", WRONG, f"its key has no business here: take {place / 'ca.key'} away"
+    yield from _node_keys(place, laid_out)
+    port = kit.port(place, "SUPERLINK_PORT")
+    superlink = _service(place, "superlink", port, "superlink-ca.crt", "127.0.0.1")
+    yield superlink
+    if superlink[1] == OK:
+        yield _superlink_addresses(place, port)
+        yield from _registrations(place, laid_out)
+    port = kit.port(place, "PORT")
+    proxy = _service(place, "proxy", port, "ca.crt", laid_out.address)
+    yield proxy
+    if proxy[1] == OK:
+        yield from connection_checks.reached(place, "127.0.0.1", port, laid_out.address)
+
+
+def authority(place: Path) -> Iterator[Line]:
+    """Look at the kit's own authority: who could sign in its name, and for how long it lasts."""
+    key, certificate = place / "ca.key", place / "ca.crt"
+    for path, wanted in ((place, "700"), (key, "600")):
+        if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+            yield "permissions", WRONG, f"others may read {path} ({mode:o}): chmod {wanted} {path}"
+    try:
+        fits = certificates.fits(key.read_bytes(), certificate.read_bytes())
+    except (OSError, ValueError) as error:
+        yield "authority", WRONG, f"cannot be read ({error}): make a new kit"
+        return
+    if not fits:
+        yield "authority", WRONG, "ca.key does not fit ca.crt: make a new kit"
+        return
+    yield _expiry("authority", certificates.end(certificate), "make a new kit")
+
+
+def _certificate(place: Path, laid_out: Kit) -> Line:
+    """Shake hands with the server's own files, as a node would."""
+    certificate = place / "server.crt"
+    try:
+        certificates.verify(certificate, place / "server.key", place / "ca.crt", laid_out.address)
+        end = certificates.end(certificate)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code == EXPIRED:
+            return _expiry("certificate", certificates.end(certificate), RENEW)
+        if error.verify_code == HOST_MISMATCH:
+            problem = f"is not for {laid_out.address}, where owners connect"
+        else:
+            problem = f"is not of ca.crt, by which nodes know the server ({error.verify_message})"
+        return "certificate", WRONG, f"{problem}: {RENEW}"
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "certificate", WRONG, "server.key does not fit server.crt: copy both again"
+        return "certificate", WRONG, f"cannot be used ({error.reason or error}): {RENEW}"
+    except (OSError, ValueError) as error:
+        return "certificate", WRONG, f"cannot be read ({error}): copy the server's folder anew"
+    return _expiry("certificate", end, RENEW)
+
+
+def _expiry(what: str, end: datetime, remedy: str) -> Line:
+    left = end - datetime.now(UTC)
+    if left < timedelta(0):
+        return what, WRONG, f"expired on {end:%Y-%m-%d}: {remedy}"
+    if left < SOON:
+        return what, NOTE, f"expires in {left.days} days, on {end:%Y-%m-%d}: {remedy}"
+    return what, OK, f"until {end:%Y-%m-%d}"
+
+
+def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
+    """Look at whether the server lets in the nodes of the kit, and nobody else."""
     keys = kit.key_files(place)
-    if lacking := [name for name in laid_out.nodes if name not in keys]:
+    lacking = [name for name in laid_out.nodes if name not in keys]
+    strange = [name for name in keys if name not in laid_out.nodes]
+    for name in lacking:
         yield (
             "node keys",
             WRONG,
-            f"keys/{lacking[0]}.pub is missing: copy that machine's node.key.pub to it",
+            f"keys/{name}.pub is missing: copy that machine's node.key.pub to it",
         )
-    else:
+    for name in strange:
+        yield (
+            "node keys",
+            WRONG,
+            f"keys/{name}.pub is of no machine of this federation: delete it, and give fedsim "
+            f"deploy register {place}",
+        )
+    if not lacking and not strange:
         auditor = " and an auditor" if laid_out.auditor else ""
         yield "node keys", OK, f"{len(keys)} for {laid_out.owners} owners{auditor}"
-    superlink = _service(place, "superlink", kit.port(place, "SUPERLINK_PORT"))
-    yield superlink
-    if superlink[1] == OK:
-        yield from _registrations(place, laid_out)
-    port = kit.port(place, "PORT")
-    proxy = _service(place, "proxy", port)
-    yield proxy
-    if proxy[1] == OK:
-        yield from connection_checks.reached(place, "127.0.0.1", port)
 
 
-def _server_certificate(place: Path, laid_out: Kit) -> Iterator[Line]:
-    try:
-        certificate = x509.load_pem_x509_certificate((place / "server.crt").read_bytes())
-        authority = x509.load_pem_x509_certificate((place / "ca.crt").read_bytes())
-        key = certificates.load_private_key((place / "server.key").read_bytes())
-    except (OSError, ValueError) as error:
-        yield "certificate", WRONG, f"cannot be read ({error}): copy the server's folder anew"
-        return
-    if key.public_key() != certificate.public_key():
-        yield (
-            "certificate",
-            WRONG,
-            "server.key does not fit server.crt: copy both from the same kit",
-        )
-        return
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, ValueError, TypeError):
-        yield "certificate", WRONG, "ca.crt did not issue server.crt: copy both from the same kit"
-        return
-    if not certificates.covers(certificate, laid_out.address):
-        yield (
-            "certificate",
-            WRONG,
-            f"is not for {laid_out.address}, where owners connect: make a kit for that address",
-        )
-        return
-    yield _expiry(certificate.not_valid_after_utc)
-
-
-def _expiry(end: datetime) -> Line:
-    left = end - datetime.now(UTC)
-    if left < timedelta(0):
+def _superlink_addresses(place: Path, port: int) -> Line:
+    """Look at where the SuperLink really listens, whoever started it, and how."""
+    what = "superlink's addresses"
+    found = connection_checks.addresses(port, connection_checks.process(place, "superlink"))
+    if found is None:
+        return what, NOTE, f"cannot be seen by this user: look at who listens on port {port}"
+    if reachable := [address for address in found if not address.is_loopback]:
         return (
-            "certificate",
+            what,
             WRONG,
-            f"expired on {end:%Y-%m-%d}: make a new kit with fedsim deploy init",
+            f"it listens on {reachable[0]}, where anyone can submit code: start it with start.sh, "
+            "on 127.0.0.1 alone",
         )
-    if left < SOON:
-        return (
-            "certificate",
-            NOTE,
-            f"expires in {left.days} days, on {end:%Y-%m-%d}: make a new kit before that",
-        )
-    return "certificate", OK, f"until {end:%Y-%m-%d}"
+    return what, OK, ", ".join(sorted({str(address) for address in found})) or "none"
 
 
-def _service(place: Path, name: str, port: int) -> Line:
+def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line:
     process = connection_checks.process(place, name)
     if not connection_checks.listening("127.0.0.1", port):
         return name, WRONG, f"is unreachable on port {port}: sh {place / 'start.sh'}"
     if process is not None:
         return name, OK, f"answers on port {port} (process {process})"
-    if _speaks_tls(place, port):
+    if _speaks_tls(place / trusted, port, host):
         return name, OK, f"answers on port {port}"  # under systemd or in a container
     return (
         name,
@@ -106,13 +146,13 @@ def _service(place: Path, name: str, port: int) -> Line:
     )
 
 
-def _speaks_tls(place: Path, port: int) -> bool:
-    """Whether what listens on a port shows a certificate of the kit's authority."""
+def _speaks_tls(authority: Path, port: int, host: str) -> bool:
+    """Whether what listens on a port shows a certificate of an authority for a host."""
     try:
-        trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
+        trusted = ssl.create_default_context(cafile=str(authority))
         with (
             socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as plain,
-            trusted.wrap_socket(plain, server_hostname="127.0.0.1"),
+            trusted.wrap_socket(plain, server_hostname=host),
         ):
             return True
     except (OSError, ssl.SSLError):
@@ -129,6 +169,15 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
         yield "registered", WRONG, f"{error}"
         return
     files = kit.key_files(place)
+    own = {nodes[machine].node for machine in laid_out.nodes if machine in nodes}
+    for stranger in sorted(known.keys() - own):
+        if known[stranger] != deployment.UNREGISTERED:
+            yield (
+                "registered",
+                WRONG,
+                f"the SuperLink lets in node {stranger}, which is of no machine of this "
+                f"federation: fedsim deploy register {place}",
+            )
     for machine in laid_out.nodes:
         node = nodes.get(machine)
         status = known.get(node.node, deployment.UNREGISTERED) if node else None
@@ -147,11 +196,10 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
 
 
 def _unlike(path: Path, node: kit.Registration, place: Path) -> str:
-    """Say why a key file may not be the key of a node, and the remedy; "" if it is."""
+    """Say why a key file is not the key of a node, and the remedy; "" if it is."""
     try:
         if kit.key(path) == node.key:
             return ""
     except InputError as error:
         return str(error)
-    known = "is not" if node.key else "may not be (an earlier fedsim wrote down no key)"
-    return f"keys/{path.name} {known} the registered key: fedsim deploy register {place}"
+    return f"keys/{path.name} is not the registered key: fedsim deploy register {place}"

@@ -44,8 +44,8 @@ start() {
 SERVER_SCRIPT = """
 run_superlink() {
     exec flower-superlink --host 127.0.0.1 --port "$SUPERLINK_PORT" \\
-        --ssl-ca-certfile "$HERE/ca.crt" --ssl-certfile "$HERE/server.crt" \\
-        --ssl-keyfile "$HERE/server.key" --enable-supernode-auth \\
+        --ssl-ca-certfile "$HERE/superlink-ca.crt" --ssl-certfile "$HERE/superlink.crt" \\
+        --ssl-keyfile "$HERE/superlink.key" --enable-supernode-auth \\
         --disable-runtime-dependency-installation --database "$HERE/state/superlink.db"
 }
 run_proxy() {
@@ -197,7 +197,7 @@ server {
     location ~ ^/v1/fleet/[a-z-]+$ {
         limit_except POST { deny all; }
         proxy_pass https://127.0.0.1:@SUPERLINK_PORT@;
-        proxy_ssl_trusted_certificate /etc/fedsim/server/ca.crt;
+        proxy_ssl_trusted_certificate /etc/fedsim/server/superlink-ca.crt;
         proxy_ssl_verify on;
         proxy_ssl_name localhost;
         proxy_http_version 1.1;
@@ -238,11 +238,20 @@ COMPOSE_SERVICE = """\
 README = """\
 # A federation of @OWNERS@ owners at @ADDRESS@:@PORT@
 
-Written by fedsim @VERSION@ for Flower @FLOWER@. The certificates expire on @EXPIRES@.
+Written by fedsim @VERSION@ for Flower @FLOWER@.
 Every machine needs Python with that fedsim installed: `pip install fedsim` from the same source.
 
 `ca/ca.key` and every `*.key` are secrets (0600). Keep `ca/` off all machines of the federation:
 it is needed only to make a new server certificate. Each machine gets one folder and no other.
+
+Before the server's certificate expires (`fedsim deploy check` says when), where this kit is:
+
+```sh
+fedsim deploy renew KIT      # with a certificate of your own: --certificate FILE --key FILE
+scp -p KIT/server/server.key KIT/server/server.crt @ADDRESS@:/etc/fedsim/server/
+```
+
+The proxy takes it up within a minute, and no node has to know.
 
 ## 1. Hand out the folders
 

@@ -6,7 +6,6 @@ the server's but the run directory: each owner's data are where its own node's c
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from fedsim import config as configuration
@@ -41,28 +40,31 @@ def start(server: Path, config: Config) -> Submission:
 def register(server: Path) -> dict[str, str]:
     """Register every public key of server/keys; return the node's id by its machine's name.
 
-    A key that is registered already keeps its node. One that has replaced another gets a new node,
-    and that of the other is unregistered: its key is refused from then on. Raises FlowerError, and
-    InputError for keys that cannot be read or told apart.
+    A key that is registered already keeps its node. Every other node, also that of a key which
+    another replaced, is unregistered: its key is refused from then on. Raises FlowerError, and
+    InputError for keys that cannot be read or told apart, or are of no machine of the federation.
     """
     home = _home(server)
-    nodes = kit.registered(server)
     files = kit.key_files(server)
+    machines = kit.read(server).nodes
+    if strange := [machine for machine in files if machine not in machines]:
+        raise InputError(
+            f"keys/{strange[0]}.pub is of no machine of this federation, which has "
+            f"{', '.join(machines)}: delete it"
+        )
+    nodes = kit.registered(server)
     keys = _distinct({machine: kit.key(path) for machine, path in files.items()})
     living = {node for node, status in statuses(server).items() if status != UNREGISTERED}
     for machine, key in keys.items():
         old = nodes.get(machine)
-        if old is None or old.node not in living:
-            old = kit.Registration("", replaced=old.replaced if old else ())
-        if not old.node or old.key != key:
-            nodes[machine] = _registered(home, machine, files[machine], key, old)
+        if old is None or old.node not in living or old.key != key:
+            nodes[machine] = _registered(home, machine, files[machine], key)
             kit.write_registered(server, nodes)
-        if replaced := nodes[machine].replaced:
-            for node in living.intersection(replaced):
-                flwr(home, "supernode", "unregister", node, kit.CONNECTION)
-            nodes[machine] = replace(nodes[machine], replaced=())
-            kit.write_registered(server, nodes)
-    return {machine: nodes[machine].node for machine in keys}
+    nodes = {machine: nodes[machine] for machine in keys}
+    for node in living.difference(one.node for one in nodes.values()):
+        flwr(home, "supernode", "unregister", node, kit.CONNECTION)
+    kit.write_registered(server, nodes)
+    return {machine: one.node for machine, one in nodes.items()}
 
 
 def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:
@@ -77,25 +79,20 @@ def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:
     return keys
 
 
-def _registered(
-    home: Path, machine: str, path: Path, key: str, old: kit.Registration
-) -> kit.Registration:
-    """Register a key in place of a living node's, if `old` has one. Raises FlowerError."""
+def _registered(home: Path, machine: str, path: Path, key: str) -> kit.Registration:
+    """Register a key. Raises FlowerError."""
     arguments = ["supernode", "register", str(path), kit.CONNECTION, "--name", machine]
     try:
         answer = flwr(home, *arguments)
     except FlowerError as error:
         if IN_USE not in str(error).lower():
             raise FlowerError(f"{machine}: {error}") from None
-        if old.node and old.key is None:  # by an earlier fedsim, which wrote down no key
-            return kit.Registration(old.node, key, old.replaced)
         raise FlowerError(
             f"{machine}: the SuperLink knows keys/{path.name} as another node's, perhaps one that "
             f"was unregistered, and takes no key twice: make a new key on {machine} "
             f'(ssh-keygen -t ecdsa -b 384 -N "" -f node.key), copy its node.key.pub to it'
         ) from None
-    replaced = (*old.replaced, old.node) if old.node else old.replaced
-    return kit.Registration(str(answer["node-id"]), key, replaced)
+    return kit.Registration(str(answer["node-id"]), key)
 
 
 def statuses(server: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,28 @@ def test_an_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: Path, addr
     assert len(err.splitlines()) == 1
     assert "is not HOST or HOST:PORT" in err
     assert not (tmp_path / "kit").exists()
+
+
+def test_a_certificate_is_renewed_where_the_kit_is(fedsim: Fedsim, tmp_path: Path) -> None:
+    command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
+    assert fedsim(*command, "--days", 5)[0] == 0
+    status, out, _ = fedsim("deploy", "renew", tmp_path / "kit", "--days", 9)
+    end = datetime.now(UTC) + timedelta(days=9)
+    assert (status, out.splitlines()[0].endswith(f"server.crt: until {end:%F}")) == (0, True)
+    status, _, err = fedsim("deploy", "renew", tmp_path / "kit" / "server")
+    assert (status, len(err.splitlines())) == (2, 1)
+
+
+def test_an_own_certificate_comes_with_its_key_and_authority(
+    fedsim: Fedsim, tmp_path: Path
+) -> None:
+    command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
+    status, _, err = fedsim(*command, "--certificate", tmp_path / "a.crt")
+    assert (status, "needs all of --certificate, --key and --ca" in err) == (2, True)
+    files = [option for name in ("certificate", "key", "ca") for option in (f"--{name}", tmp_path)]
+    status, _, err = fedsim(*command, *files)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert "nodes would refuse" in err
 
 
 def test_a_listening_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:

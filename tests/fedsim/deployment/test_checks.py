@@ -21,7 +21,12 @@ def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> N
     owner = found("owner-0")
     assert set(owner) == {"server"}
     assert "is unreachable" in owner["server"]
-    assert {one.machine for one in checks.check(written)} == {"server", "owner-0", "owner-1"}
+    assert {one.machine for one in checks.check(written)} == {
+        "server",
+        "owner-0",
+        "owner-1",
+        "ca",
+    }
 
 
 def test_other_versions(written: Path, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from fedsim.deployment import kit
-from fedsim.deployment.kit import Registration
 from fedsim.errors import InputError
 
 
@@ -30,7 +29,7 @@ def test_every_machine_has_a_folder(written: Path) -> None:
 
 
 def test_secrets_are_their_owners_alone(written: Path) -> None:
-    assert len(list(written.rglob("*.key"))) == 5
+    assert len(list(written.rglob("*.key"))) == 6
     for path in [written, *written.rglob("*")]:
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
 
@@ -128,15 +127,6 @@ def test_a_port_that_is_none_is_refused(written: Path) -> None:
     path.write_text(path.read_text().replace("PORT=8443", "PORT=many"))
     with pytest.raises(InputError, match="PORT is 'many'"):
         kit.port(written / "server", "PORT")
-
-
-def test_a_federation_written_by_an_earlier_fedsim_knows_no_keys(written: Path) -> None:
-    server = written / "server"
-    (server / "nodes.json").write_text('{"owner-0": "77"}')
-    assert kit.registered(server) == {"owner-0": Registration("77", None)}
-    nodes = {"owner-0": Registration("78", "SHA256:abc", ("77",)), "owner-1": Registration("9")}
-    kit.write_registered(server, nodes)
-    assert kit.registered(server) == nodes
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"owner-0": 7}', '{"owner-0": {"node": "7"}}'])

@@ -230,7 +230,7 @@ def test_what_is_short_is_for_the_superlink_to_refuse(ask: Ask, seen: list[str])
 
 def test_connections_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = certificates.authority(1)
-    (tmp_path / "ca.crt").write_bytes(authority.public)
+    (tmp_path / "superlink-ca.crt").write_bytes(authority.public)
     told: dict[str, Any] = {}
     monkeypatch.setattr(proxy.uvicorn, "run", lambda _, **options: told.update(options))
     proxy.serve("127.0.0.1", 8443, 8000, tmp_path)

@@ -1,5 +1,6 @@
 """Each thing that can be wrong with a server is found, and only that."""
 
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_a_key_that_does_not_fit(written: Path, found: Found) -> None:
 
 def test_a_certificate_of_another_authority(written: Path, found: Found) -> None:
     (written / "server" / "ca.crt").write_bytes(certificates.authority(9).public)
-    assert "did not issue" in found("server")["certificate"]
+    assert "is not of ca.crt" in found("server")["certificate"]
 
 
 def test_fewer_keys_than_nodes(written: Path, found: Found) -> None:
@@ -82,7 +83,7 @@ def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         deployment, "statuses", lambda _: {"owner-0's": "online", "owner-1's": "registered"}
     )
-    monkeypatch.setattr(server_checks, "_service", lambda _, name, port: (name, OK, f"{port}"))
+    monkeypatch.setattr(server_checks, "_service", lambda _, name, port, *__: (name, OK, f"{port}"))
     return server
 
 
@@ -113,12 +114,49 @@ def test_a_key_that_is_not_the_registered_one(
     assert said in message
 
 
-def test_a_node_of_which_no_key_was_written_down(written: Path, registered: Path) -> None:
-    (registered / "nodes.json").write_text('{"owner-0": "owner-0\'s", "owner-1": "gone"}')
-    first, second = _registrations(written)
-    assert first[0] == WRONG
-    assert "may not be (an earlier fedsim wrote down no key) the registered key" in first[1]
-    assert second == (
-        WRONG,
-        f"the key of owner-1 is not registered: fedsim deploy register {registered}",
-    )
+def test_a_superlink_that_others_reach_is_found_by_where_it_listens(
+    written: Path, found: Found, registered: Path
+) -> None:
+    port = kit.port(registered, "SUPERLINK_PORT")
+    with socket.create_server(("127.0.0.1", port)):
+        assert "superlink's addresses" not in found("server")
+    with socket.create_server(("0.0.0.0", port)):
+        assert "listens on 0.0.0.0, where anyone" in found("server")["superlink's addresses"]
+
+
+def test_a_strangers_key_is_named(written: Path, found: Found) -> None:
+    stranger = written / "server" / "keys" / "mallory.pub"
+    stranger.write_bytes(certificates.node_key().public)
+    assert "keys/mallory.pub is of no machine of this federation" in found("server")["node keys"]
+
+
+def test_a_node_that_somebody_else_registered_is_named(
+    written: Path, registered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everyone = {"owner-0's": "online", "owner-1's": "online", "7": "offline", "8": "unregistered"}
+    monkeypatch.setattr(deployment, "statuses", lambda _: everyone)
+    wrong = [message for state, message in _registrations(written) if state == WRONG]
+    assert [message.partition(",")[0] for message in wrong] == ["the SuperLink lets in node 7"]
+
+
+def test_others_may_read_the_authoritys_key(written: Path) -> None:
+    key = written / "ca" / "ca.key"
+    key.chmod(0o644)
+    wrong = [one for one in checks.check(written) if (one.machine, one.state) == ("ca", WRONG)]
+    assert [one.message for one in wrong] == [f"others may read {key} (644): chmod 600 {key}"]
+
+
+def test_the_authoritys_key_is_on_the_server(written: Path, found: Found) -> None:
+    (written / "ca" / "ca.key").rename(written / "server" / "ca.key")
+    assert "take" in found("server")["authority"]
+
+
+def test_an_authority_that_ends(written: Path) -> None:
+    own = certificates.authority(3)
+    (written / "ca" / "ca.key").write_bytes(own.private)
+    (written / "ca" / "ca.crt").write_bytes(own.public)
+    (line,) = (one for one in checks.check(written) if one.machine == "ca")
+    assert (line.state, "expires in 2 days" in line.message) == (NOTE, True)
+    (written / "ca" / "ca.key").write_bytes(certificates.authority(3).private)
+    (line,) = (one for one in checks.check(written) if one.machine == "ca")
+    assert (line.state, "does not fit ca.crt" in line.message) == (WRONG, True)

@@ -201,33 +201,21 @@ def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(
     superlink.fails_at = None
     assert deployment.register(server) == {"owner-0": "103", "owner-1": "101"}
     assert [n for n, status in superlink.nodes.items() if status == "registered"] == ["101", "103"]
-    assert not any(node.replaced for node in kit.registered(server).values())
 
 
-def _written_by_an_earlier_fedsim(server: Path) -> None:
-    nodes = {machine: node.node for machine, node in kit.registered(server).items()}
-    (server / "nodes.json").write_text(json.dumps(nodes))
+def test_a_strangers_key_is_refused_by_name(server: Path, superlink: Superlink) -> None:
+    _replace_key(server, "mallory")
+    with pytest.raises(InputError, match=r"keys/mallory\.pub is of no machine .*: delete it"):
+        deployment.register(server)
+    assert superlink.nodes == {}
 
 
-def test_keys_that_an_earlier_fedsim_registered_keep_their_nodes(
+def test_a_node_that_somebody_else_registered_is_unregistered(
     server: Path, superlink: Superlink
 ) -> None:
-    before = deployment.register(server)
-    known = kit.registered(server)
-    _written_by_an_earlier_fedsim(server)
-    assert deployment.register(server) == before
-    assert kit.registered(server) == known
-    assert list(superlink.nodes.values()) == ["registered"] * 2
-
-
-def test_a_key_replaced_since_an_earlier_fedsim_is_registered(
-    server: Path, superlink: Superlink
-) -> None:
+    superlink.nodes["7"] = "online"
     deployment.register(server)
-    _written_by_an_earlier_fedsim(server)
-    _replace_key(server, "owner-0")
-    assert deployment.register(server) == {"owner-0": "102", "owner-1": "101"}
-    assert superlink.nodes["100"] == "unregistered"
+    assert superlink.nodes["7"] == "unregistered"
 
 
 def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(

@@ -1,0 +1,34 @@
+"""A certificate that an operator has already, in place of one that the kit's authority signs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsim.deployment import certificates
+from fedsim.errors import InputError
+
+
+@dataclass(frozen=True)
+class Own:
+    """An operator's own certificate, its key and, to trust it by, certificates (PEM files)."""
+
+    certificate: Path
+    key: Path
+    trusted: Path
+
+
+def own_pair(own: Own, address: str) -> tuple[certificates.Pair, bytes]:
+    """Return a key with its certificate, and what to trust it by (PEM).
+
+    Raises InputError if nodes that want an address would refuse them.
+    """
+    try:
+        certificates.verify(own.certificate, own.key, own.trusted, address)
+        pair = certificates.Pair(own.key.read_bytes(), own.certificate.read_bytes())
+        return pair, own.trusted.read_bytes()
+    except OSError as error:
+        reason = getattr(error, "verify_message", "") or error.strerror or error
+        raise InputError(
+            f"nodes would refuse '{own.certificate}' with '{own.key}' for {address} ({reason}); "
+            f"give a certificate for {address}, its key without a passphrase, and what it is "
+            "trusted by (PEM)"
+        ) from None
