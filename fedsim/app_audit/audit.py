@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 
@@ -20,29 +19,13 @@ from fedsim.app_audit.rules import Finding, findings
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
 from fedsim.strict_json import strict_json
+from fedsim.verdict import Verdict
 
 LEAST_TRIALS = 20
 DEFAULT_DELTA = 1e-5
 
 BOUNDS = ("clopper_pearson", "gaussian")
 """The lower bounds that judge a claim; neither knows the mechanism nor trusts its noise."""
-
-
-class Verdict(StrEnum):
-    """What the audit concludes about the claim.
-
-    CONVICTED: the attack proves, with `ALARM_CONFIDENCE`, that the claim is false
-    SUSPECT: theory does not support the claim, and the attack has not disproved it
-    ACQUITTED: theory supports the claim, and the attack found nothing against it
-    UNDECIDED: theory cannot tell, and the attack has not disproved the claim
-    NO_CLAIM: nobody claims anything
-    """
-
-    CONVICTED = "convicted"
-    SUSPECT = "suspect"
-    ACQUITTED = "acquitted"
-    UNDECIDED = "undecided"
-    NO_CLAIM = "no claim"
 
 
 @dataclass(frozen=True)
@@ -92,8 +75,8 @@ class AppAudit:
         if self.proven.epsilon > self.claim.epsilon:
             return Verdict.CONVICTED
         if self.epsilon is None:
-            return Verdict.UNDECIDED
-        return Verdict.ACQUITTED if self._supported else Verdict.SUSPECT
+            return Verdict.NOT_JUDGED
+        return Verdict.SUPPORTED if self._supported else Verdict.SUSPECT
 
     @property
     def contradictory(self) -> bool:

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import audit_page
-from fedsim.app_audit.audit import AppAudit, Verdict
+from fedsim.app_audit.audit import AppAudit
+from fedsim.verdict import Verdict
 
 MEANINGS = {
     Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.1%} confidence, that the "
     "claim is false",
     Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
-    Verdict.ACQUITTED: "theory supports the claim, and the attack found nothing against it",
-    Verdict.UNDECIDED: "theory cannot tell, and the attack has not disproved the claim",
+    Verdict.SUPPORTED: "theory supports the claim, and the attack found nothing against it",
+    Verdict.NOT_JUDGED: "theory cannot tell, and the attack has not disproved the claim",
     Verdict.NO_CLAIM: "nobody claims anything",
 }
 

@@ -19,6 +19,7 @@ from fedsim.cli.terminal import Terminal
 from fedsim.config import parse_overrides
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
+from fedsim.verdict import Verdict
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.app_audit.audit import AppAudit
@@ -32,7 +33,7 @@ CONTRADICTION = (
 )
 """What is said of a conviction against theory."""
 
-STYLES = {"convicted": "bold red", "suspect": "bold yellow", "acquitted": "bold green"}
+STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
 def audit_app(
@@ -57,7 +58,7 @@ def audit_app(
     Has the app's code run in a process of its own. Raises InputError for options that contradict
     each other, and as `fedsim.app_audit.audit.audit` does.
     """
-    from fedsim.app_audit.audit import Verdict, audit, check  # noqa: PLC0415
+    from fedsim.app_audit.audit import audit, check  # noqa: PLC0415
     from fedsim.app_audit.process import opened  # noqa: PLC0415
 
     claim = _claim(claimed_epsilon, claimed_delta)

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import gaussian
-from fedsim.app_audit.audit import AppAudit, Verdict, audit
+from fedsim.app_audit.audit import AppAudit, audit
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.measurement import AppFailedError
@@ -18,6 +18,7 @@ from fedsim.cli.app_audit import results
 from fedsim.config import Scalar
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
+from fedsim.verdict import Verdict
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
 FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}
@@ -73,10 +74,10 @@ def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(mistake: str) -> N
 
 
 @pytest.mark.parametrize("mistake", PAIRS)
-def test_the_corrected_twin_is_acquitted(mistake: str) -> None:
+def test_the_corrected_twin_is_supported(mistake: str) -> None:
     _, twin, config, claim = PAIRS[mistake]
     outcome = audited(twin, config, claim)
-    assert outcome.verdict is Verdict.ACQUITTED
+    assert outcome.verdict is Verdict.SUPPORTED
     assert [finding for finding in outcome.findings if finding.breaks] == []
     assert outcome.claim is not None
     assert outcome.epsilon is not None
@@ -134,7 +135,7 @@ def test_an_app_without_privacy_is_infinitely_revealing() -> None:
 
 def test_what_theory_does_not_know_is_left_to_the_attack() -> None:
     outcome = audited("server-adam", FOUR_SIGMA, Claim(50.0, 1e-5, Scope.RUN, "given"), trials=20)
-    assert outcome.verdict is Verdict.UNDECIDED
+    assert outcome.verdict is Verdict.NOT_JUDGED
     assert outcome.epsilon is None
 
 
@@ -144,7 +145,7 @@ def test_adaptive_clipping_is_weaker_than_configured(variant: str) -> None:
     assert outcome.epsilon is not None
     assert outcome.epsilon > CLAIM.epsilon
     assert "adaptive-clipping" in [finding.rule for finding in outcome.findings]
-    assert outcome.verdict is not Verdict.ACQUITTED
+    assert outcome.verdict is not Verdict.SUPPORTED
 
 
 @pytest.mark.parametrize("neighbouring", list(Neighbouring))
@@ -172,7 +173,7 @@ def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_ad
         "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
     )
     assert (outcome.vantage, outcome.scope) == (Vantage.PARTICIPANT, Scope.RUN)
-    assert outcome.verdict is Verdict.ACQUITTED
+    assert outcome.verdict is Verdict.SUPPORTED
     # The clients' epsilon of 200 says little, and is judged by theory beside the verdict.
     assert "local-formula" in [finding.rule for finding in outcome.findings]
     assert outcome.lower_bounds["gaussian"].reason is not None

@@ -37,7 +37,7 @@ HOSTILE = {
     "is killed": ("os.kill(os.getpid(), 9)", r"ended by signal 9"),
     "raises": ("raise KeyboardInterrupt", r"ended by signal 2"),
     "answers itself": (
-        'os.write(int(sys.argv[1]), b\'{"verdict": "acquitted"}\\n\'); time.sleep(99)',
+        'os.write(int(sys.argv[1]), b\'{"verdict": "supported"}\\n\'); time.sleep(99)',
         "something else than measurements",
     ),
     "is silent": ("time.sleep(99)", "did not answer within"),
@@ -64,14 +64,14 @@ def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
         "child = os.fork()",
         "time.sleep(99) if not child else None",
         f"open({str(started)!r}, 'w').write(str(child))",
-        r"os.write(1, b'Verdict ACQUITTED\n')",
+        r"os.write(1, b'Verdict SUPPORTED\n')",
         "raise SystemExit",
     )
     printed: list[str] = []
     failed = pytest.raises(AppFailedError, match="SystemExit")
     with failed, opened(write_app(tmp_path, *code), 2, {}, 60, printed.append) as app:
         app.execute(0)
-    assert "Verdict ACQUITTED" in printed
+    assert "Verdict SUPPORTED" in printed
     _wait_until_gone(int(started.read_text()))
 
 

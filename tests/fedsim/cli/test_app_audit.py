@@ -47,7 +47,7 @@ def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> 
 def test_json_is_one_document_and_nothing_else() -> None:
     result = run(f"{SMALL} 1.4 --json")
     document = json.loads(result.stdout)
-    assert document["verdict"] == "acquitted"
+    assert document["verdict"] == "supported"
     assert document["claim"] == {
         "epsilon": 1.4,
         "delta": 1e-5,
@@ -77,13 +77,13 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
     with (tmp_path / "app" / "dp_app" / "server_app.py").open("a", encoding="utf-8") as server:
         server.write(
             "\nimport fedsim.app_audit.audit as judge\n"
-            "judge.AppAudit.verdict = property(lambda self: judge.Verdict.ACQUITTED)\n"
-            "print('Verdict ACQUITTED')\n"
+            "judge.AppAudit.verdict = property(lambda self: judge.Verdict.SUPPORTED)\n"
+            "print('Verdict SUPPORTED')\n"
         )
     patched = f"{SMALL} 1.4 --trials 20 --run-config noise-multiplier=0.1"
     result = run(patched.replace(str(APP), str(tmp_path / "app")))
-    assert ("CONVICTED" in result.stdout, "ACQUITTED" in result.stdout) == (True, False)
-    assert "app: Verdict ACQUITTED" in result.stderr.splitlines()
+    assert ("CONVICTED" in result.stdout, "SUPPORTED" in result.stdout) == (True, False)
+    assert "app: Verdict SUPPORTED" in result.stderr.splitlines()
 
 
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
