@@ -117,6 +117,18 @@ BETWEEN_ROUNDS = "between_"
 LOSS_TRAJECTORY, POPULATION_LOSSES = "loss-trajectory", "population-losses"
 """The challenge's losses [T, k + 1] at all global models, and those of strangers [T, h]."""
 
+POISON_SCORES = "poison-scores"
+"""What a crafted record does to the final model, [T]."""
+
+MEMBERSHIP = (
+    "true-positive-rate",
+    "false-positive-rate",
+    "challenge-is-member",
+    "challenge-loss",
+    POPULATION_LOSSES,
+)
+"""What `infer_membership` returns."""
+
 POPULATION = 64
 """How many strangers at most: the standard error of a share of them is 1/16."""
 

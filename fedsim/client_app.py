@@ -28,6 +28,14 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     return owner_app.local_sensitivity(message, context)
 
 
+@app.query("data")
+def data(message: Message, context: Context) -> Message:
+    """Tell the server the digest of what all nodes must hold alike."""
+    from fedsim import owner_app  # noqa: PLC0415
+
+    return owner_app.data_digest(message, context)
+
+
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Return what an owner adds to the sum of a round; an auditor takes note of what it brings."""

@@ -4,6 +4,7 @@ Nothing here knows Flower. In a simulation every process can read the whole data
 takes only its own records out of it, and the adversary those that its background knowledge covers.
 """
 
+import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -113,6 +114,23 @@ class Federation:
         # The arrays are shared and read-only; torch wants a copy of its own.
         features, labels = torch.tensor(records.features), torch.tensor(records.labels)
         return features.to(self.device), labels.to(self.device)
+
+
+def digest(config: Config) -> str:
+    """Return the SHA-256, in hexadecimal, of what all nodes must hold alike.
+
+    Records of D, who holds them, held-out records and the pool, with their order: nodes whose files
+    differ would cut them by index, each another way, without noticing. Raises InputError.
+    """
+    known = load(config)
+    found = hashlib.sha256()
+    split = known.split
+    for records in (split.members_records, split.held_out_records, split.pool_records):
+        for array in (records.features, records.labels):
+            found.update(f"{array.dtype.str} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).data)
+    found.update(np.ascontiguousarray(known.owner_of).data)
+    return found.hexdigest()
 
 
 def build_model(config: Config, dataset: data.Dataset) -> nn.Module:

@@ -14,6 +14,7 @@ from rich.text import Text
 from fedsim import holdings, report_directory
 from fedsim.config import Config
 from fedsim.data import Records, Split
+from fedsim.data.cautions import cautions
 from fedsim.holdings import Holdings
 
 Report = Mapping[str, Any]
@@ -52,6 +53,7 @@ def assemble(config: Config) -> dict[str, Any]:
             "shape": list(dataset.train.features.shape[1:]),
             "classes": dataset.classes,
             "columns": list(holdings.columns_of(dataset)),
+            "cautions": cautions(dataset),
         },
         "parts": _parts(split),
         "partition": {
@@ -199,6 +201,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("records", f"{dataset['records']}{test}"),
         ("features", f"{shape}, {dataset['classes']} classes"),
         ("columns", holdings.named(dataset["columns"])),
+        *(("look again", caution) for caution in dataset["cautions"]),
         ("D, trained on", _part(parts["members"])),
         ("held out", _part(parts["held_out"])),
         ("pool", _part(parts["pool"])),

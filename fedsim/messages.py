@@ -40,6 +40,7 @@ CONFIDED = "confided"
 PARTICIPANTS = "participants"
 DISTANCES = "distances"
 METRICS = "metrics"
+DATA = "data"
 
 
 class Role(StrEnum):

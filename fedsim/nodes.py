@@ -6,6 +6,7 @@ written to until it joins again; so is one that is too far behind, until it answ
 """
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -15,10 +16,12 @@ from flwr.serverapp import Grid
 
 from fedsim import auditor, messages
 from fedsim.errors import InputError
+from fedsim.replies import sort_out
 from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.flower_private import GONE
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
+DIGEST = f"{MessageType.QUERY}.data"
 
 REGISTERED = "nodes.json"
 """The file of a run's directory that says which node each owner's key has, by partition."""
@@ -28,6 +31,9 @@ POLL_INTERVAL = 0.2
 
 INTRODUCTION = 5.0
 """Seconds that nodes other than the owners' have, before the first round, to say who they are."""
+
+PATIENCE = 10.0
+"""Seconds after which it is said which owners are not there yet."""
 
 MOST_UNANSWERED = 8
 """Messages that an auditor may be behind: each holds a model in the SuperLink's memory."""
@@ -143,33 +149,48 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
 
 
 def connect(
-    grid: Grid, owners: int, timeout: float, registered: Mapping[int, int] | None = None
+    grid: Grid,
+    owners: int,
+    timeout: float,
+    registered: Mapping[int, int] | None = None,
+    log_event: Callable[..., None] = lambda **_: None,
 ) -> tuple[dict[int, int], list[int], dict[str, int]]:
     """Wait for every owner's node; return the node of each partition, and those of auditors.
 
     Third, the nodes that were asked who they are and have not answered, by message: once the owners
     are complete they can only be strangers, or auditors, who have INTRODUCTION seconds more.
-    registered: the one node that each partition is believed of; None where anybody is. Raises
-    InputError when fewer than `owners` distinct partitions answer within `timeout` seconds, or a
-    partition is claimed by a node that it is not; RuntimeError when a node answers with an error
-    while owners are missing.
+    registered: the one node that each partition is believed of, so that a node which is nobody's
+    cannot stop a run by what it says; None where anybody is believed. log_event: where the owners
+    are named that are absent after PATIENCE seconds.
+
+    Raises InputError when fewer than `owners` distinct partitions answer within `timeout` seconds,
+    or a partition is claimed by an owner's node that it is not; RuntimeError when a node answers
+    with an error while owners are missing.
     """
     deadline = time.monotonic() + timeout
     nodes: dict[int, int] = {}
     auditors: list[int] = []
+    strangers: set[int] = set()
     reasons: dict[str, None] = {}
     asked: dict[str, int] = {}
     complete = math.inf
+    begun, named = time.monotonic(), False
     while True:
-        new = set(grid.get_node_ids()) - {*nodes.values(), *auditors, *asked.values()}
+        new = set(grid.get_node_ids()) - {*nodes.values(), *auditors, *asked.values(), *strangers}
         queries = [Message(RecordDict(), node, IDENTIFY) for node in sorted(new)]
         sent = grid.push_messages(queries) if queries else ()
         # None for a node that went away meanwhile.
         asked |= {id: node for id, node in zip(sent, sorted(new), strict=True) if id is not None}
-        claims, failed = _introduced(grid, asked, reasons)
+        claims, failed = _introduced(grid, asked, reasons, registered)
         for node, partition in claims.items():
             if partition == auditor.PARTITION:
                 auditors.append(node)
+                continue
+            if _is_stranger(node, registered):
+                strangers.add(node)
+                reasons[f"node {node} claims partition {partition}, but its key is no owner's"] = (
+                    None
+                )
                 continue
             if not 0 <= partition < owners:
                 raise InputError(
@@ -191,34 +212,88 @@ def connect(
             raise RuntimeError(failed[0])
         elif time.monotonic() > deadline:
             raise InputError(
-                f"{len(nodes)} of {owners} owners connected within {timeout:g} s; start as many "
-                "SuperNodes as federation.owners, for a simulation with "
-                f"--federation-config 'num-supernodes={owners}'"
+                f"{len(nodes)} of {owners} owners connected within {timeout:g} s, without "
+                f"{_absent(owners, nodes)}; start as many SuperNodes as federation.owners, for a "
+                f"simulation with --federation-config 'num-supernodes={owners}'"
                 + "".join(f"; a node failed: {reason}" for reason in reasons)
             )
+        elif not named and time.monotonic() > begun + PATIENCE:
+            named = True
+            log_event(waiting=_absent(owners, nodes), reasons=list(reasons))
         time.sleep(POLL_INTERVAL)
 
 
+def check_data(grid: Grid, nodes: Mapping[int, int], digest: str, timeout: float) -> None:
+    """Ask every owner for the digest of its data, and compare it with the server's.
+
+    Raises InputError that names the owners whose data are not those of the server: nobody would
+    notice, since each cuts its own files by index. RuntimeError for an owner that does not answer.
+    """
+    queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
+    answers = grid.send_and_receive(queries, timeout=timeout)
+    found = sort_out(answers, nodes, nodes, _inspect_digest)
+    lost = [f"owner {owner} failed: {why}" for owner, why in found.failed.items()]
+    lost += [f"owner {owner} did not answer" for owner in found.missing]
+    if lost or found.strangers:
+        raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *found.strangers])}")
+    differing = {
+        owner: str(reply.content.config_records[messages.DATA]["sha256"])
+        for owner, reply in found.accepted.items()
+        if reply.content.config_records[messages.DATA]["sha256"] != digest
+    }
+    if differing:
+        named = ", ".join(f"owner {owner} {other[:16]}…" for owner, other in differing.items())
+        raise InputError(
+            f"the nodes disagree about the data (SHA-256 of the records, in order): the server has "
+            f"{digest[:16]}…, but {named}; put the same files at every data-path"
+        )
+
+
+def _inspect_digest(reply: Message) -> None:
+    digest = reply.content.config_records[messages.DATA]["sha256"]
+    if not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
+        raise ValueError("it has no SHA-256 of its data")
+
+
+def _absent(owners: int, nodes: Mapping[int, int]) -> str:
+    """Name the owners whose nodes have not introduced themselves."""
+    absent = [str(owner) for owner in range(owners) if owner not in nodes]
+    return f"owner{'s' * (len(absent) > 1)} {', '.join(absent)}"
+
+
+def _is_stranger(node: int, registered: Mapping[int, int] | None) -> bool:
+    """Whether a node is known to be no owner's."""
+    return registered is not None and node not in registered.values()
+
+
 def _introduced(
-    grid: Grid, asked: dict[str, int], reasons: dict[str, None]
+    grid: Grid,
+    asked: dict[str, int],
+    reasons: dict[str, None],
+    registered: Mapping[int, int] | None,
 ) -> tuple[dict[int, int], list[str]]:
     """Return the partition that each node claims which answered by now, and what failed.
 
     asked: the nodes that did not answer before, by message, of which those that do are taken out;
-    reasons: where it is noted that a node is away.
+    reasons: where it is noted that a node is away, or that one failed which is no owner's.
     """
     claims, failed = {}, []
     for reply in grid.pull_messages(list(asked)) if asked else ():
-        node = asked.pop(reply.metadata.reply_to_message_id)
+        node = asked.pop(reply.metadata.reply_to_message_id, None)
+        if node is None:  # a second answer to one question
+            continue
         if reply.has_error() and reply.error.code in GONE:
             # Listed for a minute after it was killed, and perhaps on its way back.
             reasons[str(reply.error.reason)] = None
-        elif reply.has_error():
-            failed.append(f"a node failed to identify itself: {reply.error.reason}")
-        else:
-            try:
-                claims[node] = _claimed_partition(reply)
-            except RuntimeError as error:
+            continue
+        try:
+            if reply.has_error():
+                raise RuntimeError(f"a node failed to identify itself: {reply.error.reason}")
+            claims[node] = _claimed_partition(reply)
+        except RuntimeError as error:
+            if _is_stranger(node, registered):
+                reasons[str(error)] = None
+            else:
                 failed.append(str(error))
     return claims, failed
 
@@ -226,7 +301,10 @@ def _introduced(
 def _claimed_partition(reply: Message) -> int:
     """Return the partition that a node says it holds. Raises RuntimeError for anything else."""
     try:
-        return int(messages.metric(reply, "partition"))
+        claimed = messages.metric(reply, "partition")
+        if claimed != int(claimed):
+            raise ValueError(claimed)
+        return int(claimed)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RuntimeError(
             f"node {reply.metadata.src_node_id} failed to identify itself: its reply is false: "

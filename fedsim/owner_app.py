@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from flwr.app import Context, Message
+from flwr.app import ConfigRecord, Context, Message
 
 from adversaries import membership_attacks
 from fedsim import (
@@ -58,6 +58,14 @@ RELEASED = "adversary-released-model"
 AWAITING = "adversary-awaiting"
 PROGRESS = "round"
 """The array beside the adversary's memory that says which round it is of."""
+
+
+def data_digest(message: Message, context: Context) -> Message:
+    """Tell the server the digest of what all nodes must hold alike, before the first round."""
+    told = messages.reply(message, messages.partition(context))
+    digest = federation.digest(_config(context))
+    told.content[messages.DATA] = ConfigRecord({"sha256": digest})
+    return told
 
 
 def local_sensitivity(message: Message, context: Context) -> Message:
@@ -180,7 +188,7 @@ def evaluate(message: Message, context: Context) -> Message:
             if watched is not None:
                 attack[adversary.LOSS_TRAJECTORY] = watched
         if (scores := poison_scores(config, known, trials, model)) is not None:
-            attack["poison-scores"] = scores
+            attack[adversary.POISON_SCORES] = scores
         node_memory.remember(context, MEMBERSHIP, attack)
     return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
 
@@ -204,16 +212,22 @@ def findings(message: Message, context: Context) -> Message:
 
 
 def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Request]:
-    config = from_run_config(context.run_config)
-    if path := context.node_config.get("data-path"):
-        # An owner's files are where the owner says, and nobody else needs to know.
-        config = config.reading_data_from(str(path), as_they_are=True)
+    config = _config(context)
     request = Request.from_content(message.content)
     consent.check(context.node_config, consent.needed(config, request))
     known = federation.load(config)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
     return config, known, request
+
+
+def _config(context: Context) -> Config:
+    """Return the experiment, with this owner's own files if its node's config says where."""
+    config = from_run_config(context.run_config)
+    if path := context.node_config.get("data-path"):
+        # An owner's files are where the owner says, and nobody else needs to know.
+        config = config.reading_data_from(str(path), as_they_are=True)
+    return config
 
 
 def _may_drop_out(config: Config, request: Request, partition: int) -> None:

@@ -14,8 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.app import ArrayRecord, Message
 
-from fedsim import messages
-from fedsim.adversary import LOSS_TRAJECTORY, POPULATION, POPULATION_LOSSES
+from fedsim import messages, vantages
+from fedsim.adversary import (
+    HISTORY,
+    LOSS_TRAJECTORY,
+    MEMBERSHIP,
+    POISON_SCORES,
+    POPULATION,
+    POPULATION_LOSSES,
+)
+from fedsim.config import Config
 
 NO_HEADER = (
     *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
@@ -23,6 +31,12 @@ NO_HEADER = (
     *(RecursionError, MemoryError),
 )
 """What NumPy raises for bytes that are not the header of an array, which it reads as Python."""
+
+MOST_SECONDS = 1e7
+"""How long a node can have computed for one reply: four months."""
+
+MOST_SHOWN = 60
+"""Letters of a name from a message that are repeated in a complaint about it."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,7 @@ def check_records(
     """
     found = {name: set(record) for name, record in reply.content.array_records.items()}
     if unasked := sorted(set(found) - set(needed) - set(optional)):
-        raise ValueError(f"it has a '{unasked[0]}' that nobody asked for")
+        raise ValueError(f"it has a {shown(unasked[0])} that nobody asked for")
     for name, keys in needed.items():
         if found.get(name) != set(keys):
             raise ValueError(f"it has no '{name}' of {', '.join(sorted(keys))}")
@@ -145,10 +159,14 @@ def check_measurement(
             _check_finite(reply.content.array_records[name], name)
 
 
-def check_findings(reply: Message, trials: int, rounds: int, needed: str | None) -> None:
+def check_findings(
+    reply: Message, known: Collection[str], trials: int, rounds: int, needed: str | None
+) -> None:
     """Raise ValueError unless the adversary found something for every trial, [T] or [T, k].
 
     Losses may be [T, k + 1], and those of a population [T, h] for up to POPULATION others.
+
+    known: the names that they may have (`finding_names`): they go into the run directory.
 
     needed: the name of an array without which there is nothing to conclude from, None for none.
     """
@@ -163,6 +181,8 @@ def check_findings(reply: Message, trials: int, rounds: int, needed: str | None)
             "restarted; with a state-path in its config it would not be"
         )
     for key, array in found.items():
+        if key not in known:
+            raise ValueError(f"it has a finding {shown(key)} that nobody asked for")
         _, dtype, _ = _header(array.data, key)
         shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
         if key == LOSS_TRAJECTORY:
@@ -172,6 +192,18 @@ def check_findings(reply: Message, trials: int, rounds: int, needed: str | None)
         check_bytes(array.data, key, shapes, dtype.type)
         if np.isnan(array.numpy()).any():
             raise ValueError(f"its '{key}' is not a number: NaN")
+
+
+def finding_names(config: Config) -> frozenset[str]:
+    """Return the names of all arrays that an adversary's findings may have."""
+    endings = {vantages.suffix(v, config.federation.vantage) for v in vantages.measured(config)}
+    history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
+    return frozenset(history | {*MEMBERSHIP, LOSS_TRAJECTORY, POISON_SCORES})
+
+
+def shown(name: str) -> str:
+    """Return a name that a message brought as a complaint may repeat it: quoted, and not long."""
+    return repr(name if len(name) <= MOST_SHOWN else f"{name[:MOST_SHOWN]}…")
 
 
 def check_bytes(
@@ -226,7 +258,7 @@ def _check_seconds(reply: Message) -> None:
     ):
         return
     seconds = messages.metric(reply, "seconds")
-    if not 0 <= seconds < math.inf:
+    if not 0 <= seconds <= MOST_SECONDS:
         raise ValueError(f"it says that it computed for {seconds:g} seconds")
 
 

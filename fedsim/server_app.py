@@ -43,7 +43,7 @@ from fedsim.config import Config, from_run_config
 from fedsim.federation import Federation
 from fedsim.ledger import Ledger
 from fedsim.mechanism import Trust, Vantage
-from fedsim.nodes import Auditors, connect, registered_nodes
+from fedsim.nodes import Auditors, check_data, connect, registered_nodes
 from fedsim.optimizers import ServerOptimizer
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.flower_private import DEPLOYMENT, RUNTIMES
@@ -126,10 +126,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     rounds = ledger.plan(config, noise_multiplier, directory)
     book = Ledger(config, directory, challenge.colluders(config, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, present, asked = connect(
-        grid, config.federation.owners, CONNECT_TIMEOUT, registered_nodes(directory)
-    )
-    auditors = Auditors(nodes.values(), present, directory.log_event, asked)
+    nodes, auditors = _connected(grid, config, directory)
     bits = challenge.worlds(
         config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
     )
@@ -258,6 +255,22 @@ def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Return the SHA-256 of each trial's final model, [T, 32]: what two runs can be compared by."""
     rows = (hashlib.sha256(row.tobytes()).digest() for row in parameters)
     return np.stack([np.frombuffer(row, dtype=np.uint8) for row in rows])
+
+
+def _connected(
+    grid: Grid, config: Config, directory: RunDirectory
+) -> tuple[dict[int, int], Auditors]:
+    """Return the node of every owner, all of which hold the server's data, and the auditors."""
+    nodes, present, asked = connect(
+        grid,
+        config.federation.owners,
+        CONNECT_TIMEOUT,
+        registered_nodes(directory),
+        directory.log_event,
+    )
+    check_data(grid, nodes, federation.digest(config), config.federation.timeout)
+    auditors = Auditors(nodes.values(), present, directory.log_event, asked)
+    return nodes, auditors
 
 
 def _transcript(config: Config, directory: RunDirectory, finished: list[range]) -> Arrays:

@@ -58,16 +58,14 @@ from fedsim.replies import (
     check_measurement,
     check_records,
     check_round,
+    finding_names,
     sort_out,
 )
 from fedsim.sampling import participation
 from fedsim.secure_aggregation import SecureSum
+from fedsim.sum_bounds import LENIENT, longest_sum
 
 Array = npt.NDArray[Any]
-
-
-LENIENT = 1 + 1e-4
-"""By what factor a float32 norm may be above its bound."""
 
 
 class OwnerFailedError(RuntimeError):
@@ -252,7 +250,9 @@ class DPSGD(Strategy):
             replies,
             "the adversary's findings",
             asked=asked,
-            inspect=lambda reply: check_findings(reply, len(self.trials), self.last_round, needed),
+            inspect=lambda reply: check_findings(
+                reply, finding_names(self.config), len(self.trials), self.last_round, needed
+            ),
         )
         (reply,) = answers.values()
         found = [messages.arrays_of(record) for record in reply.content.array_records.values()]
@@ -583,22 +583,28 @@ class DPSGD(Strategy):
         )
 
     def _check_norm(self, reply: Message) -> None:
-        """Raise ValueError for a clean sum that is longer than clipping allows.
+        """Raise ValueError for a sum that is longer than this owner's can be.
 
-        Of at most n records, a canary and more copies of the challenge, or of one clipped update,
-        and of planted canaries. A sum with noise of its own may be as long as its noise.
+        On a grid the range of the numbers is what bounds it.
         """
-        config = self.config
-        if config.federation.trust is not Trust.CENTRAL or not config.training.clipping:
+        if self._grid is not None:
             return
-        parts = 1 + config.canaries.count
-        if config.privacy.unit == "record":
-            parts = config.data.records + config.challenge.copies + config.canaries.count
-        most = parts * config.training.clipping_norm
         sent = messages.only(reply.content.array_records[messages.REPLY]).astype(np.float64)
-        longest = float(np.linalg.norm(sent, axis=-1).max())
-        if longest > most * LENIENT:
-            raise ValueError(f"its sum has norm {longest:g}, but clipping allows {most:g}")
+        norms = np.linalg.norm(sent, axis=-1).reshape(len(self.trials), -1).max(axis=1)
+        most = longest_sum(
+            self.config,
+            federation.load(self.config),
+            self.challenge,
+            int(messages.metric(reply, "partition")),
+            self.noise_multiplier * self._noise_scale(),
+            self._shape[-1],
+        )
+        if (norms > most).any():
+            worst = int(np.argmax(norms / most))
+            raise ValueError(
+                f"its sum has norm {norms[worst]:g}, but its records, clipped, and their noise "
+                f"allow {most[worst]:g}"
+            )
 
     def _asked_of(self, partition: int) -> dict[str, set[str]]:
         """Return the arrays that an owner's reply must have, by record; distances are not named."""

@@ -96,6 +96,11 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
         bar.update(task, total=_steps(config, rounds), rounds=rounds)
     if "dropped" in event or "auditor" in event:
         return
+    if "waiting" in event:
+        # Also where no bar is shown: somebody is to look at a machine.
+        why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
+        bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
+        return
     if "trials" not in event:
         if "phase" in event:  # else it is of an owner or an auditor
             bar.update(task, description=event["phase"])

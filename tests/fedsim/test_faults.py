@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Error, Message
 
-from fedsim import client_app, ledger, messages, server_app
+from fedsim import client_app, federation, ledger, messages, server_app
+from fedsim import nodes as node_module
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
 from fedsim.nodes import REGISTERED, connect
@@ -231,13 +232,20 @@ def test_an_adversary_with_a_state_path_outlives_its_restart(
 
 
 def test_a_partition_belongs_to_the_node_whose_key_is_its_owners(
-    small: Make, tmp_path: Path
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small(TINY)
     directory = RunDirectory.create(tmp_path / "run", config)
     keys = {str(owner): FIRST_NODE + owner for owner in range(3)}
+    directory.write_json(REGISTERED, keys | {"1": FIRST_NODE, "0": FIRST_NODE + 1})
+    with pytest.raises(InputError, match=r"node 1000 claims partition 0.*is the one of node 1001;"):
+        _run(config, directory)
+    # A node that is nobody's is not believed, and stops nobody: the owner may still come.
+    monkeypatch.setattr(server_app, "CONNECT_TIMEOUT", 0.1)
     directory.write_json(REGISTERED, keys | {"1": 77})
-    with pytest.raises(InputError, match=r"node 1001 claims partition 1.*is the one of node 77;"):
+    with pytest.raises(
+        InputError, match=r"2 of 3 .* without owner 1;.*node 1001 claims partition 1, but its key"
+    ):
         _run(config, directory)
     directory.write_json(REGISTERED, keys)
     _run(config, directory)
@@ -283,7 +291,117 @@ def test_a_node_that_does_not_say_what_it_holds_is_named(
         connect(FaultyGrid(small(TINY), silent), 3, 1.0)
 
 
+class CrowdedGrid(FaultyGrid):
+    """A grid with one more node, which answers whatever `fault` makes of node 0's reply."""
+
+    STRANGER = 99
+
+    def get_node_ids(self) -> Iterable[int]:
+        return [*super().get_node_ids(), self.STRANGER]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return [
+            id
+            for message in messages
+            for id in (
+                self._strange(message)
+                if message.metadata.dst_node_id == self.STRANGER
+                else super(CrowdedGrid, self).push_messages([message])
+            )
+        ]
+
+    def _strange(self, message: Message) -> list[str]:
+        reply = messages.reply(message, 0)
+        id = message.metadata.message_id
+        if (arriving := self._fault(message, reply)) is not None:
+            self._arrived[id] = arriving
+        return [id]
+
+
+@pytest.mark.parametrize("claimed", [99.0, 1.0, float("inf"), 0.5])
+def test_a_node_that_is_no_owners_stops_no_run(claimed: float, small: Make) -> None:
+    def lying(message: Message, reply: Message) -> Message:
+        if message.metadata.dst_node_id == CrowdedGrid.STRANGER:
+            reply.content.metric_records[messages.METRICS]["partition"] = claimed
+        return reply
+
+    owners = {owner: FIRST_NODE + owner for owner in range(3)}
+    nodes, auditors, _ = connect(CrowdedGrid(small(TINY), lying), 3, 1.0, owners)
+    assert (nodes, auditors) == (owners, [])
+
+
+def test_a_second_answer_to_one_question_is_not_heard(small: Make) -> None:
+    class Echoing(FaultyGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            return [each for reply in super().pull_messages(message_ids) for each in (reply, reply)]
+
+    nodes, *_ = connect(Echoing(small(TINY), lambda _, reply: reply), 3, 1.0)
+    assert nodes == {owner: FIRST_NODE + owner for owner in range(3)}
+
+
+def test_an_absent_owner_is_named_long_before_the_run_gives_up(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_module, "PATIENCE", 0.0)
+    events: list[dict[str, Any]] = []
+
+    def absent(message: Message, reply: Message) -> Message | None:
+        return None if _of(message, 1) else reply
+
+    with pytest.raises(InputError, match=r"2 of 3 owners connected within 0.5 s, without owner 1;"):
+        connect(FaultyGrid(small(TINY), absent), 3, 0.5, None, lambda **event: events.append(event))
+    assert events == [{"waiting": "owner 1", "reasons": []}]
+
+
+# Data that machines disagree about
+
+
+def test_a_node_with_other_data_is_named_before_the_first_round(
+    small: Make, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    table = ["a,b,label", *(f"{a:.3f},{b:.3f},{int(a > b)}" for a, b in rng.random((80, 2)))]
+    for name, lines in (("ours", table), ("other", [table[0], table[2], table[1], *table[3:]])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
+    ours = {"data.name": "csv", "data.root": str(tmp_path / "ours.csv")}
+    config = small(TINY | ours)
+    grid = FaultyGrid(config, lambda _, reply: reply)
+    grid.contexts[FIRST_NODE + 2].node_config["data-path"] = str(tmp_path / "other.csv")
+    directory = RunDirectory.create(tmp_path / "run", config)
+    with pytest.raises(InputError, match=r"disagree about the data.*but owner 2 [0-9a-f]{16}"):
+        server_app.run(grid, config, directory)
+    assert not (directory.path / ledger.FILE).exists()
+
+
 # Owners that answer something else
+
+
+@pytest.mark.parametrize(("trust", "factor"), [("central", 1.3), ("local", 1e30)])
+def test_a_sum_is_no_longer_than_its_owners_records_and_noise_allow(
+    trust: str, factor: float, small: Make, chosen: Roles, tmp_path: Path
+) -> None:
+    # One record of 24 each for two owners: the federation's records would allow 25 C.
+    config = small(TINY | {"federation.trust": trust, "federation.partition": "quantity"})
+    *_, other = chosen(config)
+    held = len(federation.load(config).owned_by(other))
+
+    def scaled(by: float) -> Fault:
+        def fault(message: Message, reply: Message) -> Message:
+            if _of(message, other) and messages.REPLY in reply.content:
+                total = messages.only(reply.content.array_records[messages.REPLY])
+                longest = np.linalg.norm(total, axis=1, keepdims=True)
+                if trust == "central":  # as long as clipping allows, and no longer
+                    total = total / longest * (held + 1)
+                reply.content[messages.REPLY] = messages.array_record(
+                    sum=(total * by).astype(np.float32)
+                )
+            return reply
+
+        return fault
+
+    with pytest.raises(OwnerFailedError, match=rf"owner {other} failed.*its sum has norm .* allow"):
+        _run(config, RunDirectory.create(tmp_path / "false", config), scaled(factor))
+    _run(config, RunDirectory.create(tmp_path / "true", config), scaled(1.0))
 
 
 def test_noise_that_is_not_told_is_no_belief(small: Make, chosen: Roles, tmp_path: Path) -> None:

@@ -129,23 +129,28 @@ def test_a_reply_has_what_was_asked_for_and_nothing_else() -> None:
         replies.check_records(reply, {"reply": {"sum"}, "confided": {"noise"}}, {"measurement"})
 
 
+KNOWN = {"ratios", "hit"}
+
+
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
         ({"ratios": np.full((2, 3), np.nan)}, "'ratios' is not a number"),
         ({"ratios": np.zeros((2, 2))}, r"float64 \[2, 2\], not float64 \[2\] or \[2, 3\]"),
         ({"ratios": np.zeros((3, 3))}, r"\[3, 3\]"),
-        ({"rates": np.zeros(2)}, "no 'ratios': the node's Flower state was lost"),
+        ({"hit": np.zeros(2)}, "no 'ratios': the node's Flower state was lost"),
+        ({"ratios": np.zeros((2, 3)), "file": np.zeros(2)}, "finding 'file' that nobody asked for"),
+        ({"ratios": np.zeros((2, 3)), "n" * 70_000: np.zeros(2)}, "finding 'n{60}…' that nobody"),
     ],
 )
 def test_findings_are_of_all_trials_and_rounds(found: dict[str, np.ndarray], reason: str) -> None:
     good = _reply(memory={"ratios": np.array([[0, np.inf, 1]] * 2), "hit": np.ones(2, dtype=bool)})
-    replies.check_findings(good, 2, 3, "ratios")
+    replies.check_findings(good, KNOWN, 2, 3, "ratios")
     with pytest.raises(ValueError, match=reason):
-        replies.check_findings(_reply(memory=found), 2, 3, "ratios")
+        replies.check_findings(_reply(memory=found), KNOWN, 2, 3, "ratios")
 
 
-@pytest.mark.parametrize("seconds", [np.nan, np.inf, -1.0])
+@pytest.mark.parametrize("seconds", [np.nan, np.inf, -1.0, 1.7e308])
 def test_an_impossible_computing_time_is_false(seconds: float) -> None:
     reply = _reply()
     reply.content.metric_records[messages.METRICS]["seconds"] = seconds

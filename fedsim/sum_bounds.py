@@ -1,0 +1,76 @@
+"""How long an owner's sum can be: what clipping allows its records, and chance its noise.
+
+A longer one is false, and would become part of the model.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+
+from fedsim.challenge import Challenge
+from fedsim.config import Config
+from fedsim.federation import Federation
+from fedsim.mechanism import Trust
+from fedsim.one_run import hosts
+
+Floats = npt.NDArray[np.float64]
+
+CHANCE = 1e-15
+"""Probability with which honest noise is longer than its bound, in one trial and round."""
+
+LENIENT = 1 + 1e-4
+"""By what factor a float32 norm may be above its bound."""
+
+
+def clipped_parts(
+    config: Config, known: Federation, chosen: Challenge, planted: int, partition: int
+) -> int:
+    """Return of how many clipped gradients, or updates, an owner's clean sum is made at most.
+
+    Args:
+        planted: how many of the configured canaries are in this owner's records.
+        partition: the owner.
+
+    Returns:
+        Its records, the copies of a crafted challenge that only one world has, planted canaries,
+        and one more for a canary of its own that it need not speak of; 1 and the canaries at client
+        level, where the owner's whole update is clipped.
+    """
+    own = 1
+    if config.privacy.unit == "record":
+        own = len(known.owned_by(partition)) + 1
+        if partition == chosen.owner:
+            own += config.challenge.copies
+    return own + planted
+
+
+def longest_sum(
+    config: Config,
+    known: Federation,
+    chosen: Challenge,
+    partition: int,
+    noise_std: Floats,
+    size: int,
+) -> Floats:
+    """Return how long the message of an owner can be in every trial, [T], noise included.
+
+    Args:
+        noise_std: [T], of the noise that each of the trials has in a step if owners add it.
+        size: P, the number of parameters.
+
+    Returns:
+        [T]; infinity where nothing is clipped.
+    """
+    training = config.training
+    if not training.clipping:
+        return np.full(noise_std.shape, np.inf)
+    planted = int((hosts(config) == partition).sum()) if config.canaries.count else 0
+    parts = clipped_parts(config, known, chosen, planted, partition)
+    clean = training.local_steps * parts * training.clipping_norm * LENIENT
+    if config.federation.trust is not Trust.LOCAL:
+        return np.full(noise_std.shape, clean)
+    # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom; the noises of L steps add up.
+    quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, size))
+    return clean + noise_std * quantile * LENIENT
