@@ -20,11 +20,12 @@ from fedsim import (
     cautions,
     check,
     crafted_report,
+    guarantee,
     identifiability,
     ledger,
     membership_audit,
     one_run_report,
-    pac,
+    pac_report,
     precision,
     prediction,
     residual_report,
@@ -38,6 +39,7 @@ from fedsim.config import Config
 from fedsim.description import Description
 from fedsim.errors import InputError
 from fedsim.group_privacy import of_group
+from fedsim.guarantee import Guarantee
 from fedsim.mechanism import Mechanism, Neighbouring, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
@@ -112,6 +114,14 @@ def assemble(
     """
     nominal, rounds = facts["noise_multiplier"], transcript["log_odds"].shape[1]
     of_one = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
+    trials = len(transcript["worlds"])
+    together = guarantee.of(
+        config,
+        of_one,
+        ledger.describe_everything(config, nominal, rows, rounds, trials),
+        ledger.trainings(rows) or trials,
+        delta,
+    )
     description = of_group(of_one, config.challenge.copies)
     mechanism = description.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
@@ -122,13 +132,14 @@ def assemble(
     predictions = prediction.predictions(config, transcript)
     mine = predictions[config.federation.vantage]
     comparisons = bounds_audit.comparisons_of(config, mine, transcript)
-    played = precision.design(config, len(transcript["worlds"]))
+    played = precision.design(config, trials)
     empirical = _empirical(
         config, mechanism, transcript, bounds.epsilon, confidence, delta, comparisons
     )
     report: dict[str, Any] = {
         **_setting(config, facts, transcript),
-        "mechanism": _mechanism(config, facts, of_one, mechanism, rounds),
+        "mechanism": _mechanism(config, facts, of_one, mechanism, rounds, together),
+        "released": together.released,
         "bounds": {
             **asdict(bounds),
             "tail_limit": identifiability.tail_limit(mechanism, bounds.epsilon),
@@ -151,7 +162,7 @@ def assemble(
         "vantages": vantage_report.report(
             config, transcript, everywhere, predictions, delta, confidence
         ),
-        "pac": _pac(config, mechanism, transcript, empirical["advantage"], delta),
+        "pac": pac_report.report(config, mechanism, transcript, empirical["advantage"], delta),
         "crafted": crafted_report.report(
             config,
             facts["challenge"],
@@ -172,7 +183,7 @@ def assemble(
     report["warnings"] = [
         *report["alarms"].values(),
         *cautions.cautions(config),
-        *precision.cautions(config, len(transcript["worlds"])),
+        *precision.cautions(config, trials),
         *precision.imprecise(report["campaign"]),
         *trust_report.cautions(config, report),
         *one_run_report.cautions(report["one_run"]),
@@ -232,10 +243,12 @@ def _mechanism(
     description: Description,
     mechanism: Mechanism,
     rounds: int,
+    together: Guarantee,
 ) -> dict[str, Any]:
     """Return the `mechanism` of report.json.
 
-    description: of the run, for one record; mechanism: towards the vantage, for all in question.
+    description: of one training, for one record; mechanism: towards the vantage, for all in
+    question; together: of everything released, which is all that a guarantee speaks of.
     """
     nominal = facts["noise_multiplier"]
     return {
@@ -253,8 +266,8 @@ def _mechanism(
         "sampling_rate": config.training.sampling_rate,
         "learning_rate": config.training.learning_rate,
         "rounding": trust_report.rounding(config, nominal, facts["parameters"], rounds),
-        "dp_guarantee": not cautions.dp_failings(config),
-        "dp_note": cautions.dp_note(config),
+        "dp_guarantee": together.given,
+        "dp_note": together.note,
     }
 
 
@@ -272,47 +285,6 @@ def _in_question(config: Config, facts: Mapping[str, Any]) -> int:
     if config.privacy.unit == "record":
         return config.challenge.copies
     return int(facts["owner_sizes"][facts["challenge"]["owner"]])
-
-
-def _pac(
-    config: Config, mechanism: Mechanism, transcript: Arrays, advantage: float, delta: float
-) -> dict[str, Any]:
-    """Return what the run tells of the secret on average over its prior, and what that allows.
-
-    mutual_information: nats that all rounds tell at most; realised_information: the mean over the
-    trials of what PAC noise came to, None for other noise. candidate_success_bound: how often
-    anybody names the secret one of m random halves, from p0 = 1/m; None for a pair, whose candidate
-    the question of the audit is about.
-    """
-    by_pac, halves = config.privacy.noise == "pac", config.privacy.pac_prior == "halves"
-    realised = None
-    if by_pac:
-        information = config.privacy.mutual_information
-        realised = float(transcript["mutual_information"].sum(1).mean())
-    else:
-        information = pac.mutual_information(mechanism)
-    prior = (
-        f"{config.candidates} random halves of the records of all owners but the adversary"
-        if halves
-        else "D and D' at even odds"
-    )
-    note = (
-        "Bounds how often the secret is guessed on average over the stated prior, not for every "
-        "person in it. equivalent_epsilon is the epsilon whose bound on success is the same, not "
-        "a DP guarantee."
-    )
-    return {
-        **asdict(pac.guarantee(information, delta)),
-        "realised_information": realised,
-        "prior": config.privacy.pac_prior,
-        "prior_description": prior,
-        "candidates": config.candidates if by_pac else 2,
-        "candidate_success_bound": pac.success_bound(information, 1 / config.candidates)
-        if halves
-        else None,
-        "success": (1 + advantage) / 2,
-        "note": f"{note} {cautions.PAC_NOISE_NOTE}" if by_pac else note,
-    }
 
 
 def _common_noise_multiplier(mechanism: Mechanism) -> float | None:

@@ -15,12 +15,11 @@ PAC_NOISE_NOTE = (
 )
 
 
-def dp_note(config: Config) -> str:
-    """Return why the run gives nobody a guarantee, or else what its noise is."""
-    return " ".join(dp_failings(config)) or (
-        "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
-        "and owner) and scaled to the global sensitivity."
-    )
+SYSTEM_NOISE = (
+    "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
+    "and owner) and scaled to the global sensitivity."
+)
+"""What the noise is of a run that gives a guarantee."""
 
 
 def dp_failings(config: Config) -> list[str]:

@@ -86,13 +86,25 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
     while first < total:
         size = config.trials.cohort
         if directory is not None and directory.has(directory.cohort_file(first)):
-            size = _finished(config, directory, first)
+            size = _size(config, directory, first)
         cohorts.append(range(first, min(first + size, total)))
         first += size
     return cohorts
 
 
-def _finished(config: Config, directory: RunDirectory, first: int) -> int:
+def finished(config: Config, directory: RunDirectory) -> list[int]:
+    """Return the first trials of the cohorts whose findings are there. Raises as `ranges`."""
+    firsts = (trials.start for trials in ranges(config, directory))
+    return [first for first in firsts if directory.has(directory.cohort_file(first))]
+
+
+def rounds_of(directory: RunDirectory, cohort: int) -> int:
+    """Return how many rounds a finished cohort ran."""
+    findings = directory.read_arrays(directory.cohort_file(cohort), only=["sensitivities"])
+    return int(findings["sensitivities"].shape[1])
+
+
+def _size(config: Config, directory: RunDirectory, first: int) -> int:
     """Return how many trials the finished cohort has whose first trial this is.
 
     Raises InputError where they were run under another configuration. A file of an earlier version

@@ -95,6 +95,11 @@ class Description:
             raise InputError(f"{count} rounds release nothing; give at least 1")
         return replace(self, rounds=tuple(kept))
 
+    def repeated(self, times: int) -> "Description":
+        """Return the same rounds so many times."""
+        rounds = (replace(alike, count=alike.count * times) for alike in self.rounds)
+        return replace(self, rounds=tuple(rounds))
+
     @property
     def count(self) -> int:
         """The number of rounds."""

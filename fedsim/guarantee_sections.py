@@ -34,8 +34,24 @@ PAC_MEANING = (
 )
 
 
+def released(report: Report) -> str:
+    """Say what a guarantee may speak of, all trainings together; "" where there is none."""
+    found = at(report, "released")
+    if not found or not at(report, "mechanism.dp_guarantee"):
+        return ""
+    count = found["trainings"]
+    of = "the one training" if count == 1 else f"all {count} trainings together"
+    return (
+        f"DP guarantee for everything released, by {of}: ε = {number(found['epsilon'])} at "
+        f"δ = {plain(found['delta'])} towards the {plain(found['vantage'])}, "
+        f"ρβ = {number(found['rho_beta'])}."
+        + f" The ε below, {number(found['epsilon_of_one_training'])}, is of one training, which an "
+        "audit compares with, and guarantees nobody anything." * (count > 1)
+    )
+
+
 def labels(report: Report) -> list[Label]:
-    """Return what keeps the run from being a release with a guarantee."""
+    """Return what keeps the run from being a release with a guarantee, or the one it looks like."""
     told = [
         (
             not is_clipped(report),
@@ -84,6 +100,19 @@ def labels(report: Report) -> list[Label]:
     labels = [Label(title, text) for applies, title, text in told if applies]
     if not labels and at(report, "mechanism.dp_guarantee") is False:
         labels.append(Label("Not a DP guarantee.", at(report, "mechanism.dp_note") or ""))
+    if (trainings := at(report, "released.trainings") or 1) > 1:
+        epsilon = at(report, "released.epsilon")
+        cost = f"ε = {INFINITE if epsilon is None else number(epsilon)}"
+        labels.insert(
+            0,
+            Label(
+                f"An experiment on these people, not one release: {cost} in all.",
+                f"{trainings} trainings left, each under noise of its own: whoever has "
+                f"all of them averages it away. {cost} at "
+                f"δ = {plain(at(report, 'released.delta'))} is what they cost together; every "
+                "other ε on this page is of one training.",
+            ),
+        )
     return labels
 
 
@@ -205,6 +234,7 @@ def pac(report: Report) -> Entries:
             f"{information} nats over all rounds"
             + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
         ),
+        *_released_information(report),
         ("Success of any guess at most", percent(found.get("success_bound"))),
         *_candidate(report),
         ("Success measured", percent(found.get("success"))),
@@ -219,6 +249,14 @@ def pac(report: Report) -> Entries:
             "same",
         ),
     ]
+
+
+def _released_information(report: Report) -> Entries:
+    """Return what all trials told together; nothing where the noise is the seed's."""
+    information, trials = at(report, "pac.released_information"), plain(at(report, "trials"))
+    if information is None:
+        return []
+    return [(f"Told by all {trials} trials together", f"at most {number(information)} nats")]
 
 
 def _candidate(report: Report) -> Entries:

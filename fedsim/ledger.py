@@ -4,10 +4,15 @@
 disk before the round's messages leave: once they are out the round may be seen (`fedsim.journal`).
 A last line without its end never let a message out and is dropped; any other damage is an error.
 
-Trials are independent repetitions of one training, so epsilon is that of one trial, and the cohorts
-do not add up. The attempts at one cohort do: a restart draws fresh noise from the operating system,
-and what the interrupted attempt released stays spent. From the seed a restart releases the same
-values again, which count once. An owner is charged for the rounds that it was asked in.
+A row states two numbers (`fedsim.composition`). `epsilon` is that of one training: trials are
+repetitions of it, so that those of a cohort count once and cohorts do not add up, but attempts do.
+`released` is that of everything so far, and what a guarantee and `privacy.stop-at` speak of: with
+noise from the operating system every trial of every cohort left something of the same people. From
+the seed it is empty: nothing is protected, and the budget is that of one training.
+
+A restart draws fresh noise from the operating system, and what the interrupted attempt released
+stays spent. From the seed it releases the same values again, which count once. An owner is charged
+for the rounds that it was asked in.
 
 Where missing owners are tolerated, a round is entered twice: before its messages leave, for the
 fewest shares of noise that it may have, provisionally; and, before its sum is released, with the
@@ -41,7 +46,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import cohorts, journal, privacy, run_transcript
-from fedsim.composition import Counts, at_vantages, described, epsilon_of, within
+from fedsim.composition import (
+    Counts,
+    adds_up,
+    at_vantages,
+    described,
+    epsilon_of,
+    within,
+)
 from fedsim.config import Config
 from fedsim.description import Description, Rounds
 from fedsim.errors import InputError
@@ -55,8 +67,14 @@ FILE = "ledger.jsonl"
 EPSILON = "epsilon_spent"
 """The array of a transcript that `curve` returns."""
 
-Release = tuple[int, int, Rounds, tuple[int, ...], tuple[int, ...] | None]
-"""What is one release: attempt (0 where the noise is the seed's), round, kind, asked, present."""
+Place = tuple[int, int, int]
+"""Cohort, attempt (0 where the noise is the seed's) and round."""
+
+Release = tuple[Place, Rounds, tuple[int, ...], tuple[int, ...] | None]
+"""What is one release: place, kind, who was asked, who was present."""
+
+Spent = Mapping[int, Mapping[str, float]]
+"""Owner -> vantage -> epsilon."""
 
 TOLD = (Vantage.SERVER, Vantage.PARTICIPANT)
 """The vantage points that colluders help."""
@@ -74,17 +92,18 @@ class OtherOwnersError(RuntimeError):
 class Row:
     """One round of one cohort of trials.
 
-    cohort: its first trial; attempt, round: from 1; noise_multiplier: nominal, as realised, and 0
-    where no clipping gives it a meaning;
-    participants: the owners that were asked; epsilon: owner -> vantage -> what one trial has spent
-    after this round at `delta`, inf without noise, by counts that `rounded_up` may have rounded;
-    shares: of how many owners the noise is, None (as in older ledgers) for that of all who were
-    asked; provisional: whether a row with the true number of shares is to follow; present: the
-    owners that came, None where shares says it or (in older ledgers) nothing does; colluders: the
-    owners that told the adversary their noise.
+    cohort: its first trial; trials: how many it has; attempt, round: from 1; noise_multiplier:
+    nominal, as realised, and 0 where no clipping gives it a meaning; participants: the owners that
+    were asked; epsilon: what one training has spent after this round at `delta`, inf without noise,
+    by counts that `rounded_up` may have rounded; released: the same of all trainings of the run so
+    far, empty where the noise is the seed's; shares: of how many owners the noise is, None (as in
+    older ledgers) for that of all who were asked; provisional: whether a row with the true number
+    of shares is to follow; present: the owners that came, None where shares says it or (in older
+    ledgers) nothing does; colluders: the owners that told the adversary their noise.
     """
 
     cohort: int
+    trials: int
     attempt: int
     round: int
     noise_multiplier: float
@@ -93,7 +112,8 @@ class Row:
     participants: tuple[int, ...]
     noise_source: str
     delta: float
-    epsilon: Mapping[int, Mapping[str, float]]
+    epsilon: Spent
+    released: Spent
     shares: int | None = None
     provisional: bool = False
     present: tuple[int, ...] | None = None
@@ -111,42 +131,47 @@ class Row:
         present = self.present
         if present is None and self.kind.participants == len(self.participants):
             present = self.participants
-        return *self.place, self.kind, self.participants, present
+        return self.place, self.kind, self.participants, present
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Attempt, 0 where the noise is the seed's, and round."""
-        return 0 if self.noise_source == "seed" else self.attempt, self.round
+    def place(self) -> Place:
+        """Which round it is; equal for one that the seed repeats."""
+        return self.cohort, 0 if self.noise_source == "seed" else self.attempt, self.round
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """Read a row of the file. Raises KeyError, TypeError or ValueError if it is not one."""
-        epsilon = {
-            int(owner): {name: math.inf if e is None else float(e) for name, e in values.items()}
-            for owner, values in entry["epsilon"].items()
+        spent = {
+            name: {
+                int(owner): {place: math.inf if e is None else float(e) for place, e in row.items()}
+                for owner, row in entry[name].items()
+            }
+            for name in ("epsilon", "released")
         }
         owners = {
             name: tuple(map(int, entry[name]))
             for name in ("participants", "present", "colluders")
             if entry.get(name) is not None
         }
-        return cls(**{**entry, **owners, "epsilon": epsilon})
+        return cls(**{**entry, **owners, **spent})
 
 
 @dataclass
 class Account:
-    """What the trials of one cohort have released, each release once, and to every owner's cost.
+    """What was released, each release once, and at every owner's cost.
 
+    By one training, of the rows of its cohort; or, with all_trials, by all trainings, of all rows.
     releases: what each counted as; settled: the places of the rows that are not provisional;
     pending: the provisional rows that no other has followed so far, by their place; colluders: the
     owners that told their noise.
     """
 
+    all_trials: bool = False
     attempts: int = 0
     releases: dict[Release, Rounds] = field(default_factory=dict)
     counts: dict[int, Counts] = field(default_factory=dict)
-    settled: set[tuple[int, int]] = field(default_factory=set)
-    pending: dict[tuple[int, int], Row] = field(default_factory=dict)
+    settled: set[Place] = field(default_factory=set)
+    pending: dict[Place, Row] = field(default_factory=dict)
     colluders: set[int] = field(default_factory=set)
 
     def add(self, row: Row) -> None:
@@ -161,11 +186,11 @@ class Account:
         else:
             if (superseded := self.pending.pop(row.place, None)) is not None:
                 for owner in superseded.participants:
-                    self.counts[owner] -= Counter({superseded.kind: 1})
+                    self.counts[owner] -= self._cost(superseded, superseded.kind)
             self.releases[row.release] = kind
             self.settled.add(row.place)
         for owner in row.participants:
-            self.counts.setdefault(owner, Counter())[kind] += 1
+            self.counts.setdefault(owner, Counter()).update(self._cost(row, kind))
 
     def has(self, row: Row) -> bool:
         """Whether a row is about what is there: the same release, or a round that is settled."""
@@ -188,12 +213,27 @@ class Account:
         if self.has(row):
             return counts
         if (superseded := self.pending.get(row.place)) is not None and not row.provisional:
-            counts -= Counter({superseded.kind: 1})
-        return counts + Counter({self.counts_as(row): 1})
+            counts -= self._cost(superseded, superseded.kind)
+        return counts + self._cost(row, self.counts_as(row))
 
     def spent(self, owner: int) -> Counts:
         """Return the rounds of an owner."""
         return self.counts.get(owner, Counter())
+
+    def copy(self) -> "Account":
+        """Return another account of the same releases."""
+        counts = {owner: Counter(spent) for owner, spent in self.counts.items()}
+        return replace(
+            self,
+            releases=dict(self.releases),
+            counts=counts,
+            settled=set(self.settled),
+            pending=dict(self.pending),
+            colluders=set(self.colluders),
+        )
+
+    def _cost(self, row: Row, kind: Rounds) -> Counts:
+        return Counter({kind: row.trials if self.all_trials else 1})
 
 
 def accounts(rows: Iterable[Row]) -> dict[int, Account]:
@@ -202,6 +242,14 @@ def accounts(rows: Iterable[Row]) -> dict[int, Account]:
     for row in rows:
         found.setdefault(row.cohort, Account()).add(row)
     return found
+
+
+def everything(rows: Iterable[Row]) -> Account:
+    """Return the account of all trainings together."""
+    account = Account(all_trials=True)
+    for row in rows:
+        account.add(row)
+    return account
 
 
 def read(directory: RunDirectory) -> list[Row]:
@@ -223,19 +271,20 @@ def verified(directory: RunDirectory) -> list[Row]:
     rows = read(directory)
     if not directory.has(FILE):
         if directory.has(run_transcript.FILE) and EPSILON in run_transcript.read(directory):
-            raise InputError(_lacking(directory))
+            raise lacking(directory)
         return rows
     books = accounts(rows)
     lengths = Counter((row.cohort, row.attempt) for row in rows)
     finished = {
-        cohort: _rounds_of(directory, cohort) for cohort in _finished(directory.config, directory)
+        cohort: cohorts.rounds_of(directory, cohort)
+        for cohort in cohorts.finished(directory.config, directory)
     }
     complete = all(
         lengths[cohort, books.get(cohort, Account()).attempts] == rounds
         for cohort, rounds in finished.items()
     )
-    if not complete or not _rounds_seen(directory) <= Counter(row.cohort for row in rows):
-        raise InputError(_lacking(directory))
+    if not complete or not rounds_seen(directory) <= Counter(row.cohort for row in rows):
+        raise lacking(directory)
     return rows
 
 
@@ -246,7 +295,7 @@ def describe(
     owner: int | None = None,
     rounds: int | None = None,
 ) -> Description:
-    """Return what a run released of one trial's records, at worst over its cohorts.
+    """Return what one training of a run released, at worst over its cohorts.
 
     owner: whose records; None for those of the owner who is worst off at the configured vantage.
     Without rows it is what the configuration plans, with the nominal noise multiplier, or the first
@@ -256,21 +305,47 @@ def describe(
         planned = privacy.describe(config, nominal)
         return planned if rounds is None else planned.first(rounds)
     books = accounts(rows)
-    cohort, worst = _worst(config, books, owner)
-    return described(config, books[cohort].spent(worst))
+    _, counts = _worst(config, list(books.values()), owner)
+    return described(config, counts)
 
 
-def describe_run(directory: RunDirectory, owner: int | None = None) -> Description:
-    """Return what the run in a directory released, as `describe`.
+def describe_everything(
+    config: Config,
+    nominal: float,
+    rows: Sequence[Row],
+    rounds: int | None = None,
+    trials: int | None = None,
+) -> Description | None:
+    """Return what all trainings of a run released together, of the owner who is worst off.
 
-    Without a ledger the transcript tells how many rounds. Raises InputError, as `verified` too.
+    What a guarantee may speak of; None where the noise is the seed's, which is none. Without rows,
+    of so many trials as `describe` has rounds; None for all that are planned.
     """
-    config, rows, rounds = directory.config, verified(directory), None
+    if not adds_up(config):
+        return None
+    if not rows:
+        count = config.trials.count if trials is None else trials
+        return describe(config, nominal, rows, rounds=rounds).repeated(count)
+    _, counts = _worst(config, [everything(rows)])
+    return described(config, counts)
+
+
+def describe_run(directory: RunDirectory) -> tuple[Description, Description | None]:
+    """Return what one training of the run in a directory released, and all of them together.
+
+    As `describe` and `describe_everything`. Without a ledger the transcript tells how many rounds.
+    Raises InputError, as `verified` too.
+    """
+    config, rows, seen = directory.config, verified(directory), None
     if not rows and directory.has(run_transcript.FILE):
-        rounds = run_transcript.read(directory)["log_odds"].shape[1]
+        seen = run_transcript.read(directory)["log_odds"]
     facts = directory.read_json("facts.json") if directory.has("facts.json") else {}
     nominal = facts.get("noise_multiplier") or privacy.noise_multiplier(config)
-    return describe(config, nominal, rows, owner, rounds)
+    trials, rounds = (None, None) if seen is None else seen.shape
+    return (
+        describe(config, nominal, rows, rounds=rounds),
+        describe_everything(config, nominal, rows, rounds, trials),
+    )
 
 
 def curve(
@@ -304,6 +379,11 @@ def curve(
     return spent
 
 
+def trainings(rows: Iterable[Row]) -> int:
+    """Return how many trainings were begun, all attempts at one counted once."""
+    return sum({row.cohort: row.trials for row in rows}.values())
+
+
 def colluders(rows: Iterable[Row]) -> frozenset[int]:
     """Return the owners whose records are no secret: they told the adversary their noise."""
     return frozenset(owner for row in rows for owner in row.colluders)
@@ -323,78 +403,6 @@ def planned_kind(config: Config, nominal: float) -> Rounds:
     return replace(rounds, count=1, participants=config.federation.fewest_participants)
 
 
-def affordable(config: Config, kind: Rounds, most: int, spent: Iterable[Counts] = ()) -> int:
-    """Return how many more rounds keep epsilon within privacy.stop-at, `most` of them at most.
-
-    At the configured vantage, for the worst of the owners, whose rounds so far are `spent`. Exact:
-    by bisection on accounted values, which grow with the rounds.
-    """
-    histories = list({frozenset(counts.items()): counts for counts in spent}.values()) or [
-        Counter[Rounds]()
-    ]
-
-    def affords(count: int) -> bool:
-        return all(_within(config, counts + Counter({kind: count})) for counts in histories)
-
-    if not config.privacy.stop_at or affords(most):
-        return most
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if affords(middle) else (low, middle)
-    return low
-
-
-def plan(config: Config, nominal: float, directory: RunDirectory | None = None) -> int:
-    """Return how many rounds every cohort runs: training.rounds, or as many as stop-at allows.
-
-    directory: that of a run to be continued, where finished cohorts fix the number. Raises
-    InputError where not one round can be afforded, where an interrupted cohort cannot afford what
-    the finished ones ran, for a ledger that is damaged or lacks rounds, and where an interrupted
-    cohort released PAC noise that cannot be drawn again.
-    """
-    rows = [] if directory is None else verified(directory)
-    if directory and not directory.has(FILE) and _rounds_seen(directory):
-        raise InputError(_lacking(directory))
-    wanted = config.training.rounds
-    starts = _cohorts(config, directory)
-    finished = _finished(config, directory) if directory else []
-    fixed = None
-    if directory and finished:
-        fixed = wanted = _rounds_of(directory, finished[0])
-    if config.privacy.noise == "pac" and config.privacy.noise_source == "system":
-        for cohort in sorted({row.cohort for row in rows} - set(finished)):
-            raise InputError(
-                f"the trials from {cohort} on were interrupted, and their PAC noise can neither be "
-                "drawn again nor be counted in the mutual information; start anew with --out, or "
-                'use privacy.noise-source = "seed"'
-            )
-    if not config.privacy.stop_at:
-        return wanted
-    kind = planned_kind(config, nominal)
-    everybody = range(config.federation.owners)
-    # A new attempt repeats rounds of the seed's noise; any other was spent for good.
-    kept = accounts(
-        row
-        for row in rows
-        if not (
-            row.noise_source == "seed"
-            and row.round <= wanted
-            and row.participants == tuple(everybody)
-            and replace(row.kind, participants=None) == replace(kind, participants=None)
-        )
-    )
-    rounds = wanted
-    for cohort in starts:
-        if cohort in finished:
-            continue
-        spent = [kept.get(cohort, Account()).spent(owner) for owner in everybody]
-        rounds = min(rounds, affordable(config, kind, wanted, spent))
-        if rounds == 0 or (fixed is not None and rounds < fixed):
-            raise InputError(_unaffordable(config, kind, fixed, cohort, spent))
-    return rounds
-
-
 class Ledger:
     """The ledger of a run that is under way. colluders: the owners that tell their noise.
 
@@ -410,60 +418,76 @@ class Ledger:
         self.colluders = () if central else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
-        self._accounts, self._check = accounts(written.entries), written.check
+        self._accounts, self._everything = accounts(written.entries), everything(written.entries)
+        self._check = written.check
         journal.drop_unfinished(self.path, written)
 
-    def begin(self, cohort: int, rounds: int, noise_multiplier: float) -> "Attempt":
-        """Begin another attempt at the cohort whose first trial this is, of so many rounds."""
-        account = self._accounts.setdefault(cohort, Account())
+    def begin(self, trials: range, rounds: int, noise_multiplier: float) -> "Attempt":
+        """Begin another attempt at the cohort of these trials, of so many rounds."""
+        account = self._accounts.setdefault(trials.start, Account())
         account.attempts += 1
-        return Attempt(self, cohort, account, rounds, noise_multiplier)
+        return Attempt(self, trials, account, self._everything, rounds, noise_multiplier)
 
     def append(self, row: Row) -> None:
         """Write a row, and return when it is on disk."""
         self._check = journal.append(self.path, strict_json(asdict(row)), self._check)
         self._accounts[row.cohort].add(row)
+        self._everything.add(row)
 
 
 class Attempt:
-    """One attempt to train a cohort; `epsilon` is what it has cost the worst owner so far."""
+    """One attempt to train a cohort.
+
+    `epsilon` is what it has cost the worst owner so far: with noise from the operating system of
+    everything that the run released, else of one training. It is what privacy.stop-at limits.
+    """
 
     def __init__(
-        self, ledger: Ledger, cohort: int, account: Account, rounds: int, noise_multiplier: float
+        self,
+        ledger: Ledger,
+        trials: range,
+        account: Account,
+        everything: Account,
+        rounds: int,
+        noise_multiplier: float,
     ) -> None:
         self._ledger, self._config, self._account = ledger, ledger.config, account
         config = self._config
-        everybody = tuple(range(config.federation.owners))
         kind = planned_kind(config, noise_multiplier)
         self._provisional = config.federation.tolerated_dropouts > 0
         self._template = Row(
-            cohort,
+            trials.start,
+            len(trials),
             account.attempts,
             0,
             kind.noise_multiplier,
             kind.sampling_rate,
             kind.local_steps,
-            everybody,
+            tuple(range(config.federation.owners)),
             config.privacy.noise_source,
             config.privacy.delta,
+            {},
             {},
             kind.participants if self._provisional else None,
             colluders=ledger.colluders,
         )
-        planned = Account(
-            0, dict(account.releases), {o: Counter(account.spent(o)) for o in everybody}
-        )
-        for round in range(1, rounds + 1):
-            row = replace(self._template, round=round)
-            if not (self._provisional and row.place in account.settled):
-                planned.add(row)
-        self._total = planned.counts
+        planned = [
+            replace(self._template, round=round, provisional=self._provisional)
+            for round in range(1, rounds + 1)
+        ]
+        self._training = _Course.of(config, account, planned)
+        self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
         vantage = config.federation.vantage
         self.epsilon = max(
-            epsilon_of(config, account.spent(owner), vantage)
-            for owner in everybody
+            epsilon_of(config, self._limited.account.spent(owner), vantage)
+            for owner in self._template.participants
             if owner not in ledger.colluders
         )
+
+    @property
+    def _limited(self) -> "_Course":
+        """What privacy.stop-at limits."""
+        return self._everything or self._training
 
     def charge(self, round: int, participants: Iterable[int]) -> None:
         """Enter a round before anything of it leaves.
@@ -497,36 +521,66 @@ class Attempt:
         self._enter(row)
 
     def _enter(self, row: Row) -> None:
-        config, vantage = self._config, self._config.federation.vantage
-        spent: dict[int, dict[str, float]] = {}
+        training = self._training.after(row)
+        released = {} if self._everything is None else self._everything.after(row)
+        spent, vantage = released or training, self._config.federation.vantage
+        honest = [owner for owner in spent if owner not in row.colluders]
+        for owner in honest:
+            self._check(row, owner, spent[owner][vantage])
+        self._ledger.append(replace(row, epsilon=training, released=released))
+        self.epsilon = max(spent[owner][vantage] for owner in honest)
+
+    def _check(self, row: Row, owner: int, epsilon: float) -> None:
+        """Raise BudgetExceededError where a row takes an owner beyond the budget."""
+        config, limit = self._config, self._config.privacy.stop_at or math.inf
+        if epsilon <= limit:
+            return
+        # What is rounded up may exceed a budget that the exact value keeps.
+        counts = self._limited.counts(row, owner)
+        if not within(config, counts, limit):
+            vantage = config.federation.vantage
+            raise BudgetExceededError(
+                f"round {row.round} would bring owner {owner} to epsilon "
+                f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
+                f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
+                "before it stand"
+            )
+
+
+@dataclass(frozen=True)
+class _Course:
+    """An account, and what every owner is to have spent when the attempt has run to its end."""
+
+    config: Config
+    account: Account
+    total: Mapping[int, Counts]
+
+    @classmethod
+    def of(cls, config: Config, account: Account, planned: Iterable[Row]) -> Self:
+        final = account.copy()
+        for row in planned:
+            final.add(row)
+        owners = range(config.federation.owners)
+        return cls(config, account, {owner: final.spent(owner) for owner in owners})
+
+    def counts(self, row: Row, owner: int) -> Counts:
+        """Return the rounds of an owner with this row among them."""
+        asked = owner in row.participants
+        return self.account.after(row, owner) if asked else self.account.spent(owner)
+
+    def after(self, row: Row) -> Spent:
+        """Return what every owner has spent with this row."""
+        spent: dict[int, Mapping[str, float]] = {}
         found: dict[Any, dict[str, float]] = {}  # owners with one history share its values
-        for owner, total in self._total.items():
-            asked = owner in row.participants
-            counts = self._account.after(row, owner) if asked else self._account.spent(owner)
+        for owner, total in self.total.items():
+            counts = self.counts(row, owner)
             history = frozenset(counts.items()), frozenset(total.items())
             if history not in found:
-                found[history] = at_vantages(config, counts, total)
+                found[history] = at_vantages(self.config, counts, total)
             spent[owner] = found[history]
             if owner in row.colluders:
-                spent[owner] = spent[owner] | {vantage.value: math.inf for vantage in TOLD}
-                continue
-            exceeds = spent[owner][vantage] > (config.privacy.stop_at or math.inf)
-            # What is rounded up may exceed a budget that the exact value keeps.
-            if exceeds and not _within(config, counts):
-                raise BudgetExceededError(
-                    f"round {row.round} would bring owner {owner} to epsilon "
-                    f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
-                    f"towards the {vantage.value}, above privacy.stop-at = "
-                    f"{config.privacy.stop_at:g}; the rounds before it stand"
-                )
-        self._ledger.append(replace(row, epsilon=spent))
-        self.epsilon = max(
-            values[vantage] for owner, values in spent.items() if owner not in row.colluders
-        )
-
-
-def _within(config: Config, counts: Counts) -> bool:
-    return within(config, counts, config.privacy.stop_at or math.inf)
+                spent[owner] = found[history] | {vantage.value: math.inf for vantage in TOLD}
+        return spent
 
 
 def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
@@ -542,18 +596,21 @@ def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> 
 
 
 def _worst(
-    config: Config, books: Mapping[int, Account], owner: int | None = None
-) -> tuple[int, int]:
-    """Return cohort and owner with the largest epsilon at the configured vantage."""
-    told = {each for account in books.values() for each in account.colluders}
+    config: Config, books: Sequence[Account], owner: int | None = None
+) -> tuple[int, Counts]:
+    """Return which account has the largest epsilon at the configured vantage, and its rounds.
+
+    owner: whose; None for the one who is worst off.
+    """
+    told = {each for account in books for each in account.colluders}
     owners = sorted(set(range(config.federation.owners)) - told) if owner is None else [owner]
     vantage = config.federation.vantage
+    spent = [(place, account.spent(each)) for place, account in enumerate(books) for each in owners]
 
-    def badness(pair: tuple[int, int]) -> tuple[float, int]:
-        counts = books[pair[0]].spent(pair[1])
-        return epsilon_of(config, counts, vantage), counts.total()
+    def badness(found: tuple[int, Counts]) -> tuple[float, int]:
+        return epsilon_of(config, found[1], vantage), found[1].total()
 
-    return max(((cohort, each) for cohort in books for each in owners), key=badness)
+    return max(spent, key=badness)
 
 
 def _last_attempt(
@@ -561,7 +618,8 @@ def _last_attempt(
 ) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
     """Return kind and participants of the worst cohort's last attempt, and what was before it."""
     books = accounts(rows)
-    cohort, _ = _worst(config, books)
+    place, _ = _worst(config, list(books.values()))
+    cohort = list(books)[place]
     mine = [row for row in rows if row.cohort == cohort]
     last = [row for row in mine if row.attempt == books[cohort].attempts]
     repeated = {row.release for row in last}
@@ -579,50 +637,7 @@ def _last_attempt(
     ], earlier
 
 
-def _unaffordable(
-    config: Config, kind: Rounds, fixed: int | None, cohort: int, spent: Sequence[Counts]
-) -> str:
-    """Say what was spent, what a round or the rounds of the other cohorts cost, what to do."""
-    vantage, stop_at = config.federation.vantage, config.privacy.stop_at
-    needed = fixed or 1
-    before = max(epsilon_of(config, counts, vantage) for counts in spent)
-    after = max(epsilon_of(config, counts + Counter({kind: needed}), vantage) for counts in spent)
-    where = f"at delta {config.privacy.delta:g} towards the {vantage.value}"
-    if not any(spent):
-        return (
-            f"privacy.stop-at is {stop_at:g}, but one round costs epsilon {after:.4g} {where}; "
-            f"raise privacy.stop-at, or add noise (the noise multiplier is "
-            f"{kind.noise_multiplier:.4g})"
-        )
-    what = f"the {needed} rounds of the other cohorts" if fixed else "one more round"
-    rounds = max(counts.total() for counts in spent)
-    return (
-        f"the trials from {cohort} on were interrupted after {rounds} rounds, whose noise cannot "
-        f"be drawn again: they have spent epsilon {before:.4g} {where}, and {what} would bring "
-        f"them to {after:.4g}, above privacy.stop-at = {stop_at:g}; to allow it, raise "
-        "privacy.stop-at in config.toml of the run directory"
-    )
-
-
-def _cohorts(config: Config, directory: RunDirectory | None) -> list[int]:
-    """Return the first trials of the cohorts."""
-    return [trials.start for trials in cohorts.ranges(config, directory)]
-
-
-def _finished(config: Config, directory: RunDirectory) -> list[int]:
-    """Return the cohorts whose findings are there."""
-    return [
-        each for each in _cohorts(config, directory) if directory.has(directory.cohort_file(each))
-    ]
-
-
-def _rounds_of(directory: RunDirectory, cohort: int) -> int:
-    """Return how many rounds a finished cohort ran."""
-    findings = directory.read_arrays(directory.cohort_file(cohort))
-    return int(findings["sensitivities"].shape[1])
-
-
-def _rounds_seen(directory: RunDirectory) -> Counter[int]:
+def rounds_seen(directory: RunDirectory) -> Counter[int]:
     """Return how many rounds of each cohort events.jsonl says were run, over all attempts."""
     path = directory.path / "events.jsonl"
     seen: Counter[int] = Counter()
@@ -636,8 +651,9 @@ def _rounds_seen(directory: RunDirectory) -> Counter[int]:
     return seen
 
 
-def _lacking(directory: RunDirectory) -> str:
-    return (
+def lacking(directory: RunDirectory) -> InputError:
+    """Return the error that says that rounds which were released are missing."""
+    return InputError(
         f"{FILE} in '{directory.path}' lacks rounds that were released; restore it from a copy, or "
         "begin another run with --out"
     )

@@ -123,6 +123,7 @@ def render_html(report: Report, pictures: Pictures) -> str:
         trust=setting_sections.trust(report),
         vantages=guarantee_sections.vantages(report),
         training=setting_sections.training(report),
+        released=guarantee_sections.released(report),
         bounds=guarantee_sections.bounds(report),
         pac=guarantee_sections.pac(report),
         pac_meaning=guarantee_sections.PAC_MEANING,
@@ -214,6 +215,8 @@ def summary(report: Report) -> RenderableType:
         table.add_row(Text(name), value, "", f"ε {number(at(report, 'one_run.canary_epsilon'))}")
     table.add_row("accuracy", first_to_last(report, "accuracy", percent), "", "")
     labels = [Text(label.title, "bold") for label in guarantee_sections.labels(report)]
+    if guaranteed := guarantee_sections.released(report):
+        labels.append(Text(guaranteed))
     warnings = [Text(f"Warning: {text}", "yellow") for text in at(report, "warnings") or []]
     return Group(table, *labels, *warnings)
 

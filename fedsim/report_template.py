@@ -181,6 +181,9 @@ is highlighted.</p>
 {% endif %}
 
 <h2>The bounds from theory</h2>
+{% if released %}
+<p>{{ released }}</p>
+{% endif %}
 <dl>
 {% for name, value in bounds %}
 <dt>{{ name }}</dt><dd>{{ value }}</dd>

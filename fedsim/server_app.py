@@ -19,6 +19,7 @@ import fedsim
 from adversaries.posterior import log_odds
 from fedsim import (
     audit,
+    budget,
     challenge,
     cohorts,
     device,
@@ -91,7 +92,7 @@ def prepare(config: Config) -> tuple[Config, RunDirectory]:
         # What cannot be done is refused with no directory made.
         check_rounding(config, models.size(federation.load(config).model))
         if config.privacy.stop_at:
-            ledger.plan(config, privacy.noise_multiplier(config))
+            budget.plan(config, privacy.noise_multiplier(config))
     return config, RunDirectory.create(path, config)
 
 
@@ -123,7 +124,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     chosen = challenge.choose(config)
     noise_multiplier = privacy.noise_multiplier(config)
     check_rounding(config, models.size(known.model))
-    rounds = ledger.plan(config, noise_multiplier, directory)
+    rounds = budget.plan(config, noise_multiplier, directory)
     book = Ledger(config, directory, challenge.colluders(config, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     nodes, auditors = _connected(grid, config, directory)
@@ -148,7 +149,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
                 trials,
                 bits[trials.start : trials.stop],
                 rounds,
-                book.begin(first, rounds, noise_multiplier),
+                book.begin(trials, rounds, noise_multiplier),
                 directory.log_event,
                 auditors,
             )

@@ -3,7 +3,7 @@
 import math
 import os
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fedsim import cautions, identifiability, ledger, pac, privacy, run_transcript
 from fedsim import config as configuration
 from fedsim import description as described
+from fedsim import guarantee, identifiability, ledger, pac, privacy, run_transcript
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
@@ -110,19 +110,15 @@ def account(
         "clients": clients,
         "participants": participants,
     }
-    config: Config | None = None
     if source is not None:
         given = [f"--{name}" for name, value in by_hand.items() if value is not None]
         if given:
             raise InputError(
                 f"'{source}' says what {' and '.join(given)} would; give one or the other"
             )
-        description, config = _read(source)
-        usual_vantage = Vantage.PARTICIPANT if config is None else config.federation.vantage
-        usual_delta = None if config is None else config.privacy.delta
         supposed: Row = {"trust": trust, "colluders": colluding}
         given_too = {name: value for name, value in supposed.items() if value is not None}
-        description = replace(description, **given_too)
+        subject = _read(source, given_too)
     elif noise_multiplier is None or steps is None:
         raise InputError(
             "what mechanism? Give --noise-multiplier and --steps, a configuration, a run "
@@ -136,15 +132,17 @@ def account(
             1 if local_steps is None else local_steps,
             participants,
         )
-        description = Description(
-            (rounds,),
-            neighbouring or Neighbouring.ADD_REMOVE,
-            trust or Trust.CENTRAL,
-            2 if clients is None else clients,
-            colluders=colluding or 0,
+        subject = _Subject(
+            Description(
+                (rounds,),
+                neighbouring or Neighbouring.ADD_REMOVE,
+                trust or Trust.CENTRAL,
+                2 if clients is None else clients,
+                colluders=colluding or 0,
+            )
         )
-        usual_vantage, usual_delta = Vantage.PARTICIPANT, None
-    at, where = usual_delta if delta is None else delta, vantage or usual_vantage
+    config, description = subject.config, subject.released
+    at, where = subject.delta if delta is None else delta, vantage or subject.vantage
     if at is None:
         raise InputError(
             "at which delta? Give the probability with which the guarantee may fail, for example "
@@ -155,7 +153,7 @@ def account(
     document = _document(description, where, bounds)
     by_pac = config is not None and config.privacy.noise == "pac"
     if config is not None:
-        _label(document, source, config, at)
+        _label(document, source, config, subject, at, where)
     if prior is not None:
         if by_pac:
             raise InputError(
@@ -163,7 +161,7 @@ def account(
                 "that privacy.pac-prior states; leave --prior out"
             )
         document["from_prior"] = _from_prior(description.towards(where), document["epsilon"], prior)
-    document["bayesian"] = _bayesian(source, description, at, by_pac)
+    document["bayesian"] = _bayesian(source, subject.training, at, by_pac)
     if plot is not None:
         with Terminal(stderr=True).status("accounting round by round"):
             document["by_round"] = _plot(description, where, at, document, plot)
@@ -176,38 +174,82 @@ def account(
             console.print(f"Drawn: {plot}", soft_wrap=True)
 
 
-def _read(source: Path) -> tuple[Description, Config | None]:
-    """Return the description in a run directory or file, and the configuration if there is one."""
+@dataclass(frozen=True)
+class _Subject:
+    """What is accounted for.
+
+    training: what one training releases; config: None where there is none; everything: what all
+    trainings of a run release, None where the noise is the seed's, and no guarantee; trainings: how
+    many they are.
+    """
+
+    training: Description
+    config: Config | None = None
+    everything: Description | None = None
+    trainings: int = 1
+
+    @property
+    def released(self) -> Description:
+        """What the bounds are of."""
+        return self.everything or self.training
+
+    @property
+    def delta(self) -> float | None:
+        """At which delta, where nothing else is asked."""
+        return None if self.config is None else self.config.privacy.delta
+
+    @property
+    def vantage(self) -> Vantage:
+        """Towards whom, where nothing else is asked."""
+        return Vantage.PARTICIPANT if self.config is None else self.config.federation.vantage
+
+
+def _read(source: Path, supposed: Row) -> _Subject:
+    """Return what a run directory, a configuration or a file with [[rounds]] is about.
+
+    supposed: what is taken to be otherwise.
+    """
     if source.is_dir():
         directory = RunDirectory.open(source)
         config = directory.config
-        description = ledger.describe_run(directory)
+        training, everything = ledger.describe_run(directory)
+        trainings = ledger.trainings(ledger.read(directory)) or config.trials.count
     else:
         try:
             tree = tomllib.loads(source.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"cannot read '{source}': {error}") from None
         if "rounds" in tree:
-            return described.load(source), None
+            return _Subject(replace(described.load(source), **supposed))
         config = configuration.load(source)
-        description = privacy.describe(config, privacy.noise_multiplier(config))
-    return description, config
+        nominal, trainings = privacy.noise_multiplier(config), config.trials.count
+        training = privacy.describe(config, nominal)
+        everything = ledger.describe_everything(config, nominal, [])
+    return _Subject(
+        replace(training, **supposed),
+        config,
+        None if everything is None else replace(everything, **supposed),
+        trainings,
+    )
 
 
-def _label(document: Row, source: Path | None, config: Config, delta: float) -> None:
+def _label(
+    document: Row,
+    source: Path | None,
+    config: Config,
+    run: _Subject,
+    delta: float,
+    vantage: Vantage,
+) -> None:
     """Say in the document whether it is a DP guarantee, and why not, as the report of a run does.
 
     Notes that blame a lack of noise are replaced where something else keeps epsilon infinite.
     """
     document["unit"] = config.privacy.unit
-    failings = cautions.dp_failings(config)
-    endless = math.isinf(document["epsilon"])
-    document["dp_guarantee"] = not failings and not endless
     # Noise may be all that it should be, and yet none of it stand before the vantage asked for.
-    only_endless = endless and not failings
-    document["dp_note"] = (
-        "Epsilon is infinite towards this vantage." if only_endless else cautions.dp_note(config)
-    )
+    found = guarantee.of(config, run.training, run.everything, run.trainings, delta, vantage)
+    document["dp_guarantee"], document["dp_note"] = found.given, found.note
+    document["released"] = found.released
     reason = _unbounded(config)
     if reason is not None:
         document["note"] = reason
@@ -215,7 +257,7 @@ def _label(document: Row, source: Path | None, config: Config, delta: float) -> 
             if "refusal" not in row:
                 row["note"] = reason
     if config.privacy.noise == "pac":
-        document["pac"] = _pac(source, config, delta)
+        document["pac"] = _pac(source, config, run, delta)
 
 
 def _unbounded(config: Config) -> str | None:
@@ -230,7 +272,7 @@ def _unbounded(config: Config) -> str | None:
     return None
 
 
-def _pac(source: Path | None, config: Config, delta: float) -> Row:
+def _pac(source: Path | None, config: Config, run: _Subject, delta: float) -> Row:
     """Return what PAC noise allows: a run's own report at this delta, or the budget."""
     reported: Row = {}
     if source is not None and source.is_dir():
@@ -238,6 +280,8 @@ def _pac(source: Path | None, config: Config, delta: float) -> Row:
         if directory.has("report.json"):
             reported = directory.read_report().get("pac", {})
     information = reported.get("mutual_information", config.privacy.mutual_information)
+    if run.everything is not None:
+        information *= run.trainings
     return {
         "prior": config.privacy.pac_prior,
         **reported,

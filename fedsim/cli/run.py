@@ -262,9 +262,9 @@ def check(config: Config) -> Config:
     Raises InputError.
     """
     from fedsim import (  # noqa: PLC0415
+        budget,
         federation,
         identifiability,
-        ledger,
         models,
         privacy,
         server_app,
@@ -280,16 +280,16 @@ def check(config: Config) -> Config:
     nominal = privacy.noise_multiplier(config)
     mechanism = privacy.mechanism(config, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
-    ledger.plan(config, nominal)
+    budget.plan(config, nominal)
     RunDirectory.check(Path(config.run.out), config)
     return config
 
 
 def _check_ledger(config: Config, directory: RunDirectory) -> None:
     """Find out whether what is left of the budget is enough, before a runtime is started."""
-    from fedsim import ledger, privacy  # noqa: PLC0415
+    from fedsim import budget, privacy  # noqa: PLC0415
 
-    ledger.plan(config, privacy.noise_multiplier(config), directory)
+    budget.plan(config, privacy.noise_multiplier(config), directory)
 
 
 def _run_in_process(config: Config, directory: RunDirectory) -> None:

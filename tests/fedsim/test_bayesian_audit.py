@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim import bayesian, client_app, federation, messages, models, privacy, server_app
+from fedsim import bayesian, budget, client_app, federation, messages, models, privacy, server_app
 from fedsim.accounting import PLD
 from fedsim.bayesian import GAMMA, ORDERS
 from fedsim.bayesian_audit import bayesian_report
@@ -297,7 +297,8 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
 ) -> None:
     config = small(PAIRS | {"privacy.noise-source": "system"})
     directory = RunDirectory.create(tmp_path / "run", config)
-    attempt = Ledger(config, directory).begin(0, 3, privacy.noise_multiplier(config))
+    budget.accept(directory, 99.0)
+    attempt = Ledger(config, directory).begin(range(1), 3, privacy.noise_multiplier(config))
     attempt.charge(1, range(3))
     report, _, page = _reported(config, tmp_path)
     assert report["bayesian"]["epsilon"] is report["bayesian"]["by_round"] is None

@@ -5,7 +5,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedsim import audit, client_app, composition, ledger, privacy, server_app
+from fedsim import audit, budget, client_app, composition, ledger, privacy, server_app
 from fedsim.accounting import PLD
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.description import Rounds
 from fedsim.errors import InputError
 from fedsim.ledger import BudgetExceededError, Ledger, OtherOwnersError
 from fedsim.mechanism import Mechanism, Steps, Vantage
@@ -69,7 +68,7 @@ def charged(
 ) -> list[ledger.Row]:
     """Charge attempts of so many rounds with all owners, each with the file opened anew."""
     for count in attempts:
-        attempt = Ledger(config, directory).begin(cohort, rounds or count, Z)
+        attempt = Ledger(config, directory).begin(range(cohort, cohort + 1), rounds or count, Z)
         for round in range(1, count + 1):
             attempt.charge(round, range(config.federation.owners))
     return ledger.read(directory)
@@ -98,6 +97,7 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
         previous = check
     assert entry | {"epsilon": None} == {
         "cohort": 0,
+        "trials": 1,
         "attempt": 2,
         "round": 1,
         "noise_multiplier": Z,
@@ -107,26 +107,13 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
         "noise_source": "seed",
         "delta": DELTA,
         "epsilon": None,
+        "released": {},
         "shares": None,
         "provisional": False,
         "present": None,
         "colluders": [],
     }
     assert entry["epsilon"]["1"]["server"] is None
-
-
-def test_a_ledger_from_before_missing_owners_were_tolerated_still_reads(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
-    directory, previous, lines = opened(make()), "", []
-    for row in charged(make(), directory, 2):
-        entry = json.loads(json.dumps(asdict(row))) | {"epsilon": {"0": {"participant": 1.0}}}
-        del entry["shares"], entry["provisional"], entry["present"], entry["colluders"]
-        canonical = json.dumps(entry, sort_keys=True, separators=(",", ":"))
-        previous = hashlib.sha256((previous + canonical).encode()).hexdigest()[:16]
-        lines.append(json.dumps(entry | {"check": previous}) + "\n")
-    (directory.path / "ledger.jsonl").write_text("".join(lines))
-    assert [row.kind.participants for row in ledger.read(directory)] == [3, 3]
 
 
 # Rounds with missing owners
@@ -139,7 +126,7 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
 ) -> None:
     config = make(TOLERANT)
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(0, 3, Z)
+    attempt = Ledger(config, directory).begin(range(1), 3, Z)
     attempt.charge(1, range(5))
     (worst,) = ledger.read(directory)
     assert worst.provisional
@@ -160,11 +147,11 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
 ) -> None:
     config = make(TOLERANT | {"privacy.noise-source": source})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(0, 2, Z)
+    attempt = Ledger(config, directory).begin(range(1), 2, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, range(5))
     attempt.charge(2, range(5))  # and killed
-    attempt = Ledger(config, directory).begin(0, 2, Z)
+    attempt = Ledger(config, directory).begin(range(1), 2, Z)
     for round, shares in ((1, 5), (2, 4)):
         attempt.charge(round, range(5))
         attempt.settle(round, range(shares))
@@ -189,13 +176,13 @@ def test_the_seeds_noise_is_not_released_again_over_other_owners(
     config = make(TOLERANT | {"federation.trust": trust})
     directory = opened(config)
     for _ in range(2):  # the same owners in both: one release
-        attempt = Ledger(config, directory).begin(0, 1, Z)
+        attempt = Ledger(config, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, FIRST)
     before = ledger.read(directory)
     assert ledger.accounts(before)[0].spent(4).total() == 1
     assert math.isfinite(participant(before)[-1])
-    attempt = Ledger(config, directory).begin(0, 1, Z)
+    attempt = Ledger(config, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     content = (directory.path / "ledger.jsonl").read_bytes()
     with pytest.raises(OtherOwnersError, match=r"round 1 .* begin another run with --out") as error:
@@ -212,7 +199,7 @@ def test_noise_of_the_system_may_meet_other_owners_and_is_one_more_release(
     config = make(TOLERANT | SYSTEM)
     directory = opened(config)
     for present in (range(5), FIRST, THEN):
-        attempt = Ledger(config, directory).begin(0, 1, Z)
+        attempt = Ledger(config, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, present)
     found = ledger.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
@@ -223,7 +210,7 @@ def test_a_ledger_whose_attempts_differ_in_their_owners_under_one_noise_has_no_b
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(TOLERANT)
-    attempt = Ledger(config, opened(config)).begin(0, 1, Z)
+    attempt = Ledger(config, opened(config)).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, FIRST)
     (row,) = ledger.read(RunDirectory.open(attempt._ledger.path.parent))
@@ -251,7 +238,7 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     honest = opened(config)
     charged(config, honest, 2)
     directory = RunDirectory.create(tmp_path / "colluding", config)
-    attempt = Ledger(config, directory, [3, 1]).begin(0, 2, Z)
+    attempt = Ledger(config, directory, [3, 1]).begin(range(1), 2, Z)
     for round in (1, 2):
         attempt.charge(round, range(5))
     rows, without = ledger.read(directory), ledger.read(honest)
@@ -327,7 +314,7 @@ def test_an_owner_is_charged_only_for_the_rounds_that_it_took_part_in(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     directory = opened(make())
-    attempt = Ledger(make(), directory).begin(0, 4, Z)
+    attempt = Ledger(make(), directory).begin(range(1), 4, Z)
     for round, present in enumerate([{0, 1, 2}, {0, 1}, {2, 0}, {0, 1, 2}], 1):
         attempt.charge(round, present)
     rows = ledger.read(directory)
@@ -349,7 +336,7 @@ def test_the_noise_of_an_owner_who_is_missing_is_missed_by_the_others(
 ) -> None:
     config = make({"federation.trust": "local"})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(0, 2, Z)
+    attempt = Ledger(config, directory).begin(range(1), 2, Z)
     attempt.charge(1, [0, 1, 2])
     attempt.charge(2, [0, 1])
     rows = ledger.read(directory)
@@ -385,13 +372,15 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
     rows = charged(system, directory, 2, 1, 4, rounds=4)
     np.testing.assert_allclose(participant(rows), [closed_form(n) for n in range(1, 8)])
     assert ledger.earlier_rounds(system, rows) == 3
-    assert ledger.describe_run(directory).towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 7)
+    for described in ledger.describe_run(directory):
+        assert described is not None
+        assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 7)
     np.testing.assert_allclose(
         ledger.curve(system, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
     )
 
 
-def test_cohorts_do_not_add_up_and_the_worst_one_is_described(
+def test_of_one_training_the_worst_cohort_is_described_and_everything_adds_up(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(SYSTEM, {"trials.cohort": 2})
@@ -404,13 +393,46 @@ def test_cohorts_do_not_add_up_and_the_worst_one_is_described(
     )
     assert ledger.describe(config, Z, rows).count == 4
     assert ledger.curve(config, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
+    np.testing.assert_allclose(
+        [row.released[0]["participant"] for row in rows], [closed_form(n) for n in range(1, 11)]
+    )
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "distributed"])
+@pytest.mark.parametrize("tolerated", [0, 2])
+def test_every_trial_of_every_cohort_and_attempt_is_in_what_was_released(
+    tolerated: int, trust: str, make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make(
+        SYSTEM,
+        TOLERANT,
+        {"federation.trust": trust, "federation.tolerated-dropouts": tolerated},
+    )
+    directory = opened(config)
+    for trials, rounds in ((range(4), 2), (range(4, 8), 1), (range(4, 8), 2)):  # the second killed
+        attempt = Ledger(config, directory).begin(trials, 2, Z)
+        for round in range(1, rounds + 1):
+            attempt.charge(round, range(5))
+            attempt.settle(round, range(5))
+    rows = ledger.read(directory)
+    everything = ledger.describe_everything(config, Z, rows)
+    assert everything is not None
+    assert everything.count == 4 * 5
+    assert ledger.describe(config, Z, rows).count == 3
+    assert ledger.trainings(rows) == 8
+    assert attempt.epsilon == rows[-1].released[0]["participant"]
+    for vantage in Vantage:
+        total = PLD.epsilon(everything.towards(vantage), DELTA)
+        assert rows[-1].released[0][vantage.value] == total
+    seed = make(TOLERANT, {"federation.tolerated-dropouts": tolerated})
+    assert ledger.describe_everything(seed, Z, rows) is None
 
 
 def test_a_run_without_a_ledger_is_described_by_its_configuration(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make({"training.rounds": 5})
-    assert ledger.describe_run(opened(config)) == privacy.describe(config, Z)
+    assert ledger.describe_run(opened(config)) == (privacy.describe(config, Z), None)
     spent = ledger.curve(config, Z, [])
     assert spent.shape == (3, 3, 5)
     np.testing.assert_allclose(spent[0, 1], [closed_form(n) for n in range(1, 6)])
@@ -426,13 +448,14 @@ def test_rounds_of_a_run_without_a_ledger_are_those_of_its_transcript(
     transcript = directory.read_arrays("transcript.npz")
     del transcript["epsilon_spent"]  # as before there were ledgers
     directory.write_arrays("transcript.npz", transcript)
-    assert ledger.describe_run(directory).towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 4)
+    described, _ = ledger.describe_run(directory)
+    assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 4)
     report = audit.write_report(directory, delta=0.05)
     assert report["mechanism"]["steps"] == len(report["budget"]["epsilon_by_round"]) == 4
     expected = PLD.epsilon(Mechanism.alike(Z, 4), 0.05)
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(expected, rel=1e-12)
     with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds"):
-        ledger.plan(config, Z, directory)
+        budget.plan(config, Z, directory)
 
 
 @pytest.mark.parametrize("kept", [None, 0, 2, 3, 5])
@@ -451,7 +474,7 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
     for refused in (
         lambda: ledger.describe_run(directory),
         lambda: audit.write_report(directory),
-        lambda: ledger.plan(config, Z, directory),
+        lambda: budget.plan(config, Z, directory),
     ):
         with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds .*--out") as caught:
             refused()
@@ -465,18 +488,19 @@ def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
     config = make(SYSTEM, {"trials.cohort": 4})
     directory = opened(config)
     killed(config, directory, cohort=4, round=2)
+    budget.accept(directory, 99.0)
     path = directory.path / "ledger.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) == 5
     # The second round was charged, and never answered: it left no event and cannot be missed.
     path.write_bytes(b"".join(lines[:4]))
-    assert ledger.plan(config, Z, directory) == 3
+    assert budget.plan(config, Z, directory) == 3
     if kept is None:
         path.unlink()
     else:
         path.write_bytes(b"".join(lines[:kept]))
     with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds that were released"):
-        ledger.plan(config, Z, directory)
+        budget.plan(config, Z, directory)
 
 
 def test_torn_events_do_not_stop_a_run(
@@ -485,9 +509,10 @@ def test_torn_events_do_not_stop_a_run(
     config = make(SYSTEM)
     directory = opened(config)
     killed(config, directory, cohort=0, round=3)
+    budget.accept(directory, 99.0)
     with (directory.path / "events.jsonl").open("ab") as file:
         file.write(b'{"time": 1.0, "rou')
-    assert ledger.plan(config, Z, directory) == 3
+    assert budget.plan(config, Z, directory) == 3
 
 
 def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_path: Path) -> None:
@@ -504,17 +529,17 @@ def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_
         directory = RunDirectory.create(tmp_path / source, config)
         killed(config, directory, cohort=4, round=1)
         if source == "seed":
-            assert ledger.plan(config, nominal, directory) == 3
+            assert budget.plan(config, nominal, directory) == 3
             continue
         with pytest.raises(InputError, match=r"trials from 4 on .*--out, or use .*\"seed\"") as e:
             execute(config, directory)
         assert "\n" not in str(e.value)
         # The cohorts that are finished, or not begun, are no obstacle.
-        assert ledger.plan(config, nominal, RunDirectory.create(tmp_path / "new", config)) == 3
+        assert budget.plan(config, nominal, RunDirectory.create(tmp_path / "new", config)) == 3
         path = directory.path / "ledger.jsonl"
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(lines[:3]))
-        assert ledger.plan(config, nominal, directory) == 3
+        assert budget.plan(config, nominal, directory) == 3
 
 
 # The running value
@@ -551,34 +576,13 @@ def test_a_restart_never_lowers_the_running_value(
 # The budget
 
 
-@pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["full batch", "sampled"])
-@pytest.mark.parametrize("spent", [0, 5])
-@pytest.mark.parametrize("stop_at", [0.6, 1.0, 1.5, 2.5])
-def test_the_affordable_rounds_are_those_of_brute_force(
-    stop_at: float, spent: int, changes: dict[str, Scalar], make: Make
-) -> None:
-    config = make(changes, {"privacy.stop-at": stop_at})
-    kind = ledger.planned_kind(config, Z)
-    rate = config.training.sampling_rate
-    expected = max(n for n in range(31) if n == 0 or exact(n + spent, rate) <= stop_at)
-    histories = [Counter({kind: spent}), Counter[Rounds]()] if spent else []
-    assert ledger.affordable(config, kind, 30, histories) == expected
-
-
-def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None:
-    for changes in ({}, {"privacy.accountant": "rdp"}, SAMPLED):
-        keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
-        config = small(keys | changes | {"training.rounds": 30})
-        assert ledger.plan(config, privacy.noise_multiplier(config)) == 30
-
-
 def test_a_round_too_many_is_refused_and_not_written(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     # 33 rounds count as 34 on the way to 50, but the decision is exact.
     config = make({"privacy.stop-at": between(33)})
     directory = opened(config)
-    attempt = Ledger(config, directory).begin(0, 50, Z)
+    attempt = Ledger(config, directory).begin(range(1), 50, Z)
     for round in range(1, 34):
         attempt.charge(round, [0, 1, 2])
     assert attempt.epsilon > config.privacy.stop_at > closed_form(33)
@@ -695,10 +699,17 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
     config = make(SYSTEM, {"trials.cohort": 4})
     directory = opened(config)
     killed(config, directory, cohort=4, round=2)
+    # Eight trials of three rounds were planned; four of two rounds came on top.
+    accepted = rf"will have released epsilon {closed_form(32):.4g} .*not the {closed_form(24):.4g} "
+    with pytest.raises(InputError, match=accepted + r".*add --accept-epsilon (\S+)$") as refused:
+        execute(config, directory)
+    budget.accept(directory, float(str(refused.value).split()[-1]))
     report = execute(config, directory)
-    budget = report["budget"]
-    assert (budget["earlier_attempts"], budget["rounds_run"], report["rounds"]) == (2, 3, 3)
-    np.testing.assert_allclose(budget["epsilon_by_round"], [closed_form(n) for n in (3, 4, 5)])
+    assert report["released"]["epsilon"] == pytest.approx(closed_form(32))
+    assert (report["released"]["trainings"], report["released"]["rounds"]) == (8, 32)
+    found = report["budget"]
+    assert (found["earlier_attempts"], found["rounds_run"], report["rounds"]) == (2, 3, 3)
+    np.testing.assert_allclose(found["epsilon_by_round"], [closed_form(n) for n in (3, 4, 5)])
     assert report["mechanism"]["steps"] == 5
     assert report["bounds"]["epsilon"] == pytest.approx(closed_form(5))
     assert any("released 2 rounds of the same trials" in text for text in report["warnings"])
@@ -726,32 +737,34 @@ def test_a_restart_from_the_seed_releases_the_same_again(
 def test_a_restart_that_cannot_afford_the_rounds_of_the_other_cohorts_is_refused(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, FOUR_OF_SIX)
+    config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32)})
     directory = opened(config)
     killed(config, directory, cohort=4, round=2)
     before = ledger.read(directory)
-    with pytest.raises(InputError, match=r"trials from 4 on were interrupted after 2 rounds") as e:
+    with pytest.raises(InputError, match=r"the 4 rounds of the others of the 4 trials") as e:
         execute(config, directory)
-    for expected in (closed_form(2), closed_form(6), between(4)):
+    for expected in (closed_form(24), closed_form(40), between(32)):
         assert f"{expected:.4g}" in str(e.value) or f"{expected:g}" in str(e.value)
     assert ledger.read(directory) == before
     # What it says to do helps: more budget, and as many rounds as the other cohorts ran.
     path = directory.path / "config.toml"
-    path.write_text(path.read_text().replace(str(between(4)), str(between(6))))
+    path.write_text(path.read_text().replace(str(between(32)), str(between(40))))
     report = execute(directory.config, directory)
     assert report["rounds"] == 4
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(6))
+    assert report["released"]["epsilon"] == pytest.approx(closed_form(40))
 
 
 def test_a_restart_of_the_first_cohort_goes_on_with_what_is_left(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, FOUR_OF_SIX)
+    config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32)})
     directory = opened(config)
     killed(config, directory, cohort=0, round=1)
     report = execute(config, directory)
     assert (report["rounds"], report["budget"]["earlier_attempts"]) == (3, 1)
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(4))
+    assert report["released"]["epsilon"] == pytest.approx(closed_form(4 * 1 + 8 * 3))
     np.testing.assert_allclose(
         participant(ledger.read(directory)),
         [closed_form(n) for n in (1, 2, 3, 4, 1, 2, 3)],
@@ -761,10 +774,10 @@ def test_a_restart_of_the_first_cohort_goes_on_with_what_is_left(
 def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, FOUR_OF_SIX)
+    config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32), "trials.cohort": 8})
     directory = opened(config)
     killed(config, directory, cohort=0, round=4)
-    with pytest.raises(InputError, match=r"interrupted after 4 rounds.*and one more round would"):
+    with pytest.raises(InputError, match=r"and one round of the 8 trials together would bring it"):
         execute(config, directory)
 
 
@@ -784,7 +797,7 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     directory = opened(config)
     alike = execute(config, directory)
     assert alike["mechanism"]["effective_noise_multiplier"] == pytest.approx(Z * math.sqrt(2))
-    attempt = Ledger(config, RunDirectory.create(tmp_path / "other", config)).begin(0, 2, Z)
+    attempt = Ledger(config, RunDirectory.create(tmp_path / "other", config)).begin(range(1), 2, Z)
     attempt.charge(1, [0, 1, 2])
     owner = alike["challenge"]["owner"]
     attempt.charge(2, [owner, (owner + 1) % 3])

@@ -75,7 +75,7 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
 
 def _row(cohort: int, attempt: int, round: int, came: int, z: float = 2.0) -> ledger.Row:
     return ledger.Row(
-        *(cohort, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}),
+        *(cohort, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}, {}),
         shares=came,
         present=tuple(range(came)),
     )

@@ -1,0 +1,175 @@
+"""How many rounds a budget affords, and what a run that is continued may cost.
+
+Everything is planned before the first round leaves, so that all cohorts of a campaign have as many:
+trainings of different lengths are no repetitions. With noise from the operating system the budget
+is that of all trainings together (`fedsim.composition`), and all that are planned are counted, also
+where a campaign may stop earlier by what it showed. From the seed it is that of one training.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fedsim import cohorts, ledger
+from fedsim.composition import Counts, adds_up, epsilon_of, times, within
+from fedsim.config import Config
+from fedsim.description import Rounds
+from fedsim.errors import InputError
+from fedsim.ledger import Row, planned_kind
+from fedsim.run_directory import RunDirectory
+
+ACCEPTED = "accepted.json"
+"""The file of a run that says which epsilon was accepted for its continuation."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """So many trainings that are still to run, beside what every owner has spent by now."""
+
+    trainings: int
+    spent: Sequence[Counts]
+
+    def after(self, kind: Rounds, rounds: int) -> list[Counts]:
+        """Return what every owner has spent after so many rounds of each of them."""
+        more = Counter({kind: rounds * self.trainings})
+        return list(
+            {frozenset((counts + more).items()): counts + more for counts in self.spent}.values()
+        )
+
+    def epsilon(self, config: Config, kind: Rounds, rounds: int) -> float:
+        """Return the epsilon of the owner who is worst off then."""
+        vantage = config.federation.vantage
+        return max(epsilon_of(config, counts, vantage) for counts in self.after(kind, rounds))
+
+
+def plan(config: Config, nominal: float, directory: RunDirectory | None = None) -> int:
+    """Return how many rounds every cohort runs: training.rounds, or as many as stop-at allows.
+
+    directory: that of a run to be continued, where finished cohorts fix the number. Raises
+    InputError where not one round can be afforded, where what is left cannot afford the rounds of
+    the finished cohorts, where interrupted attempts make the run cost more than it was configured
+    for and nobody accepted that, for a ledger that is damaged or lacks rounds, and where an
+    interrupted cohort released PAC noise that cannot be drawn again.
+    """
+    rows = [] if directory is None else ledger.verified(directory)
+    if directory and not directory.has(ledger.FILE) and ledger.rounds_seen(directory):
+        raise ledger.lacking(directory)
+    finished = cohorts.finished(config, directory) if directory else []
+    left = [trials for trials in cohorts.ranges(config, directory) if trials.start not in finished]
+    _check_pac(config, {row.cohort for row in rows} - set(finished))
+    fixed = cohorts.rounds_of(directory, finished[0]) if directory and finished else None
+    rounds, kind = fixed or config.training.rounds, planned_kind(config, nominal)
+    if config.privacy.stop_at:
+        for ahead in _ahead(config, kind, rows, left, rounds):
+            most = affordable(config, kind, rounds, ahead)
+            if most == 0 or (fixed is not None and most < fixed):
+                raise InputError(_too_dear(config, kind, fixed or 1, ahead))
+            rounds = most
+    if directory and adds_up(config):
+        for ahead in _ahead(config, kind, rows, left, rounds):
+            _check_accepted(config, kind, ahead, rounds, directory)
+    return rounds
+
+
+def accept(directory: RunDirectory, epsilon: float) -> None:
+    """Let the run in a directory cost so much in the end. Raises InputError for no number."""
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"--accept-epsilon is {epsilon}; give a positive number")
+    directory.write_json(ACCEPTED, {"epsilon": epsilon})
+
+
+def _ahead(
+    config: Config, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int
+) -> list[Ahead]:
+    """Return what is still to run: all of it together, or from the seed every cohort by itself."""
+    owners = range(config.federation.owners)
+    if not left:
+        return []
+    if adds_up(config):
+        account = ledger.everything(rows)
+        return [Ahead(sum(map(len, left)), [account.spent(owner) for owner in owners])]
+    # A new attempt repeats rounds of the seed's noise; any other was spent for good.
+    kept = ledger.accounts(
+        row
+        for row in rows
+        if row.noise_source != "seed"
+        or row.round > rounds
+        or row.participants != tuple(owners)
+        or replace(row.kind, participants=None) != replace(kind, participants=None)
+    )
+    accounts = (kept.get(trials.start, ledger.Account()) for trials in left)
+    return [Ahead(1, [account.spent(owner) for owner in owners]) for account in accounts]
+
+
+def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:
+    """Return how many rounds keep epsilon within privacy.stop-at, `most` of them at most.
+
+    Exact: by bisection on accounted values, which grow with the rounds.
+    """
+    limit = config.privacy.stop_at
+
+    def affords(rounds: int) -> bool:
+        return all(within(config, counts, limit) for counts in ahead.after(kind, rounds))
+
+    if affords(most):
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if affords(middle) else (low, middle)
+    return low
+
+
+def _check_accepted(
+    config: Config, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
+) -> None:
+    """Raise InputError where interrupted attempts take a run beyond what it was configured for."""
+    vantage = config.federation.vantage
+    whole = times(Counter({kind: config.training.rounds}), config.trials.count)
+    target, final = epsilon_of(config, whole, vantage), ahead.epsilon(config, kind, rounds)
+    accepted = 0.0
+    if directory.has(ACCEPTED):
+        try:
+            accepted = float(directory.read_json(ACCEPTED, needed=["epsilon"])["epsilon"])
+        except (TypeError, ValueError):
+            raise directory.damaged(ACCEPTED) from None
+    if final > max(target, accepted) * (1 + 1e-9):
+        raise InputError(
+            "what interrupted attempts released stays spent, so that this run will have released "
+            f"epsilon {final:.4g} at delta {config.privacy.delta:g} towards the {vantage.value} "
+            f"in the end, and not the {target:.4g} that it was configured for; to go on all the "
+            f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
+        )
+
+
+def _check_pac(config: Config, interrupted: set[int]) -> None:
+    """Raise InputError where a cohort is to be begun anew whose PAC noise is gone."""
+    if config.privacy.noise == "pac" and adds_up(config) and interrupted:
+        raise InputError(
+            f"the trials from {min(interrupted)} on were interrupted, and their PAC noise can "
+            "neither be drawn again nor be counted in the mutual information; start anew with "
+            '--out, or use privacy.noise-source = "seed"'
+        )
+
+
+def _too_dear(config: Config, kind: Rounds, needed: int, ahead: Ahead) -> str:
+    """Say what was spent, what the least cost is of going on, and what to do."""
+    vantage, stop_at = config.federation.vantage, config.privacy.stop_at
+    before, after = (ahead.epsilon(config, kind, rounds) for rounds in (0, needed))
+    where = f"at delta {config.privacy.delta:g} towards the {vantage.value}"
+    rounds = "one round" if needed == 1 else f"the {needed} rounds of the others"
+    together = f" of the {ahead.trainings} trials together" * (ahead.trainings > 1)
+    if not any(ahead.spent):
+        fewer = ", or run fewer trials" * (ahead.trainings > 1)
+        return (
+            f"privacy.stop-at is {stop_at:g}, but {rounds}{together} costs epsilon {after:.4g} "
+            f"{where}; raise privacy.stop-at, add noise (the noise multiplier is "
+            f"{kind.noise_multiplier:.4g}){fewer}"
+        )
+    return (
+        f"this run has spent epsilon {before:.4g} {where}, and {rounds}{together} would bring it "
+        f"to {after:.4g}, above privacy.stop-at = {stop_at:g}: what is left does not suffice for "
+        "the trials that are left; to allow it, raise privacy.stop-at in config.toml of the run "
+        "directory"
+    )

@@ -1,0 +1,72 @@
+"""A guarantee speaks of everything that was released, and never of one training of several."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedsim import client_app, guarantee, ledger, privacy, report, server_app
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.guarantee import Guarantee
+from fedsim.mechanism import Vantage
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+Make = Callable[..., Config]
+SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}
+CAMPAIGN = SYSTEM | {"trials.count": 400, "training.rounds": 30, "privacy.delta": 0.001}
+
+
+def of(config: Config, vantage: Vantage | None = None) -> Guarantee:
+    nominal = privacy.noise_multiplier(config)
+    everything = ledger.describe_everything(config, nominal, [])
+    training = privacy.describe(config, nominal)
+    trainings, delta = config.trials.count, config.privacy.delta
+    return guarantee.of(config, training, everything, trainings, delta, vantage)
+
+
+def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: Make) -> None:
+    found = of(small(CAMPAIGN))
+    assert found.given
+    assert found.released is not None
+    assert found.released["epsilon"] == pytest.approx(157.09, abs=0.01)
+    assert found.released["epsilon_of_one_training"] == pytest.approx(2.1972, abs=1e-4)
+    assert found.released["rounds"] == 12_000
+    assert "by 400 trainings together: epsilon 157.1 at delta 0.001" in found.note
+    assert "guarantees nobody anything" in found.note
+    alone = of(small(CAMPAIGN | {"trials.count": 1, "trials.worlds": "d-only"}))
+    assert "by one training: epsilon 2.197 at delta 0.001" in alone.note
+
+
+def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(small: Make) -> None:
+    seed = of(small())
+    assert (seed.given, seed.released) == (False, None)
+    bare = of(small(SYSTEM), Vantage.SERVER)
+    assert not bare.given
+    assert bare.note == "Epsilon is infinite towards this vantage."
+
+
+@pytest.mark.parametrize("trials", [1, 8])
+def test_the_report_of_a_real_run_states_everything_that_it_released(
+    trials: int, small: Make, tmp_path: Path
+) -> None:
+    worlds = {"trials.worlds": "d-only"} if trials == 1 else {}
+    config = small(SYSTEM | worlds | {"trials.count": trials, "trials.cohort": 4})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    written = directory.read_report()
+    expected = of(config).released
+    assert expected is not None
+    assert written["released"] == {
+        **expected,
+        "vantages": {**expected["vantages"], "server": None},
+    }
+    assert ledger.read(directory)[-1].released[0]["participant"] == expected["epsilon"]
+    console = Console(record=True, width=400)
+    console.print(report.summary(written))
+    page = (directory.path / "report.html").read_text()
+    for text in (console.export_text(), page):
+        assert f"everything released, by {'all 8' if trials > 1 else 'the one'} training" in text
+        assert ("An experiment on these people, not one release" in text) == (trials > 1)
