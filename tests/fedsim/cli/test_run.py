@@ -368,6 +368,7 @@ def test_a_cohort_that_was_deleted_has_spent_its_budget(
     runtime: str, fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
     changes = ["--set", "privacy.noise-source=system", "--set", "privacy.stop-at=2.2"]
+    changes += ["--trials", "1", "--set", "trials.worlds=d-only"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
     (tmp_path / "run" / "report.json").unlink()
     (tmp_path / "run" / "cohorts" / "000000.npz").unlink()
