@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
@@ -37,6 +38,13 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     process = connection_checks.process(place, "supernode")
     if process is not None:
         yield "supernode", OK, f"runs (process {process})"
+        if _edited_since(place / "node.toml", process):
+            yield (
+                "node.toml",
+                WRONG,
+                "was edited after the node started, which goes by what it said before: "
+                f"sh {place / 'stop.sh'}, then sh {place / 'start.sh'}",
+            )
     elif connection_checks.listening("127.0.0.1", port):
         yield (
             "supernode",
@@ -46,6 +54,14 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         )
     else:
         yield "supernode", NOTE, f"is not running: sh {place / 'start.sh'}"
+
+
+def _edited_since(path: Path, process: int) -> bool:
+    """Whether a file was written after a process began, which read it then."""
+    try:
+        return path.stat().st_mtime > psutil.Process(process).create_time()
+    except (OSError, psutil.Error):
+        return False
 
 
 def _node_key(place: Path) -> Line:
