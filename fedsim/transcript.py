@@ -360,6 +360,12 @@ def wait_for_header(
     return True
 
 
+def has_ended(path: Path) -> bool:
+    """Whether a recorder said that nothing follows. Raises InputError as `Reader` does."""
+    with _opened(path) as file:
+        return any(record.kind == END for record in _Scan(file, path).records(only=()))
+
+
 def _has_header(path: Path) -> bool:
     """Whether the header of a transcript is whole. Raises InputError as `Reader` does."""
     with _opened(path) as file:

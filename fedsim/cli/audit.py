@@ -1,17 +1,18 @@
 """`fedsim audit`: what a transcript, a run directory or a Flower app says of an owner's privacy."""
 
-import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedsim import report_directory
+from fedsim.cli import following
 from fedsim.cli.options import ReportAsJson
 from fedsim.cli.terminal import Terminal
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring
 from fedsim.run_directory import RunDirectory
+from fedsim.transcript import AUDITOR, Reader, wait_for_header
 
 
 def audit(
@@ -81,9 +82,19 @@ def audit(
     follow: Annotated[
         bool,
         typer.Option(
-            "--follow", help="Go on while the transcript is written, to its end or Ctrl-C."
+            "--follow",
+            help="Go on while a transcript is written; of a folder, with the next one, to Ctrl-C.",
         ),
     ] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --follow: end after one run.")] = False,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="With --follow: without a sign of life, after which a run is taken for dead.",
+            show_default="600",
+        ),
+    ] = None,
     data_root: Annotated[
         Path | None,
         typer.Option(help="Of an auditor's transcript: where this machine has the run's data."),
@@ -125,7 +136,7 @@ def audit(
 
         if recorded is not None or delta is not None:
             raise InputError("--app takes neither a transcript nor --delta, but --claimed-delta")
-        if follow or any(option is not None for option in of_auditors):
+        if follow or once or any(option is not None for option in (*of_auditors, patience)):
             raise InputError("--app takes no option of transcripts (see fedsim audit --help)")
         status = audit_app(
             app,
@@ -160,91 +171,74 @@ def audit(
     if recorded is None:
         raise InputError("audit what? Give a transcript, a run directory, or --app PATH")
     if recorded.is_dir() and (recorded / "config.toml").exists():
-        transcripts = (out, claimed_epsilon, follow or None, *of_auditors)
+        transcripts = (out, claimed_epsilon, follow or None, once or None, patience, *of_auditors)
         if any(option is not None for option in transcripts):
             raise InputError("some of these options are for transcripts; leave them out for a run")
         _audit_run(recorded, json_, delta, confidence)
         return
-    from fedsim.cli import live_audit  # noqa: PLC0415
+    from fedsim.cli import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow to import)
 
-    path = live_audit.newest(recorded, follow) if recorded.is_dir() else recorded
-    level = 0.95 if confidence is None else confidence
-    if _is_auditors(path, follow):
-        if delta is not None or claimed_epsilon is not None:
-            raise InputError(
-                "--delta and --claimed-epsilon are part of the run that an auditor recorded; "
-                "leave them out"
-            )
-        options = live_audit.Options(
-            follow=follow,
-            data_root=data_root,
-            canary_seed_file=canary_seed_file,
-            challenge=not no_challenge,
-            worlds=worlds,
-            out=out,
-            confidence=level,
-            as_json=json_,
-        )
-        live_audit.audit_live(path, options)
-        return
-    if any(option is not None for option in of_auditors):
+    if not follow and (once or patience is not None):
+        raise InputError("--once and --patience are for --follow; leave them out, or add it")
+    if follow and recorded.is_dir() and not once and (out is not None or worlds is not None):
         raise InputError(
-            "--data-root, --canary-seed-file and --worlds are for the transcript of an auditor's "
-            "node; leave them out"
+            "--out and --worlds are for one run, and --follow goes on to the next; add --once"
         )
-    _audit_transcript(
-        path, json_, out, 1e-5 if delta is None else delta, level, claimed_epsilon, follow
+    level = 0.95 if confidence is None else confidence
+    live = live_audit.Options(
+        data_root=data_root,
+        canary_seed_file=canary_seed_file,
+        challenge=not no_challenge,
+        worlds=worlds,
+        out=out,
+        confidence=level,
+        as_json=json_,
+    )
+    foreign = transcript_audit.Options(
+        delta=1e-5 if delta is None else delta,
+        confidence=level,
+        claimed_epsilon=claimed_epsilon,
+        out=out,
+        as_json=json_,
     )
 
+    def audit_one(path: Path, stop: Callable[[], bool] | None = None) -> int:
+        if _is_auditors(path, stop):
+            if delta is not None or claimed_epsilon is not None:
+                raise InputError(
+                    "--delta and --claimed-epsilon are part of the run that an auditor recorded; "
+                    "leave them out"
+                )
+            live_audit.audit_live(path, live, stop)
+            return 0
+        if any(option is not None for option in of_auditors):
+            raise InputError(
+                "--data-root, --canary-seed-file and --worlds are for the transcript of an "
+                "auditor's node; leave them out"
+            )
+        transcript_audit.audit_transcript(path, foreign, stop)
+        return 0
 
-def _is_auditors(path: Path, waits: bool) -> bool:
+    if not follow:
+        path = following.newest(recorded) if recorded.is_dir() else recorded
+        raise typer.Exit(audit_one(path))
+    # Here, where no run has begun yet: one that cannot be audited does not end the following.
+    live_audit.check(live)
+    transcript_audit.check(foreign)
+    console = Terminal(stderr=True)
+    waits = following.PATIENCE if patience is None else patience
+    raise typer.Exit(following.follow(recorded, once, waits, audit_one, console, 0))
+
+
+def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:
     """Whether an auditor's node recorded a transcript. Raises InputError if it cannot be read.
 
-    waits: until the transcript has a header.
+    stop: of waiting until the transcript has a header, None for not waiting.
     """
-    from fedsim.transcript import AUDITOR, Reader, wait_for_header  # noqa: PLC0415
-
-    if waits:
-        wait_for_header(path)
+    if stop is not None:
+        wait_for_header(path, stop=stop)
     with Reader(path) as reader:
         return reader.facts.recorder == AUDITOR
-
-
-def _audit_transcript(
-    path: Path,
-    json_: bool,
-    out: Path | None,
-    delta: float,
-    confidence: float,
-    claimed_epsilon: float | None,
-    follows: bool,
-) -> None:
-    from fedsim import transcript_audit, transcript_report  # noqa: PLC0415
-    from fedsim.cli.live_audit import view  # noqa: PLC0415
-    from fedsim.transcript import Reader, follow  # noqa: PLC0415
-
-    transcript_audit.check(delta, confidence, claimed_epsilon)
-    directory = path.with_name(f"{path.stem}-audit") if out is None else out
-    report_directory.check(directory)  # before hours of following
-    console = Terminal(stderr=True)
-    if follows:
-        with view(console) as show, contextlib.suppress(KeyboardInterrupt):
-            with Reader(path) as reader:
-                auditor = transcript_audit.Auditor(reader.facts)
-            for observed in follow(path):
-                auditor.observe(observed)
-                if console.is_terminal:  # a report so far costs as much as all rounds so far
-                    so_far = auditor.report(delta, confidence, claimed_epsilon)
-                    show(transcript_report.summary(so_far))
-    with Reader(path) as reader:
-        report = transcript_audit.audit(reader, delta, confidence, claimed_epsilon)
-    with report_directory.refusing(directory):
-        page = transcript_report.write(report, directory)
-    if json_:
-        _print_json(report)
-        return
-    console.print(transcript_report.summary(report))
-    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
 def _audit_run(path: Path, json_: bool, delta: float | None, confidence: float | None) -> None:

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ class Options:
     directory, whose bits say whether the beliefs were right; out: where the report goes.
     """
 
-    follow: bool
     data_root: Path | None
     canary_seed_file: Path | None
     challenge: bool
@@ -43,38 +41,29 @@ class Options:
     as_json: bool
 
 
-def newest(folder: Path, waits: bool) -> Path:
-    """Return the transcript in an auditor's folder that was begun last.
-
-    waits: until there is one. Raises InputError if there is none.
-    """
-    pause = threading.Event()
-    while True:
-        found = sorted(folder.glob("*.fedt"), key=lambda path: path.stat().st_mtime)
-        if found:
-            return found[-1]
-        if not waits:
-            raise InputError(
-                f"'{folder}' holds neither a run nor a transcript; name a run directory, or the "
-                "folder that an auditor's node has as its transcript-path"
-            )
-        pause.wait(0.5)
-
-
-def audit_live(path: Path, options: Options) -> None:
-    """Work out the beliefs of an auditor, show them as they come, and leave a report.
-
-    Every belief is a line of beliefs.jsonl in the report's directory; with --json it is one on
-    standard output as well, and the report the last. Raises InputError.
-    """
-    from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
-
-    significance(options.confidence)  # what is wrong with it shows before the run, not after
-    if not options.challenge and options.canary_seed_file is None:
+def check(options: Options) -> None:
+    """Raise InputError for options that no auditor's transcript can be audited with."""
+    significance(options.confidence)
+    if options.canary_seed_file is not None:
+        _seed(options.canary_seed_file)
+    elif not options.challenge:
         raise InputError(
             "--no-challenge leaves the canaries alone, and nothing without their seed; give it "
             "with --canary-seed-file, or leave --no-challenge out"
         )
+
+
+def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = None) -> None:
+    """Work out the beliefs of an auditor, show them as they come, and leave a report.
+
+    stop: as of `transcript.follow`, to follow the transcript until then; None for one as it is.
+    Every belief is a line of beliefs.jsonl in the report's directory; of a transcript that is
+    followed, with --json, it is one on standard output as well, and the report the last. Raises
+    InputError.
+    """
+    from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
+
+    check(options)  # what is wrong with them shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
     worlds = None if run is None else run_transcript.read(run)["worlds"]
     seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
@@ -83,10 +72,10 @@ def audit_live(path: Path, options: Options) -> None:
     directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
     lines = directory / "beliefs.jsonl"
     console = Terminal(stderr=True)
-    if options.follow:
+    if stop is not None:
         console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     report_directory.check(directory)
-    rounds = _rounds(path, options.follow)
+    rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
         # No sum comes with the first message, but the configuration: of another run, or of one
         # that cannot be audited, nothing is left behind.
@@ -104,14 +93,14 @@ def audit_live(path: Path, options: Options) -> None:
                 line = json.dumps(strict_json(belief.as_json()))
                 file.write(f"{line}\n".encode())
                 file.flush()
-                if options.as_json and options.follow:
+                if options.as_json and stop is not None:
                     print(line, flush=True)
                 seen.append(belief)
                 show(live_report.table(seen))
         with Reader(path) as reader:
             report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
         page = live_report.write(report, directory)
-    if options.as_json and options.follow:
+    if options.as_json and stop is not None:
         print(json.dumps(report, allow_nan=False), flush=True)
     elif options.as_json:
         print_json(report)
@@ -119,16 +108,12 @@ def audit_live(path: Path, options: Options) -> None:
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
-def _rounds(path: Path, follows: bool) -> Iterator[ObservedRound]:
-    """Yield the rounds; Ctrl-C ends the following, and what was seen is reported."""
-    if not follows:
-        with Reader(path) as reader:
-            yield from reader.rounds()
+def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:
+    if stop is not None:
+        yield from follow(path, stop=stop)
         return
-    try:
-        yield from follow(path)
-    except KeyboardInterrupt:
-        return
+    with Reader(path) as reader:
+        yield from reader.rounds()
 
 
 @contextmanager

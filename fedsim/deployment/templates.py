@@ -334,6 +334,7 @@ fedsim audit --follow transcripts --data-root DATA
 fedsim audit --follow transcripts --no-challenge --canary-seed-file SEED   # canaries, no data
 ```
 
-Without `--follow` a run that has ended is audited. The report lies beside the transcript.
+It goes on from run to run until it is stopped, with `--once` to the end of one. Without `--follow`
+a run that has ended is audited. The report lies beside the transcript.
 
 """

@@ -97,7 +97,7 @@ def test_following_a_finished_transcript_ends_by_itself_and_streams_json(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a"
-    assert command("--follow", "--json", federation / "transcripts", "--out", out) == 0
+    assert command("--follow", "--once", "--json", federation / "transcripts", "--out", out) == 0
     *lines, report = map(json.loads, capsys.readouterr().out.splitlines())
     assert [line["round"] for line in lines] == [1, 2, 1, 2]
     assert report == json.loads((out / "report.json").read_text())

@@ -281,7 +281,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     _start_auditor(auditor)
     _wait_until_online(server_up, OWNERS + 1)
     out = tmp_path / "deployed"
-    with _background("audit", "--follow", "--json", auditor / "transcripts") as watching:
+    with _background("audit", "--follow", "--once", "--json", auditor / "transcripts") as watching:
         result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
         assert result.returncode == 0, result.stderr
         printed, _ = watching.communicate(timeout=300)

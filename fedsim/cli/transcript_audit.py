@@ -1,0 +1,62 @@
+"""`fedsim audit` of what a recorder in somebody else's app wrote, after the run or meanwhile."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsim import report_directory, transcript_audit, transcript_report
+from fedsim.cli.guarantees import print_json
+from fedsim.cli.live_audit import view
+from fedsim.cli.terminal import Terminal
+from fedsim.transcript import Reader, follow
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a transcript is audited; out: where the report goes, None for beside the transcript."""
+
+    delta: float
+    confidence: float
+    claimed_epsilon: float | None
+    out: Path | None
+    as_json: bool
+
+    @property
+    def values(self) -> tuple[float, float, float | None]:
+        """Delta, confidence and claimed epsilon, as functions of `transcript_audit` take them."""
+        return self.delta, self.confidence, self.claimed_epsilon
+
+
+def check(options: Options) -> None:
+    """Raise InputError for options that no transcript can be audited with."""
+    transcript_audit.check(*options.values)
+
+
+def audit_transcript(path: Path, options: Options, stop: Callable[[], bool] | None = None) -> None:
+    """Audit a transcript and leave a report.
+
+    stop: as of `transcript.follow`, to follow the transcript until then; None for one as it is.
+    Raises InputError.
+    """
+    check(options)
+    values = options.values
+    directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
+    report_directory.check(directory)  # before hours of following
+    console = Terminal(stderr=True)
+    if stop is not None:
+        with view(console) as show:
+            with Reader(path) as reader:
+                auditor = transcript_audit.Auditor(reader.facts)
+            for observed in follow(path, stop=stop):
+                auditor.observe(observed)
+                if console.is_terminal:  # a report so far costs as much as all rounds so far
+                    show(transcript_report.summary(auditor.report(*values)))
+    with Reader(path) as reader:
+        report = transcript_audit.audit(reader, *values)
+    with report_directory.refusing(directory):
+        page = transcript_report.write(report, directory)
+    if options.as_json:
+        print_json(report)
+        return
+    console.print(transcript_report.summary(report))
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
