@@ -30,6 +30,7 @@ KNOW_FLOWER = {
     "fedsim.runtimes.flower_private",
     "fedsim.runtimes.inprocess",
     "fedsim.runtimes.polling",
+    "fedsim.runtimes.private_superlink",
     "fedsim.secure_aggregation",
     "fedsim.server_app",
     "fedsim.strategy",

@@ -92,17 +92,27 @@ def environment(home: Path) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "RAY_DEDUP_LOGS": "0",
         # Flower starts its helpers by name.
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": _search_path(),
     }
 
 
 def executable(name: str) -> str:
-    """Return the path of a command that was installed beside this Python."""
-    return str(Path(sys.executable).parent / name)
+    """Return the path of a command, beside this Python or on the PATH.
+
+    Raises FlowerError if it is in neither place.
+    """
+    found = shutil.which(name, path=_search_path())
+    if found is None:
+        raise FlowerError(
+            f"Flower's command {name} is neither beside {sys.executable} nor on the PATH: install "
+            "flwr into the environment that fedsim runs in"
+        )
+    return found
+
+
+def _search_path() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
 def write_app(directory: Path) -> None:

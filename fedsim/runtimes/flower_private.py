@@ -41,6 +41,7 @@ from flwr.supercore.primitives.asymmetric import (
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from starlette.types import ASGIApp
 
 __all__ = [
     "DEPLOYMENT",
@@ -63,6 +64,7 @@ __all__ = [
     "secagg_shared_key",
     "secaggplus_mod",
     "signer",
+    "superlink_app",
 ]
 
 NODE_UNAVAILABLE = ErrorCode.NODE_UNAVAILABLE
@@ -159,3 +161,18 @@ def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
 def array_from_bytes(data: bytes) -> npt.NDArray[np.int64]:
     """Return an array that Flower wrote, without pickle."""
     return bytes_to_ndarray(data)
+
+
+def superlink_app() -> ASGIApp:
+    """Return the SuperLink that the arguments of this process ask for, but for its socket.
+
+    As Flower's `flower-superlink` does, before it serves what it has made.
+    """
+    # No client and no auditor needs what it brings.
+    from flwr.superlink.cli.flower_superlink import (  # noqa: PLC0415
+        SuperLinkLifespan,
+        _parse_superlink_lifespan_config,
+    )
+    from flwr.superlink.main import create_app  # noqa: PLC0415
+
+    return create_app(_parse_superlink_lifespan_config(), SuperLinkLifespan)

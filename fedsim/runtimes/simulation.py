@@ -3,11 +3,17 @@
 `flwr run` alone would leave a daemon behind, install the app's dependencies on every run, and exit
 with 0 when the run failed. Here the SuperLink has a directory, a port and a Flower home of its own,
 the run's status decides, and everything is stopped and removed at the end.
+
+Neither Flower nor Ray asks who connects unless it is told to, and both run the code of whoever
+does: the SuperLink answers this command's own processes alone (`private_superlink`), Ray wants a
+token that is drawn for the run, and both listen on loopback.
 """
 
 import os
+import secrets
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,10 +33,15 @@ from fedsim.runtimes.flower_command import (
     FlowerError,
     Submission,
     environment,
-    executable,
     submit,
     write_app,
 )
+
+LONGEST_FOLDER = 19
+"""Characters of the folder of temporary folders that leave Ray the 84 that its sockets may take."""
+
+SUPERLINK = "fedsim.runtimes.private_superlink"
+"""The module to start; it needs all that Flower's SuperLink imports."""
 
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 10.0
@@ -52,9 +63,13 @@ def simulation(config: Config) -> Iterator[Submission]:
 
     Raises FlowerError when the SuperLink does not start or refuses the run.
     """
-    with tempfile.TemporaryDirectory(prefix="fedsim-simulation-") as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="fedsim-", dir=_folder()) as temporary,
+        socket.socket() as bound,
+    ):
         home = Path(temporary)
-        port = _free_port()
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
         connection = {"address": f"127.0.0.1:{port}", "insecure": True}
         superlink = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         (home / "config.toml").write_text(tomli_w.dumps(superlink), encoding="utf-8")
@@ -64,7 +79,7 @@ def simulation(config: Config) -> Iterator[Submission]:
         app = home / "fedsim"
         app.mkdir()
         write_app(app)
-        with _superlink(home, empty, port):
+        with _superlink(home, empty, bound):
             (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
             federation = " ".join(f"{key}={value}" for key, value in resources(config).items())
             yield submit(
@@ -85,20 +100,48 @@ def resources(config: Config) -> dict[str, float]:
     }
 
 
+def _folder() -> str | None:
+    """Return where a run's temporary folder lies, if not in the usual place.
+
+    Ray has sockets in it, whose paths must not be long.
+    """
+    return None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
+
+
+def _ray(home: Path) -> dict[str, str]:
+    """Return the environment of a Ray that is this run's alone, quiet, and open to nobody else."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        # What keeps Ray on loopback: a node that will never be part of a cluster.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # Not a cluster that this user happens to have.
+        "RAY_ADDRESS": "local",
+        # In its usual place every user may replace its files.
+        "RAY_TMPDIR": str(home),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_DEDUP_LOGS": "0",
+    }
+
+
 @contextmanager
-def _superlink(home: Path, directory: Path, port: int) -> Iterator[None]:
-    address = ["--host", "127.0.0.1", "--port", str(port)]
-    command = [executable("flower-superlink"), "--insecure", "--simulation", *address]
+def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[None]:
+    host, port = bound.getsockname()
+    command = [sys.executable, "-m", SUPERLINK, str(bound.fileno())]
+    command += ["--insecure", "--simulation", "--host", host, "--port", str(port)]
     with (home / "superlink.log").open("w") as log:
         process = subprocess.Popen(
             command,
             cwd=directory,
-            env=environment(home),
+            env=environment(home) | _ray(home),
             stdout=log,
             stderr=subprocess.STDOUT,
+            pass_fds=[bound.fileno()],
             # Ctrl-C is for fedsim, which then stops the SuperLink in order.
             start_new_session=True,
         )
+    bound.close()  # or it would still listen where the SuperLink has ended
     try:
         deadline = time.monotonic() + START_TIMEOUT
         while not _listening(port):
@@ -125,13 +168,6 @@ def _stop(pid: int) -> None:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(alive, timeout=STOP_TIMEOUT)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _listening(port: int) -> bool:

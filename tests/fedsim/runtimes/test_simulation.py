@@ -5,9 +5,11 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
+import httpx
 import numpy as np
 import psutil
 import pytest
@@ -125,27 +127,62 @@ def test_a_failing_owner_fails_the_command(small: Callable[..., Config], tmp_pat
     assert not (tmp_path / "failed" / "report.json").exists()
 
 
-@pytest.mark.slow
-def test_a_stopped_command_leaves_no_process_behind(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+@pytest.fixture
+def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Give a simulation that has much to do yet, and has done something."""
     (tmp_path / "small.toml").write_text(dump(small({"trials.count": 40_000})))
-    before = _flower_processes()
     command = [str(Path(sys.executable).parent / "fedsim"), "run", str(tmp_path / "small.toml")]
     out = tmp_path / "run"
     with subprocess.Popen(
         [*command, "--runtime", "simulation", "--out", str(out)], stderr=subprocess.PIPE, text=True
     ) as process:
-        deadline = time.monotonic() + 120
-        while not list(out.glob("cohorts/*.npz")):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.5)
-        process.terminate()
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+        try:
+            deadline = time.monotonic() + 120
+            while not list(out.glob("cohorts/*.npz")):
+                assert time.monotonic() < deadline
+                assert process.poll() is None
+                time.sleep(0.5)
+            yield process
+        finally:
+            process.terminate()
+
+
+@pytest.mark.slow
+def test_a_stopped_command_leaves_no_process_behind(running: subprocess.Popen[str]) -> None:
+    of_the_run = {process.pid for process in psutil.Process(running.pid).children(recursive=True)}
+    assert of_the_run & _flower_processes()
+    running.terminate()
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
     assert "fedsim run --resume" in err
-    assert _flower_processes() <= before
+    assert not of_the_run & _flower_processes()
+
+
+def _doors(process: psutil.Process) -> set[tuple[str, str, int]]:
+    """Return what a process and its descendants listen on: whose name, which address and port."""
+    return {
+        (one.name(), str(door.laddr.ip).removeprefix("::ffff:"), door.laddr.port)
+        for one in [process, *process.children(recursive=True)]
+        for door in one.net_connections("inet")
+        if door.status == psutil.CONN_LISTEN
+    }
+
+
+@pytest.mark.slow
+def test_a_simulation_opens_to_nobody_else(running: subprocess.Popen[str]) -> None:
+    """This process, which is none of the run's, tries every door: all of them run code."""
+    doors = _doors(psutil.Process(running.pid))
+    assert {address for _, address, _ in doors} == {"127.0.0.1"}
+    (superlink,) = (port for name, _, port in doors if name.startswith("python"))
+    for path in ("control/list-runs", "control/start-run", "runtime/pull-pending-tasks"):
+        answer = httpx.post(f"http://127.0.0.1:{superlink}/v1/{path}")
+        assert (answer.status_code, answer.text) == (403, "not for you\n")
+    (ray,) = (port for name, _, port in doors if name == "gcs_server")
+    with grpc.insecure_channel(f"127.0.0.1:{ray}") as channel:
+        ask = channel.unary_unary("/ray.rpc.InternalKVGcsService/InternalKVKeys")
+        with pytest.raises(grpc.RpcError) as refused:
+            ask(b"", timeout=30)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
