@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import reading
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
 from fedsim.run_directory import RunDirectory
@@ -132,12 +133,10 @@ def _bytes(values: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
 
 
 def _read(directory: RunDirectory, file: str, found: npt.NDArray[Any]) -> dict[str, Any]:
-    try:
-        told = json.loads(found.tobytes())
-    except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        raise directory.damaged(file, f"its '{EXPERIMENT}' is no JSON object")
+    with directory.reading(file):
+        told = reading.json_value(found.tobytes())
+        if not isinstance(told, dict):
+            raise TypeError(f"its '{EXPERIMENT}' is no JSON object")
     if not told.get("trials.count"):  # of an earlier version, which wrote 0 for pairs
         told.pop("trials.count", None)
     return told

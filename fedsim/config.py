@@ -9,7 +9,6 @@ is declared here with its default; `[tool.flwr.app.config]` in `pyproject.toml` 
 import difflib
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -17,6 +16,7 @@ from typing import Annotated, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedsim import reading
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Trust, Vantage
 
@@ -907,13 +907,9 @@ def from_run_config(values: Mapping[str, Any]) -> Config:
 def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
     """Read a TOML file and apply dotted overrides. Raises InputError."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = reading.toml(path)
     except FileNotFoundError:
         raise InputError(f"no configuration file '{path}'; see configs/ for examples") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read '{path}': {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"'{path}' is not valid TOML: {error}") from None
     values = dict(flatten(tree)) | dict(overrides or {})
     if "run.name" not in values:
         values["run.name"] = path.stem
@@ -929,8 +925,8 @@ def parse_override(text: str) -> tuple[str, Scalar]:
     if isinstance(to_run_config(Config()).get(key), str):
         return key, text  # a layer may be named 1
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = reading.toml_of(f"value = {value}".encode())["value"]
+    except reading.DAMAGE:
         return key, text
     return key, parsed if isinstance(parsed, bool | int | float) else text
 

@@ -5,13 +5,13 @@ into the `Mechanism` that one vantage point faces. It comes from a configuration
 (`fedsim.privacy`), from a file, or from values.
 """
 
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from fedsim import reading
 from fedsim.config import Table, explain
 from fedsim.errors import InputError
 from fedsim.mechanism import (
@@ -141,11 +141,9 @@ class _DescriptionTable(Table):
 def load(path: Path) -> Description:
     """Read a description from a TOML file with [[rounds]]. Raises InputError with one line."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read '{path}': {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"'{path}' is not valid TOML: {error}") from None
+        tree = reading.toml(path)
+    except FileNotFoundError:
+        raise InputError(f"cannot read '{path}': there is no such file") from None
     try:
         table = _DescriptionTable.model_validate(tree)
     except ValidationError as error:

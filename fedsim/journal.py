@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fedsim import private_files
+from fedsim import private_files, reading
 
 Entry = TypeVar("Entry")
 
@@ -47,12 +47,12 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry]) -> Journal[Entry]
     *lines, _ = path.read_bytes().split(b"\n")  # behind the last line is nothing, or an unfinished
     for number, line in enumerate(lines, 1):
         try:
-            values = json.loads(line)
+            values = reading.json_value(line)
             found = values.pop("check")
             if found != _checksum(values, check):
                 raise ValueError("the checksum does not fit")
             entries.append(parse(values))
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        except reading.DAMAGE:
             raise DamagedError(number) from None
         check = found
         size += len(line) + 1

@@ -6,7 +6,6 @@ forgets it when the SuperNode restarts; a file of the node's own has none of the
 """
 
 import contextlib
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import Context
 
-from fedsim import messages, private_files
+from fedsim import messages, private_files, reading
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -38,9 +37,8 @@ def recall(context: Context, name: str) -> Arrays:
         record = context.state.array_records.get(name)
         return {} if record is None else messages.arrays_of(record)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return reading.arrays(path)
+    except reading.DAMAGE:
         return {}
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from fedsim import auditor, messages
+from fedsim import auditor, messages, reading
 from fedsim.errors import InputError
 from fedsim.replies import sort_out
 from fedsim.run_directory import RunDirectory
@@ -144,7 +144,7 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
     try:
         found = directory.read_json(REGISTERED)
         return {int(partition): int(node) for partition, node in found.items()}
-    except (AttributeError, TypeError, ValueError) as error:
+    except reading.DAMAGE as error:
         raise InputError(f"cannot read {REGISTERED} in '{directory.path}': {error}") from None
 
 

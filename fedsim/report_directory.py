@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsim import private_files
+from fedsim import private_files, reading
 from fedsim.errors import InputError
 
 HELD = ("report.json", "config.toml", "ledger.jsonl")
@@ -64,18 +64,17 @@ def _kind(path: Path, wanted: str) -> object:
     Raises InputError for one that is damaged, or may not be read.
     """
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        return reading.json_object(path).get("kind")
     except OSError as error:
         raise InputError(
             f"cannot read '{path}': {error.strerror}; make it readable, or name a new directory "
             "with --out"
         ) from None
-    except ValueError:
+    except reading.DAMAGE:
         raise InputError(
             f"'{path}' is damaged; if it is a {wanted}'s, delete it and give the same command "
             "again; else name a new directory with --out"
         ) from None
-    return report.get("kind") if isinstance(report, dict) else None
 
 
 def refusal(directory: Path, error: OSError) -> InputError:

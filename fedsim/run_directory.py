@@ -14,11 +14,10 @@ import fcntl
 import json
 import os
 import time
-import zipfile
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import config as configuration
-from fedsim import private_files
+from fedsim import private_files, reading
 from fedsim.config import Config
 from fedsim.errors import InputError
 
@@ -131,17 +130,20 @@ class RunDirectory:
 
         Raises InputError if it is missing or damaged.
         """
-        try:
-            value = json.loads((self.path / name).read_text(encoding="utf-8"))
-            if not isinstance(value, dict):
-                raise ValueError("it is no JSON object")
+        with self.reading(name):
+            value = reading.json_object(self.path / name)
             if missing := [key for key in needed if key not in value]:
-                raise ValueError(f"it has no '{missing[0]}'")
-        except OSError as error:
-            raise self._unread(name, error) from None
-        except ValueError as error:
-            raise self.damaged(name, str(error)) from None
+                raise KeyError(missing[0])
         return value
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """Turn what a damaged file of this run raises inside of the block into an InputError."""
+        with reading.damage(partial(self.damaged, name)):
+            try:
+                yield
+            except (FileNotFoundError, PermissionError) as error:
+                raise self._unread(name, error) from None
 
     def read_report(self, *needed: str) -> dict[str, Any]:
         """Read report.json, with the keys that it must have. Raises InputError as `read_json`."""
@@ -160,17 +162,8 @@ class RunDirectory:
 
         Raises InputError if the file is missing or bad.
         """
-        try:
-            with (
-                (self.path / name).open("rb") as file,
-                np.load(file, allow_pickle=False) as archive,
-            ):
-                wanted = archive.files if only is None else [*only]
-                return {key: archive[key] for key in wanted if key in archive.files}
-        except (FileNotFoundError, PermissionError) as error:
-            raise self._unread(name, error) from None
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-            raise self.damaged(name) from None
+        with self.reading(name):
+            return reading.arrays(self.path / name, only)
 
     def _unread(self, name: str, error: OSError) -> InputError:
         if isinstance(error, FileNotFoundError):

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import private_files
+from fedsim import private_files, reading
 from fedsim.errors import InputError
 
 MAGIC = b"fedsim transcript\n"
@@ -392,7 +392,7 @@ class _Record:
                 node=None if text["node"] is None else _whole(text["node"]),
                 versions={_text(name): _text(value) for name, value in text["versions"].items()},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except reading.DAMAGE as error:
             raise self._malformed(error) from None
 
     def incomplete(self) -> str:
@@ -407,18 +407,19 @@ class _Record:
         text, arrays = self._unpacked()
         try:
             return _unpacked_round(text, arrays)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except reading.DAMAGE as error:
             raise self._malformed(error) from None
 
     def _unpacked(self) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
         try:
             return _unpacked(self.payload)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except reading.DAMAGE as error:
             raise self._malformed(error) from None
 
     def _malformed(self, error: Exception) -> InputError:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        return InputError(f"{self.place} is malformed: {reason}; it cannot be audited")
+        return InputError(
+            f"{self.place} is malformed: {reading.reason(error)}; it cannot be audited"
+        )
 
 
 class _Scan:
@@ -607,7 +608,7 @@ def _unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any
     (length,) = struct.unpack("<Q", payload[:8])
     if length > min(LARGEST_TEXT, len(payload) - 8):
         raise ValueError("its text is longer than the record")
-    text = json.loads(bytes(payload[8 : 8 + length]))
+    text = reading.json_value(bytes(payload[8 : 8 + length]))
     if not isinstance(text, dict):
         raise ValueError("its text is no JSON object")
     table, offset, arrays = text.get("arrays", []), 8 + length, []

@@ -3,7 +3,6 @@
 import difflib
 import importlib
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from fedsim import reading
 from fedsim.config import Scalar
 from fedsim.errors import InputError
 
@@ -58,11 +58,9 @@ def loaded(
 def _read(root: Path) -> dict[str, Any]:
     path = root / "pyproject.toml"
     try:
-        described = tomllib.loads(path.read_text(encoding="utf-8"))
+        described = reading.toml(path)
     except FileNotFoundError:
         raise InputError(f"'{root}' has no pyproject.toml; name a Flower app's directory") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"'{path}' cannot be read: {error}") from None
     table: Any = described
     for key in ("tool", "flwr", "app", "components"):
         table = table.get(key) if isinstance(table, dict) else None

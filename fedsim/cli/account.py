@@ -2,7 +2,6 @@
 
 import math
 import os
-import tomllib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from fedsim import config as configuration
 from fedsim import description as described
-from fedsim import guarantee, identifiability, ledger, pac, privacy, run_transcript
+from fedsim import guarantee, identifiability, ledger, pac, privacy, reading, run_transcript
 from fedsim.bayesian_audit import bayesian_report
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
@@ -216,9 +215,9 @@ def _read(source: Path, supposed: Row) -> _Subject:
         trainings = ledger.trainings(ledger.read(directory)) or config.trials.count
     else:
         try:
-            tree = tomllib.loads(source.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"cannot read '{source}': {error}") from None
+            tree = reading.toml(source)
+        except FileNotFoundError:
+            raise InputError(f"cannot read '{source}': there is no such file") from None
         if "rounds" in tree:
             return _Subject(replace(described.load(source), **supposed))
         config = configuration.load(source)

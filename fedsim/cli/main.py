@@ -87,7 +87,11 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+LONGEST_MESSAGE = 2000
+"""Characters: a damaged file may have a name or a value of any length."""
+
+
 def _exit(status: int, message: str) -> NoReturn:
-    one_line = " ".join(message.split())
+    one_line = " ".join(message[:LONGEST_MESSAGE].split())
     print(f"fedsim: {shown(one_line)}", file=sys.stderr)
     sys.exit(status)

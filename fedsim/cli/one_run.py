@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from fedsim import config as configuration
-from fedsim import private_files, run_transcript
+from fedsim import private_files, reading, run_transcript
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import SetOption
 from fedsim.cli.terminal import Terminal
@@ -214,8 +214,10 @@ def _read(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
                     )
             seen: set[tuple[int, str]] = set()
             lines = [_line(row, f"'{path}', line {rows.line_num}", seen) for row in rows]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = getattr(error, "strerror", None) or error
+    except InputError:
+        raise
+    except (csv.Error, *reading.DAMAGE) as error:
+        why = reading.reason(error)
         raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
     if not ({"included", "score"} <= set(header) and lines):
         raise InputError(

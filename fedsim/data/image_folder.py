@@ -1,11 +1,13 @@
 """Pictures of the user's own, in a folder with one subfolder for each class."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import reading
 from fedsim.data.dataset import Dataset, Records
 from fedsim.data.source import Source
 from fedsim.data.usable import class_numbers
@@ -35,9 +37,14 @@ def own(source: Source) -> Dataset:
             f"'{root}' is no folder of pictures, with a subfolder of them for each class ({reason})"
         ) from None
     pictures: list[Any] = []
+    packed = unpacked = 0
     for name, _ in files:
-        try:
+        with reading.damage(partial(_refusal, name)):
+            packed += Path(name).stat().st_size
             with Image.open(name) as picture:
+                unpacked += len(picture.getbands()) * picture.width * picture.height
+                if unpacked > reading.most_unpacked(packed):
+                    raise ValueError("it has too many pixels for the size of its file")
                 grey = picture.mode in GREY
                 if picture.mode.startswith(("I", "F")):
                     raise InputError(
@@ -47,12 +54,6 @@ def own(source: Source) -> Dataset:
                 if size:
                     pixels = pixels.resize((size, size), Image.Resampling.BILINEAR)
                 pictures.append(np.asarray(pixels))
-        except InputError:
-            raise
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise InputError(
-                f"'{name}' is damaged or no picture ({error}); mend or remove it"
-            ) from None
     shapes = [picture.shape[:2] for picture in pictures]
     if other := [position for position, shape in enumerate(shapes) if shape != shapes[0]]:
         raise InputError(
@@ -64,6 +65,10 @@ def own(source: Source) -> Dataset:
     columns = {"file": np.asarray(names)}
     records = Records(_stack(pictures), labels)
     return Dataset(source.name, records, None, classes, "image", columns=columns)
+
+
+def _refusal(name: str, reason: str) -> InputError:
+    return InputError(f"'{name}' is damaged or no picture ({reason}); mend or remove it")
 
 
 def _stack(pictures: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:

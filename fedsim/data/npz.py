@@ -1,13 +1,12 @@
 """Arrays of the user's own, in NumPy's .npz; objects in it, which are pickles, are refused."""
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import reading
 from fedsim.data.dataset import Dataset, Records
 from fedsim.data.source import Source
 from fedsim.data.usable import class_numbers, finite
@@ -68,26 +67,15 @@ def own(source: Source) -> Dataset:
 
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the named arrays of a .npz file. Raises InputError if it is none, or has objects."""
-    try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise ValueError("it is a single array")
-            return {name: archive[name] for name in archive.files}
-    except MemoryError:
-        raise InputError(
-            f"an array of '{path}' does not fit into memory, or its header is damaged; save fewer "
-            "records with numpy.savez"
-        ) from None
-    except (
-        *(OSError, EOFError, ValueError, OverflowError, RuntimeError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
+
+    def refusal(reason: str) -> InputError:
+        return InputError(
             f"'{path}' is damaged or no .npz of plain arrays ({reason}); save it with "
             "numpy.savez, without objects"
-        ) from None
+        )
+
+    with reading.damage(refusal):
+        return reading.arrays(path)
 
 
 def numbered(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,13 +1,12 @@
 """The original files of public datasets: finding, fetching, unpacking and recognising them."""
 
 import contextlib
-import gzip
 import hashlib
 import sys
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fedsim import reading
 from fedsim.data.source import Source
 from fedsim.errors import InputError
 
@@ -85,13 +84,14 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
 
 def read(path: Path) -> bytes:
     """Return the content of a file, unpacked if its name ends in .gz. Raises InputError."""
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(
-            f"'{path}' is damaged or cannot be read ({error}); put another copy in its place"
-        ) from None
+
+    def refusal(reason: str) -> InputError:
+        return InputError(
+            f"'{path}' is damaged or cannot be read ({reason}); put another copy in its place"
+        )
+
+    with reading.damage(refusal):
+        return reading.unpacked(path) if path.suffix == ".gz" else path.read_bytes()
 
 
 def check(

@@ -1,12 +1,13 @@
 """Purchase-100: which of 600 products each of 197,324 shoppers bought, in 100 clusters."""
 
-import zlib
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import reading
 from fedsim.data import npz, originals
 from fedsim.data.dataset import Dataset, Records
 from fedsim.data.source import Source
@@ -77,11 +78,13 @@ def _archive(path: Path) -> Arrays:
 
 
 def _text(path: Path) -> Arrays:
-    try:
-        values = np.loadtxt(path, delimiter=",", dtype=np.uint8, ndmin=2)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
+
+    def refusal(reason: str) -> InputError:
+        return InputError(
             f"{originals.not_original(path, 'Purchase-100')}: {reason}; {originals.remedy('csv')}"
-        ) from None
+        )
+
+    with reading.damage(refusal):
+        text = io.BytesIO(originals.read(path))
+        values = np.loadtxt(text, delimiter=",", dtype=np.uint8, ndmin=2)
     return values[:, 1:], values[:, 0]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import reading
 from fedsim.data.dataset import Dataset, Records
 from fedsim.data.usable import class_numbers
 from fedsim.errors import InputError
@@ -39,6 +40,7 @@ def rows(text: str, path: Path) -> list[list[str]]:
     """
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     found: list[list[str]] = []
+    widest = 0
     try:
         for row in reader:
             values = [value.strip() for value in row]
@@ -50,11 +52,18 @@ def rows(text: str, path: Path) -> list[list[str]]:
                     f"{len(found[0])}; mend that line"
                 )
             found.append(values)
+            widest = max(widest, *map(len, values))
     except csv.Error as error:
         raise InputError(
             f"line {reader.line_num} of '{path}' is not comma-separated values ({error}); "
             "mend that line"
         ) from None
+    # Columns of text are as wide as their widest value.
+    if 4 * widest * len(found) > reading.most_unpacked(len(text)):
+        raise InputError(
+            f"'{path}' has a value of {widest} characters, too long for a table of {len(found)} "
+            "rows; shorten it, or leave its column out of the file"
+        )
     return found
 
 

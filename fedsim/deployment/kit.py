@@ -22,7 +22,7 @@ from pathlib import Path
 import tomli_w
 
 import fedsim
-from fedsim import private_files
+from fedsim import private_files, reading
 from fedsim.deployment import certificates, templates
 from fedsim.deployment.own_certificate import Own, own_pair
 from fedsim.errors import InputError
@@ -96,15 +96,17 @@ def read(directory: Path) -> Kit:
     """Return the kit that a folder, of all machines or of one, belongs to. Raises InputError."""
     path = directory / MANIFEST
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = reading.json_object(path)
         kit = Kit(**{field.name: values[field.name] for field in fields(Kit)})
     except FileNotFoundError:
         raise InputError(
             f"'{directory}' is no deployment: it has no {MANIFEST}; make one with "
             f"fedsim deploy init {directory}"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read '{path}': {error!r}; write the kit anew") from None
+    except reading.DAMAGE as error:
+        raise InputError(
+            f"cannot read '{path}': {reading.reason(error)}; write the kit anew"
+        ) from None
     if kit.format != FORMAT:
         raise InputError(
             f"'{path}' has format {kit.format}, but this fedsim reads {FORMAT}; "
@@ -260,15 +262,17 @@ def registered(server: Path) -> dict[str, Registration]:
     """Return what was registered for each machine. Raises InputError."""
     path = server / "nodes.json"
     try:
-        nodes = json.loads(path.read_text(encoding="utf-8"))
+        nodes = reading.json_object(path)
         return {
             str(machine): Registration(str(value["node"]), str(value["key"]))
             for machine, value in nodes.items()
         }
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read '{path}': {error!r}; delete it and register anew") from None
+    except reading.DAMAGE as error:
+        raise InputError(
+            f"cannot read '{path}': {reading.reason(error)}; delete it and register anew"
+        ) from None
 
 
 def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from fedsim import consent
+from fedsim import consent, reading
 from fedsim.deployment import connection_checks, kit
 from fedsim.deployment.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
@@ -82,7 +81,7 @@ def _node_key(place: Path) -> Line:
 def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     path = place / "node.toml"
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = reading.toml(path)
     except (OSError, ValueError) as error:
         yield "node.toml", WRONG, f"cannot be read: {error}; mend {path}"
         return

@@ -1,0 +1,194 @@
+"""Files that anybody may have made: what they may take of memory, and what they may raise.
+
+What a reader raises at a damaged file is in `DAMAGE`, whichever library found it. A small file
+cannot fill the memory: what is packed in it may be `most_unpacked`, arrays are as large as they say
+before room is made for them, and text that a parser turns into much more is of limited size.
+"""
+
+import contextlib
+import gzip
+import json
+import lzma
+import math
+import os
+import struct
+import tokenize
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InputError
+
+DAMAGE = (
+    ValueError,  # of every parser: UnicodeDecodeError, JSONDecodeError, TOMLDecodeError
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,  # RecursionError, NotImplementedError, and zipfile's where a password is needed
+    SyntaxError,  # of NumPy's headers and Pillow
+    tokenize.TokenError,
+    EOFError,
+    MemoryError,
+    OSError,  # gzip's and Pillow's too
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+"""All that a reader raises at bytes that are not what they should be, or cannot be read."""
+
+MOST_JSON = 2**25
+MOST_TOML = 2**18
+MOST_DOTS = 200
+"""In a line of TOML: tomllib's memory grows with the square of a dotted key's parts."""
+
+UNPACKED = 2**28
+RATIO = 64
+"""A file may unpack to the first of these, in bytes, or to so many times its own size."""
+
+LONGEST_REASON = 200
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def most_unpacked(packed: int) -> int:
+    """Return how many bytes a packed file of so many bytes may become."""
+    return max(UNPACKED, RATIO * packed)
+
+
+@contextlib.contextmanager
+def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
+    """Turn what a damaged file raises inside of the block into one error, told the reason.
+
+    An InputError, which says it better, is let through.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except DAMAGE as error:
+        raise refusal(reason(error)) from None
+
+
+def reason(error: BaseException) -> str:
+    """Return in a few words of one line what was wrong."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, MemoryError):
+        return "it does not fit into memory"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, KeyError):
+        return f"it has no {error}"[:LONGEST_REASON]
+    return (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_REASON]
+
+
+def content(path: Path, most: int) -> bytes:
+    """Return the bytes of a file. Raises OSError, and ValueError where there are more."""
+    with path.open("rb") as file:
+        return _limited(file, most)
+
+
+def unpacked(path: Path) -> bytes:
+    """Return the bytes that a .gz file holds. Raises of `DAMAGE`."""
+    with path.open("rb") as file, gzip.GzipFile(fileobj=file) as packed:
+        return _limited(packed, most_unpacked(os.fstat(file.fileno()).st_size))
+
+
+def json_value(text: bytes | str) -> Any:
+    """Return the value of strict JSON, which has no NaN. Raises of `DAMAGE`."""
+    return json.loads(text, parse_constant=_no_number)
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file. Raises of `DAMAGE`."""
+    value = json_value(content(path, MOST_JSON))
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    return value
+
+
+def toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file. Raises FileNotFoundError, and InputError for one line."""
+    try:
+        return toml_of(content(path, MOST_TOML))
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read '{path}': {reason(error)}") from None
+    except DAMAGE as error:
+        raise InputError(f"'{path}' is not valid TOML: {reason(error)}") from None
+
+
+def toml_of(text: bytes) -> dict[str, Any]:
+    """Return the tables of TOML. Raises of `DAMAGE`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(b".") > MOST_DOTS:
+            raise ValueError(f"line {number} has more than {MOST_DOTS} dots")
+    return tomllib.loads(text.decode())
+
+
+def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
+    """Return the named arrays of a .npz file, all, or those of `only` that there are.
+
+    Raises of `DAMAGE`, also where they hold objects, which are pickles.
+    """
+    with path.open("rb") as file:
+        if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
+            raise ValueError("it is a single array")
+        return _arrays(file, only)
+
+
+def _arrays(file: BinaryIO, only: Collection[str] | None) -> Arrays:
+    with zipfile.ZipFile(file) as archive:
+        found = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if len(found) < len(archive.infolist()):
+            raise ValueError("two of its arrays have one name")
+        wanted = found if only is None else {name: found[name] for name in only if name in found}
+        size = sum(each.file_size for each in wanted.values())
+        if size > most_unpacked(os.fstat(file.fileno()).st_size):
+            raise ValueError(f"it unpacks to {size} bytes, more than {RATIO} times its own size")
+        return {name: _array(archive, info) for name, info in wanted.items()}
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """Return an array of an archive, once it is known to be as large as its header says."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"'{info.filename}' is packed in a way that NumPy does not use")
+    with archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in HEADERS:
+            raise ValueError(f"'{info.filename}' has NumPy's format {version}")
+        shape, _, dtype = HEADERS[version](member)
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject:
+            raise ValueError(f"'{info.filename}' holds objects")
+        if size != info.file_size - member.tell() or max(shape, default=0) > info.file_size:
+            raise ValueError(f"'{info.filename}' is not as large as its header says")
+        member.seek(0)
+        array: npt.NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        return array
+
+
+HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def _limited(file: BinaryIO | gzip.GzipFile, most: int) -> bytes:
+    found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"it has more than {most} bytes")
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
