@@ -1,10 +1,10 @@
 """What theory predicts for the trials of a run, and how well they follow it.
 
-worlds: bool [T], True where the model was trained on D; log_odds: float64 [T], the adversary's
-final Lambda for D; sensitivities and noise_std: float64 [T, k], the realised LS_i and the sigma_i
-that hides it; where records are sampled, also present_norms and absent_norms, the clipped gradient
-norms of the record and of its replacement. Log-odds start from prior 1/2 unless a function takes
-the prior.
+worlds: bool [T], True where the model was trained on D; log_odds: float64 [T, k], the adversary's
+Lambda for D after every step; sensitivities and noise_std: float64 [T, k], the realised LS_i and
+the sigma_i that hides it; where records are sampled, also present_norms and absent_norms, the
+clipped gradient norms of the record and of its replacement. Log-odds start from prior 1/2 unless a
+function takes the prior.
 """
 
 import math
@@ -13,11 +13,17 @@ from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logit, ndtr
-from scipy.stats import ks_2samp, kstest
+from scipy.special import logit, ndtr, ndtri
+from scipy.stats import kstest
 
 from adversaries.trials import Bools, Floats, check_trials
 from fedsim.errors import InputError
+
+STEPS_PLAYED, FEWEST_PLAYED, MOST_PLAYED = 20_000_000, 9, 199
+"""How many sampled steps are played beside those of a transcript, and beside each of them."""
+
+ROUNDED = 1e-9
+"""Log-likelihood ratios that lie no further apart are the same, but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -83,30 +89,6 @@ def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Pre
     )
 
 
-def log_odds_fit(
-    worlds: Bools, log_odds: Floats, mu: Floats | float, prior: float = 0.5
-) -> dict[str, GoodnessOfFit | None]:
-    """Return, for "world_d" and "world_d_prime", how well log-odds [T] follow N(+-mu^2/2, mu^2).
-
-    A Kolmogorov-Smirnov test of (Lambda - logit(prior) -+ mu_t^2/2)/mu_t against N(0, 1); mu is
-    [T] or one number for all. Exact where LS_i/sigma_i is deterministic, else approximate. Trials
-    whose mu is 0 or infinite have no density and are left out; None where none remain. Raises
-    InputError unless 0 < prior < 1, and on arrays that are empty, unequal or not numbers.
-    """
-    worlds, log_odds = check_trials(worlds, log_odds)
-    _check_prior(prior)
-    mu = np.asarray(mu, float)
-    if mu.shape not in ((), worlds.shape) or not np.all(mu >= 0):
-        raise InputError(f"mu is {mu.shape}; give one number >= 0 for each of {worlds.size} trials")
-    mu = np.broadcast_to(mu, worlds.shape)
-    spread = (mu > 0) & np.isfinite(mu)
-    ratios = log_odds - logit(prior)
-    return {
-        "world_d": _distance_from_normal(ratios, mu, worlds & spread, sign=1),
-        "world_d_prime": _distance_from_normal(ratios, mu, ~worlds & spread, sign=-1),
-    }
-
-
 def simulate(
     present_norms: Floats,
     absent_norms: Floats,
@@ -135,27 +117,17 @@ def simulate(
     approximate as in `predict`. Raises InputError as `trial_mu` does, for a gradient without noise,
     and unless 0 < sampling_rate <= 1.
     """
-    if not 0 < sampling_rate <= 1:
-        raise InputError(f"the sampling rate is {sampling_rate}; give a number above 0, at most 1")
-    present, absent, apart = (
-        _ratios(norms, noise_std) for norms in (present_norms, absent_norms, sensitivities)
+    present, absent, apart = _sampled(
+        present_norms, absent_norms, sensitivities, noise_std, sampling_rate
     )
-    if not all(np.isfinite(ratios).all() for ratios in (present, absent, apart)):
-        raise InputError("a gradient meets no noise, so that nothing is left to chance; add noise")
     trials, steps = present.shape
     shape = (-(-games // trials), trials)
     log_odds = {True: np.zeros(shape), False: np.zeros(shape)}
     for step in range(steps):
-        joined: Bools | float = (
-            generator.random(shape) < sampling_rate if sampling_rate < 1 else 1.0
-        )
-        g, h = present[:, step], absent[:, step]
-        inner = (g**2 + h**2 - apart[:, step] ** 2) / 2
-        along_g, along_h = _correlated_noise(g, h, inner, shape, generator)
-        for world, mean_g, mean_h in ((True, g**2, inner), (False, inner, h**2)):
-            log_odds[world] += _mixed(joined * mean_g - g**2 / 2 + along_g, sampling_rate)
-            if h.any():
-                log_odds[world] -= _mixed(joined * mean_h - h**2 / 2 + along_h, sampling_rate)
+        game = _Step.of(present[:, step], absent[:, step], apart[:, step], sampling_rate)
+        played = game.play(shape, generator)
+        for world in log_odds:
+            log_odds[world] += game.losses(played, world)
     decided = {world: np.sign(odds + logit(prior)) for world, odds in log_odds.items()}
     wins = (decided[True] - decided[False]).ravel() / 2
     return Simulation(
@@ -169,22 +141,153 @@ def simulate(
     )
 
 
-def simulated_fit(
-    worlds: Bools, log_odds: Floats, simulation: Simulation, prior: float = 0.5
-) -> dict[str, GoodnessOfFit | None]:
-    """Return, for "world_d" and "world_d_prime", how well log-odds [T] follow the simulated ones.
+def scores(
+    worlds: Bools,
+    log_odds: Floats,
+    sensitivities: Floats,
+    noise_std: Floats,
+    generator: np.random.Generator,
+    prior: float = 0.5,
+) -> Floats:
+    """Return the log-odds [T, k] of every trial as one number [T], N(0, 1) if theory is right.
 
-    A two-sample Kolmogorov-Smirnov test of Lambda - logit(prior); None for a world without trials.
-    Its p-value is valid where the simulation is deterministic, else approximate. Raises InputError
-    unless 0 < prior < 1, and on arrays that are empty, unequal or not numbers.
+    What step i adds, given all before, is lambda_i ~ N(+-s^2/2, s^2) with s = LS_i/sigma_i, however
+    s depends on the noise of earlier steps. Each is standardised, and their sum over sqrt(k): exact
+    whether sensitivities vary or not. For a step that says nothing (s = 0) a normal is drawn: were
+    it left out, how many count could depend on what they said. NaN for trials that say nothing at
+    all and for those with a difference that no noise hides. Raises InputError unless 0 < prior < 1,
+    and on arrays that are empty, of unequal shapes or not numbers.
     """
-    worlds, log_odds = check_trials(worlds, log_odds)
-    _check_prior(prior)
-    ratios = log_odds - logit(prior)
+    worlds, losses = _losses(worlds, log_odds, prior)
+    ratios = _ratios(sensitivities, noise_std)
+    _check_shape(losses, ratios)
+    standard, signs = generator.standard_normal(ratios.shape), np.where(worlds, 0.5, -0.5)[:, None]
+    with np.errstate(invalid="ignore"):  # what no noise hides
+        np.divide(losses - signs * ratios**2, ratios, out=standard, where=ratios > 0)
+    return _joined(standard, ratios)
+
+
+def sampled_scores(
+    worlds: Bools,
+    log_odds: Floats,
+    present_norms: Floats,
+    absent_norms: Floats,
+    sensitivities: Floats,
+    noise_std: Floats,
+    sampling_rate: float,
+    generator: np.random.Generator,
+    prior: float = 0.5,
+) -> Floats:
+    """Return `scores` of steps that a record joins with probability `sampling_rate`.
+
+    Every step of every trial is played again, as by `simulate`, in the world that it was in. The
+    rank of the real one among those played and itself is uniform, ties broken at random, however
+    few they are; its normal score is what is summed. Raises InputError as `scores` and `simulate`.
+    """
+    worlds, losses = _losses(worlds, log_odds, prior)
+    present, absent, apart = _sampled(
+        present_norms, absent_norms, sensitivities, noise_std, sampling_rate
+    )
+    _check_shape(losses, present)
+    played = min(MOST_PLAYED, max(FEWEST_PLAYED, STEPS_PLAYED // losses.size))
+    standard = np.empty(losses.shape)
+    for step in range(losses.shape[1]):
+        game = _Step.of(present[:, step], absent[:, step], apart[:, step], sampling_rate)
+        others = game.play((played, len(worlds)), generator)
+        gap = losses[:, step] - game.losses(others, worlds)
+        # A sum of log-odds is rounded, and many steps without the record are alike.
+        ties = (np.abs(gap) <= ROUNDED).sum(axis=0)
+        rank = (gap > ROUNDED).sum(axis=0) + generator.random(len(worlds)) * (ties + 1)
+        standard[:, step] = ndtri(rank / (played + 1))
+    return _joined(standard, np.maximum(present, absent))
+
+
+def fit(worlds: Bools, standard: Floats) -> dict[str, GoodnessOfFit | None]:
+    """Return, for "world_d" and "world_d_prime", how well scores [T] follow N(0, 1).
+
+    NaN are left out; None for a world without others.
+    """
+    told = ~np.isnan(standard)
     return {
-        "world_d": _distance_from_sample(ratios[worlds], simulation.world_d),
-        "world_d_prime": _distance_from_sample(ratios[~worlds], simulation.world_d_prime),
+        name: _distance_from_normal(standard[told & world])
+        for name, world in (("world_d", worlds), ("world_d_prime", ~worlds))
     }
+
+
+def _losses(worlds: Bools, log_odds: Floats, prior: float) -> tuple[Bools, Floats]:
+    """Return the worlds, and what every step adds to the log-odds from even odds, [T, k]."""
+    if np.ndim(log_odds) != 2 or not np.size(log_odds):
+        raise InputError(f"log-odds are {np.shape(log_odds)}; give them as [trials, steps]")
+    if not 0 < prior < 1:
+        raise InputError(f"prior is {prior}; give a probability between 0 and 1")
+    worlds, _ = check_trials(worlds, log_odds[:, -1])
+    with np.errstate(invalid="ignore"):  # from infinite to infinite
+        return worlds, np.diff(log_odds, axis=1, prepend=float(logit(prior)))
+
+
+def _check_shape(losses: Floats, ratios: Floats) -> None:
+    if losses.shape != ratios.shape:
+        raise InputError(f"log-odds are {losses.shape}, norms {ratios.shape}; give both as [T, k]")
+
+
+def _joined(standard: Floats, ratios: Floats) -> Floats:
+    told = (ratios > 0).any(axis=1)
+    joined: Floats = np.where(told, standard.sum(axis=1) / math.sqrt(standard.shape[1]), np.nan)
+    return joined
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One sampled step of every trial: |g|, |g'| and <g, g'>, each over sigma or its square, [T].
+
+    `play` draws what chance decides, and `losses` are the log-likelihood ratios that this makes.
+    """
+
+    g: Floats
+    h: Floats
+    inner: Floats
+    sampling_rate: float
+
+    @classmethod
+    def of(cls, g: Floats, h: Floats, apart: Floats, sampling_rate: float) -> "_Step":
+        return cls(g, h, (g**2 + h**2 - apart**2) / 2, sampling_rate)
+
+    def play(
+        self, shape: tuple[int, int], generator: np.random.Generator
+    ) -> tuple[Bools | float, Floats, Floats]:
+        """Return whether the record joins, and the noise along g and g', of this shape [n, T]."""
+        joined: Bools | float = (
+            generator.random(shape) < self.sampling_rate if self.sampling_rate < 1 else 1.0
+        )
+        return joined, *_correlated_noise(self.g, self.h, self.inner, shape, generator)
+
+    def losses(self, played: tuple[Bools | float, Floats, Floats], worlds: Bools | bool) -> Floats:
+        """Return lambda [n, T] of what was played, where D was used in `worlds`."""
+        joined, along_g, along_h = played
+        mean = np.where(worlds, self.g**2, self.inner)
+        found = _mixed(joined * mean - self.g**2 / 2 + along_g, self.sampling_rate)
+        if self.h.any():
+            mean = np.where(worlds, self.inner, self.h**2)
+            found = found - _mixed(joined * mean - self.h**2 / 2 + along_h, self.sampling_rate)
+        return found
+
+
+def _sampled(
+    present_norms: Floats,
+    absent_norms: Floats,
+    sensitivities: Floats,
+    noise_std: Floats,
+    sampling_rate: float,
+) -> tuple[Floats, Floats, Floats]:
+    """Return the three norms over the noise, [T, k]. Raises InputError as `simulate` does."""
+    if not 0 < sampling_rate <= 1:
+        raise InputError(f"the sampling rate is {sampling_rate}; give a number above 0, at most 1")
+    present, absent, apart = (
+        _ratios(norms, noise_std) for norms in (present_norms, absent_norms, sensitivities)
+    )
+    if not all(np.isfinite(ratios).all() for ratios in (present, absent, apart)):
+        raise InputError("a gradient meets no noise, so that nothing is left to chance; add noise")
+    return present, absent, apart
 
 
 def _mixed(ratio: Floats, sampling_rate: float) -> Floats:
@@ -224,29 +327,10 @@ def _ratios(norms: npt.ArrayLike, noise_std: npt.ArrayLike) -> Floats:
     return ratios
 
 
-def _check_prior(prior: float) -> None:
-    if not 0 < prior < 1:
-        raise InputError(f"prior is {prior}; give a probability between 0 and 1")
-
-
-def _distance_from_normal(
-    ratios: Floats, mu: Floats, chosen: Bools, sign: int
-) -> GoodnessOfFit | None:
-    if not chosen.any():
+def _distance_from_normal(standard: Floats) -> GoodnessOfFit | None:
+    if not standard.size:
         return None
-    deviation = ratios[chosen] / mu[chosen] - sign * mu[chosen] / 2
-    test = kstest(deviation, "norm")
+    test = kstest(standard, "norm")
     return GoodnessOfFit(
-        statistic=float(test.statistic), p_value=float(test.pvalue), trials=deviation.size
-    )
-
-
-def _distance_from_sample(ratios: Floats, simulated: Floats) -> GoodnessOfFit | None:
-    if not ratios.size:
-        return None
-    # The exact p-value is quadratic in the sizes; the simulated sample is much the larger one, with
-    # which the asymptotic one comes to the exact one-sample distribution of the trials.
-    test = ks_2samp(ratios, simulated, method="asymp")
-    return GoodnessOfFit(
-        statistic=float(test.statistic), p_value=float(test.pvalue), trials=ratios.size
+        statistic=float(test.statistic), p_value=float(test.pvalue), trials=standard.size
     )

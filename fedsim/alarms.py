@@ -111,9 +111,8 @@ def _beliefs(
             "were not all composed, or a difference exceeds the sensitivity."
         )
     yield Check("composition", alarm, by_chance=False)
-    if not prediction["deterministic"]:
-        return
-    theory = "N(+-mu^2/2, mu^2)" if config.training.sampling_rate == 1 else "those of sampled steps"
+    sampled = config.training.sampling_rate < 1
+    theory = "those of sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
     for world, fit in prediction["fit"].items():
         if not fit:
             continue

@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logit
 
 from adversaries import estimators, forecast
-from adversaries.trials import two_sided
+from adversaries.trials import Floats, two_sided
 from fedsim import vantage_report
 from fedsim.config import Config
 from fedsim.errors import InputError
@@ -53,7 +52,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[st
             "density": None,
         }
     predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
-    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    worlds = transcript["worlds"]
     if config.training.sampling_rate == 1:
         return {
             "mu": predicted.mu,
@@ -61,7 +60,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[st
             "standard_error": 0.0,
             "deterministic": predicted.deterministic,
             "method": "closed form",
-            "fit": forecast.log_odds_fit(worlds, final, predicted.trial_mu, prior),
+            "fit": forecast.fit(worlds, _scores(config, transcript)),
             "density": None,
         }
     simulation = _simulation(config, transcript)
@@ -77,13 +76,37 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[st
         "standard_error": error,
         "deterministic": simulation.deterministic,
         "method": "simulation",
-        "fit": forecast.simulated_fit(worlds, final, simulation, prior),
+        "fit": forecast.fit(worlds, _scores(config, transcript)),
         "density": _density(simulation, prior),
     }
 
 
+def _scores(config: Config, transcript: Arrays) -> Floats:
+    """Return the trials' log-odds as N(0, 1), if the mechanism is as claimed."""
+    generator, prior = np.random.default_rng(SIMULATION_SEED), config.audit.prior
+    worlds, log_odds = transcript["worlds"], transcript["log_odds"]
+    if config.training.sampling_rate == 1:
+        ratios = transcript["sensitivities"], transcript["noise_stds"]
+        return forecast.scores(worlds, log_odds, *ratios, generator, prior)
+    return forecast.sampled_scores(
+        worlds, log_odds, *_norms(transcript), config.training.sampling_rate, generator, prior
+    )
+
+
 def _simulation(config: Config, transcript: Arrays) -> forecast.Simulation:
     """Play the sampled steps of the transcript again. Raises InputError if it lacks the norms."""
+    steps = transcript["sensitivities"].shape[1]
+    return forecast.simulate(
+        *_norms(transcript),
+        config.training.sampling_rate,
+        np.random.default_rng(SIMULATION_SEED),
+        prior=config.audit.prior,
+        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
+    )
+
+
+def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return what sampled steps are predicted from. Raises InputError if some of it is missing."""
     names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
     missing = [name for name in names if name not in transcript]
     if missing:
@@ -91,17 +114,8 @@ def _simulation(config: Config, transcript: Arrays) -> forecast.Simulation:
             f"the transcript has no array '{missing[0]}', without which sampled steps cannot be "
             "predicted; run the experiment again"
         )
-    steps = transcript["sensitivities"].shape[1]
-    return forecast.simulate(
-        transcript["present_norms"],
-        transcript["absent_norms"],
-        transcript["sensitivities"],
-        transcript["noise_stds"],
-        config.training.sampling_rate,
-        np.random.default_rng(SIMULATION_SEED),
-        prior=config.audit.prior,
-        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
-    )
+    present, absent, apart, noise = (transcript[name] for name in names)
+    return present, absent, apart, noise
 
 
 def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[float]]:
@@ -114,7 +128,7 @@ def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[fl
     # One value alone, as where every gradient is 0, still needs a bin of some width.
     edges = np.linspace(low, high if high > low else low + 1, 101)
 
-    def heights(sample: npt.NDArray[np.float64]) -> list[float]:
+    def heights(sample: Floats) -> list[float]:
         counts, _ = np.histogram(sample, edges)
         densities: list[float] = (counts / (sample.size * np.diff(edges))).tolist()
         return densities

@@ -5,10 +5,11 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from games import Bools, Floats, balanced, rng_of
+from games import Floats, balanced, rng_of
 from scipy import stats
 
-from adversaries.forecast import log_odds_fit, predict, simulate, simulated_fit, trial_mu
+from adversaries import forecast
+from adversaries.forecast import fit, predict, sampled_scores, scores, simulate, trial_mu
 from fedsim.accounting import PLD
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism, Neighbouring
@@ -47,49 +48,65 @@ def test_trials_are_alike_up_to_the_rounding_of_float32_gradients() -> None:
     assert not predict(unlike, np.ones((2, 1))).deterministic
 
 
-def fit_game(trials: int = 2000) -> tuple[Bools, Floats, Floats]:
-    rng = np.random.default_rng(9)
-    worlds, mu = balanced(trials), rng.uniform(0.2, 2, trials)
-    log_odds = np.where(worlds, 0.5, -0.5) * mu**2 + mu * rng.standard_normal(trials)
-    return worlds, log_odds, mu
+def adaptive_game(seed: int, trials: int, **wrong: float) -> dict[str, Floats]:
+    """Twelve steps that show less of the record the surer the adversary is of it.
+
+    noise, signal: by what factor there is more of them than the log-odds assume.
+    """
+    rng, worlds = np.random.default_rng(seed), balanced(trials)
+    odds, log_odds, ratios = np.zeros(trials), [], []
+    for _ in range(12):
+        ratio = np.where(odds > 0.3, rng.choice([0.0, 0.1], trials, p=[0.1, 0.9]), 0.3)
+        shown = wrong.get("signal", 1) * np.where(worlds, 0.5, -0.5) * ratio**2
+        odds = odds + shown + wrong.get("noise", 1) * ratio * rng.standard_normal(trials)
+        log_odds.append(odds)
+        ratios.append(ratio)
+    return {
+        "worlds": worlds,
+        "log_odds": np.array(log_odds).T,
+        "sensitivities": 3 * np.array(ratios).T,
+        "noise_std": np.full((trials, 12), 3.0),
+    }
+
+
+def p_values(game: dict[str, Floats], prior: float = 0.5) -> list[float]:
+    found = fit(game["worlds"], scores(**game, generator=rng_of(1), prior=prior))
+    return [each["p_value"] for each in found.values() if each]
+
+
+def test_the_fit_of_steps_that_depend_on_earlier_noise_does_not_cry_wolf() -> None:
+    """A law of the last log-odds, as of trials that are alike, would be rejected at once."""
+    found = [p for seed in range(150) for p in p_values(adaptive_game(seed, 60))]
+    assert stats.kstest(found, "uniform").pvalue > 1e-3
+    game = adaptive_game(0, 20_000)
+    mu = trial_mu(game["sensitivities"], game["noise_std"])
+    last = (game["log_odds"][:, -1] / mu - np.where(game["worlds"], 0.5, -0.5) * mu)[mu > 0]
+    assert stats.kstest(last, "norm").pvalue < 1e-9
+    assert min(p_values(game)) > 1e-3
 
 
 @pytest.mark.parametrize("prior", [0.5, 0.9])
-def test_log_odds_fit_accepts_what_theory_predicts(prior: float) -> None:
-    worlds, log_odds, mu = fit_game()
-    fit = log_odds_fit(worlds, log_odds + np.log(prior / (1 - prior)), mu, prior)
-    for world, sign, of_world in ((worlds, 1, "world_d"), (~worlds, -1, "world_d_prime")):
-        found = fit[of_world]
-        standardised = (log_odds - sign * mu**2 / 2)[world] / mu[world]
-        assert found is not None
-        assert found["statistic"] == pytest.approx(stats.kstest(standardised, "norm").statistic)
-        assert found["p_value"] > 0.01
-        assert found["trials"] == 1000
+def test_the_fit_starts_from_the_prior(prior: float) -> None:
+    game = adaptive_game(2, 2000)
+    game["log_odds"] += np.log(prior / (1 - prior))
+    assert min(p_values(game, prior)) > 1e-3
+    assert (min(p_values(game, 0.5)) < 1e-9) is (prior != 0.5)
 
 
-@pytest.mark.parametrize("wrong", ["scale", "shift", "world", "prior"])
-def test_log_odds_fit_rejects_a_broken_mechanism(wrong: str) -> None:
-    worlds, log_odds, mu = fit_game()
-    broken = {
-        "scale": (worlds, 1.3 * log_odds, mu, 0.5),
-        "shift": (worlds, log_odds + 0.5, mu, 0.5),
-        "world": (~worlds, log_odds, mu, 0.5),
-        "prior": (worlds, log_odds, mu, 0.7),
-    }
-    for found in log_odds_fit(*broken[wrong]).values():
-        assert found is not None
-        assert found["p_value"] < 1e-3
+@pytest.mark.parametrize("wrong", [{"noise": 0.75}, {"noise": 1.3}, {"signal": 3.0}])
+def test_the_fit_rejects_a_broken_mechanism(wrong: dict[str, float]) -> None:
+    assert max(p_values(adaptive_game(3, 2000, **wrong))) < 1e-3
 
 
-def test_log_odds_fit_leaves_out_trials_without_a_density() -> None:
-    worlds, log_odds, mu = fit_game(200)
-    mu[:20], mu[20:40], mu[~worlds] = 0.0, np.inf, 0.0
-    fit = log_odds_fit(worlds, log_odds, mu)
-    assert fit["world_d_prime"] is None
-    assert fit["world_d"] == log_odds_fit(worlds[40:], log_odds[40:], mu[40:])["world_d"]
-
-
-# Sampled steps.
+def test_the_fit_leaves_out_trials_without_a_density() -> None:
+    game = adaptive_game(4, 60)
+    game["sensitivities"][0] = 0
+    game["noise_std"][1] = 0
+    game["log_odds"][1] = np.inf
+    told = ~np.isnan(scores(**game, generator=rng_of(0)))
+    assert told.tolist() == [False, False, *[True] * 58]
+    nothing = fit(game["worlds"], np.full(60, np.nan))
+    assert nothing == {"world_d": None, "world_d_prime": None}
 
 
 def ratios_of(steps: int, trials: int = 1, **norms: float) -> dict[str, Floats]:
@@ -178,47 +195,88 @@ def test_steps_without_a_gradient_say_nothing_even_without_noise() -> None:
     assert (played.advantage, played.standard_error) == (0.0, 0.0)
 
 
-def test_the_simulated_fit_does_not_cry_wolf() -> None:
-    """Over games that follow their own simulation, p-values are uniform."""
-    norms, rng = ratios_of(10, present=1.0), rng_of(9)
-    worlds = np.arange(200) < 100
-    p_values = []
-    for _ in range(200):
-        truth = simulate(**norms, sampling_rate=0.1, generator=rng, games=100)
-        theory = simulate(**norms, sampling_rate=0.1, generator=rng, games=20_000)
-        fit = simulated_fit(worlds, np.concatenate([truth.world_d, truth.world_d_prime]), theory)
-        p_values.append([found["p_value"] for found in fit.values() if found])
-    for world in np.transpose(p_values):
-        assert stats.kstest(world, "uniform").pvalue > 1e-4
+def sampled_game(
+    seed: int,
+    trials: int,
+    *,
+    replaced: bool,
+    q: float = 0.1,
+    signal: float = 1.0,
+    scale: float = 1.0,
+) -> dict[str, Floats]:
+    """Eight sampled steps of two-dimensional gradients that shrink where the adversary is surer.
 
+    q: with which the record joins in truth; the log-odds assume 0.1. signal: how much longer its
+    gradient is; scale: by how much too large the log-odds are.
+    """
+    rng, worlds, rate = np.random.default_rng(seed), balanced(trials), 0.1
+    odds, kept = np.zeros(trials), {name: [] for name in ("log_odds", "g", "h", "apart")}
+    for _ in range(8):
+        length = np.where(odds > 0.1, rng.choice([0.0, 0.5], trials), 1.0)
+        g = length[:, None] * [0.8, 0.6]
+        h = replaced * length[:, None] * [-0.5, 0.5]
+        joined = (rng.random(trials) < q)[:, None]
+        noise = rng.standard_normal((trials, 2))
+        released = signal * joined * np.where(worlds[:, None], g, h) + noise
 
-@pytest.mark.parametrize("wrong", ["signal", "sampling rate", "world", "prior", "unmixed"])
-def test_the_simulated_fit_rejects_a_broken_mechanism(wrong: str) -> None:
-    games = 4000
+        def mixture(direction: Floats, seen: Floats = released) -> Floats:
+            return np.log1p(rate * np.expm1((seen * direction - direction**2 / 2).sum(1)))
 
-    def played(present: float = 1.0, q: float = 0.1) -> Floats:
-        norms = ratios_of(30, present=present)
-        game = simulate(**norms, sampling_rate=q, generator=rng_of(10), games=games)
-        return np.concatenate([game.world_d, game.world_d_prime])
-
-    broken = {
-        "signal": lambda: played(present=1.3),
-        "sampling rate": lambda: played(q=0.15),
-        "world": lambda: np.roll(played(), games),
-        "prior": lambda: played() + 0.3,
-        "unmixed": lambda: 3 * played(),
+        odds = odds + scale * (mixture(g) - mixture(h))
+        for name, column in (("log_odds", odds), ("g", g), ("h", h), ("apart", g - h)):
+            kept[name].append(column if name == "log_odds" else np.linalg.norm(column, axis=1))
+    log_odds, present, absent, apart = (np.array(columns).T for columns in kept.values())
+    return {
+        "worlds": worlds,
+        "log_odds": log_odds,
+        "present_norms": 2 * present,
+        "absent_norms": 2 * absent,
+        "sensitivities": 2 * apart,
+        "noise_std": np.full(log_odds.shape, 2.0),
     }
-    worlds = np.arange(2 * games) < games
-    theory = simulate(**ratios_of(30, present=1.0), sampling_rate=0.1, generator=rng_of(11))
-    for log_odds, accepted in ((played(), True), (broken[wrong](), False)):
-        for found in simulated_fit(worlds, log_odds, theory).values():
-            assert found is not None
-            assert (found["p_value"] > 1e-4) is accepted
 
 
-def test_a_world_without_trials_has_no_simulated_fit() -> None:
-    theory = simulate(**ratios_of(2, present=1.0), sampling_rate=0.5, generator=rng_of(12))
-    assert simulated_fit(np.ones(5, bool), np.zeros(5), theory)["world_d_prime"] is None
+def sampled_p_values(game: dict[str, Floats]) -> list[float]:
+    standard = sampled_scores(**game, sampling_rate=0.1, generator=rng_of(1))
+    return [each["p_value"] for each in fit(game["worlds"], standard).values() if each]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("played", [9, 199])
+def test_the_fit_of_sampled_steps_does_not_cry_wolf(
+    replaced: bool, played: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few steps are played beside each of a transcript."""
+    monkeypatch.setattr(forecast, "MOST_PLAYED", played)
+    games = (sampled_game(seed, 50, replaced=replaced) for seed in range(60))
+    assert (
+        stats.kstest(np.ravel([sampled_p_values(game) for game in games]), "uniform").pvalue > 1e-3
+    )
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("wrong", [{"q": 0.2}, {"signal": 3.0}, {"scale": 1.3}])
+def test_the_fit_of_sampled_steps_rejects_a_broken_mechanism(
+    wrong: dict[str, float], replaced: bool
+) -> None:
+    """In one world of the two at least: who is never there shows no wrong rate."""
+    honest, broken = (
+        sampled_game(5, 2000, replaced=replaced, **changes) for changes in ({}, wrong)
+    )
+    assert min(sampled_p_values(honest)) > 1e-3
+    assert min(sampled_p_values(broken)) < 1e-4
+
+
+def test_sampled_steps_that_the_record_never_joins_are_alike_up_to_rounding() -> None:
+    """Against little noise each step without the record adds log(1 - q), rounded in a long sum."""
+    rng, worlds, q = rng_of(6), balanced(600), 0.01
+    loud = np.full((600, 40), 20.0)
+    joined = (rng.random(loud.shape) < q) & worlds[:, None]
+    exponent = loud**2 * (joined - 0.5) + loud * rng.standard_normal(loud.shape)
+    log_odds = np.cumsum(np.logaddexp(np.log1p(-q), np.log(q) + exponent), axis=1)
+    none, one = 0 * loud, np.ones_like(loud)
+    standard = sampled_scores(worlds, log_odds, loud, none, loud, one, q, rng)
+    assert min(found["p_value"] for found in fit(worlds, standard).values() if found) > 1e-3
 
 
 # Bad input.
@@ -236,8 +294,9 @@ STEPS = np.ones((2, 3))
         (lambda: simulate(STEPS, STEPS, STEPS, STEPS, 0.0, rng_of(0)), "sampling rate is 0.0"),
         (lambda: simulate(STEPS, STEPS, STEPS, 0 * STEPS, 0.5, rng_of(0)), "meets no noise"),
         (lambda: simulate(-STEPS, STEPS, STEPS, STEPS, 0.5, rng_of(0)), "negative"),
-        (lambda: log_odds_fit(BITS, ODDS, np.ones(3)), "mu is \\(3,\\)"),
-        (lambda: log_odds_fit(BITS, ODDS, 1.0, 1.0), "prior is 1.0"),
+        (lambda: scores(BITS, STEPS, STEPS[:, :2], STEPS[:, :2], rng_of(0)), "log-odds are"),
+        (lambda: scores(BITS, ODDS, STEPS, STEPS, rng_of(0)), "as \\[trials, steps\\]"),
+        (lambda: scores(BITS, STEPS, STEPS, STEPS, rng_of(0), 1.0), "prior is 1.0"),
     ],
 )
 def test_impossible_input_is_refused(call: Callable[[], object], message: str) -> None:
