@@ -1,17 +1,27 @@
-"""What an owner agreed to have done with its records, as its node's own config says.
+"""What a client's owner agreed to have done with its records, as its node's own config says.
 
-A check against mistakes, in code that the server ships: it stops a run that goes beyond what the
-owners agreed to, not a server that submits other code.
+A check in code that the server ships: it stops a run that goes beyond what was agreed to, and a
+server that asks for other things than its run's configuration says, but not a server that submits
+other code.
 """
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from fedsim.config import Config, Scalar
-from fedsim.messages import Request, Role
+from fedsim.config import Scalar
 
 KEY = "consent"
+
+CENTRAL = "central"
+"""The server may see clean sums of the records, and is trusted to add the noise that it says."""
+
 CHALLENGE = "challenge"
 """A run may train with and without one of the owner's records, and an adversary tells which."""
+
+ADVERSARY = "adversary"
+"""The node may be the adversary: it works out a belief about another owner, and hands it over."""
 
 INSTRUMENTED = "instrumented"
 """A run may read gradients of the owner's records, or distances between them, without noise."""
@@ -19,31 +29,49 @@ INSTRUMENTED = "instrumented"
 CANARIES = "canaries"
 """Records made up for a test may be added to the owner's."""
 
-KINDS = (CHALLENGE, INSTRUMENTED, CANARIES)
+EXPERIMENT = "experiment"
+"""The records are public or made for tests: noise may hide nothing, and nothing is charged."""
+
+KINDS = (CENTRAL, CHALLENGE, ADVERSARY, INSTRUMENTED, CANARIES, EXPERIMENT)
+
+UNPROTECTED = (INSTRUMENTED, EXPERIMENT)
+"""What it takes for something of a record to leave without any noise."""
+
+MAX_TRIALS, EPSILON_LIMIT, DELTA_LIMIT = "max-trials", "epsilon-limit", "delta-limit"
+
+STATE = "state-path"
 
 
 class RefusedError(RuntimeError):
-    """The owner did not consent to what a message asks."""
+    """A client does not do what a message asks; one line that says what would allow it."""
 
 
-def needed(config: Config, request: Request) -> set[str]:
-    """Return what the owner who receives a request must have agreed to."""
-    kinds = set()
-    # A colluder hands its noise to the adversary, and with it what its message protects.
-    colludes = request.role == Role.COLLUDER
-    if config.audit.mode == "instrumented" or config.audit.bayesian_pairs or colludes:
-        kinds.add(INSTRUMENTED)
-    if request.role == Role.CHALLENGED:
-        kinds.add(CHALLENGE)
-        if config.challenge.kind != "record":
-            kinds.add(CANARIES)
-    return kinds
+@dataclass(frozen=True)
+class Terms:
+    """What a client's owner agreed to.
+
+    kinds: of KINDS; max_trials: how many trainings one run may make of the records; epsilon_limit,
+    delta_limit: what all runs together may cost any one of them; state: the folder of the client's
+    own ledger.
+    """
+
+    kinds: frozenset[str]
+    max_trials: int
+    epsilon_limit: float
+    delta_limit: float
+    state: Path
+
+    @property
+    def said(self) -> str:
+        """The kinds, in the order of KINDS, as the node's config says them."""
+        return ",".join(kind for kind in KINDS if kind in self.kinds)
 
 
-def given(node_config: Mapping[str, Scalar]) -> set[str] | None:
+def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
     """Return what a node's config agrees to; None for simulated people, whom nobody asks.
 
-    Raises RefusedError for a word that means nothing.
+    What it does not say is agreed to as little as may be: one trial, and no epsilon at all. Raises
+    RefusedError for values that mean nothing.
     """
     if KEY not in node_config:
         return None
@@ -52,17 +80,42 @@ def given(node_config: Mapping[str, Scalar]) -> set[str] | None:
         raise RefusedError(
             f"the node's {KEY} has '{sorted(unknown)[0]}', which is none of {', '.join(KINDS)}"
         )
-    return kinds
+    state = str(node_config.get(STATE, ""))
+    if not state:
+        raise RefusedError(
+            f"the node's config has {KEY} but no {STATE}, the folder where it enters what it "
+            "answered; give one that outlives the run"
+        )
+    trials = _number(node_config, MAX_TRIALS, 1)
+    if trials < 1 or trials != int(trials):
+        raise RefusedError(f"the node's {MAX_TRIALS} is {trials:g}; give a whole number from 1 on")
+    delta = _number(node_config, DELTA_LIMIT, 1e-5)
+    if not 0 < delta < 1:
+        raise RefusedError(
+            f"the node's {DELTA_LIMIT} is {delta:g}; give a probability above 0 and below 1"
+        )
+    epsilon = _number(node_config, EPSILON_LIMIT, 0)
+    return Terms(frozenset(kinds), int(trials), epsilon, delta, Path(state))
 
 
-def check(node_config: Mapping[str, Scalar], kinds: Collection[str]) -> None:
-    """Raise RefusedError unless the node agreed to every one of these kinds."""
-    agreed = given(node_config)
+def check(node_config: Mapping[str, Scalar], asked: Mapping[str, str]) -> None:
+    """Raise RefusedError unless the node agreed to every kind that is asked for.
+
+    asked: what of the request or the run asks for it, by kind.
+    """
+    agreed = terms(node_config)
     if agreed is None:
         return
-    if missing := [kind for kind in KINDS if kind in kinds and kind not in agreed]:
-        wanted = ",".join(kind for kind in KINDS if kind in agreed | set(missing))
+    if missing := [kind for kind in KINDS if kind in asked and kind not in agreed.kinds]:
+        wanted = ",".join(kind for kind in KINDS if kind in agreed.kinds or kind in missing)
         raise RefusedError(
-            f"the owner did not consent to '{missing[0]}'; who agrees to it sets "
-            f'{KEY} = "{wanted}" in the node\'s config'
+            f"{asked[missing[0]]}, but the owner did not consent to '{missing[0]}' (its {KEY} is "
+            f'"{agreed.said}"); who agrees to it sets {KEY} = "{wanted}" in the node\'s config'
         )
+
+
+def _number(node_config: Mapping[str, Scalar], name: str, default: float) -> float:
+    value = node_config.get(name, default)
+    if isinstance(value, str | bool) or not 0 <= value < math.inf:
+        raise RefusedError(f"the node's {name} is {value!r}; give a finite number of at least 0")
+    return float(value)

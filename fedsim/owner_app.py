@@ -16,6 +16,7 @@ from flwr.app import ConfigRecord, Context, Message
 
 from adversaries import membership_attacks
 from fedsim import (
+    admission,
     adversary,
     canary,
     consent,
@@ -24,7 +25,6 @@ from fedsim import (
     fixed_point,
     messages,
     node_memory,
-    one_run,
     released_model,
     vantages,
 )
@@ -71,8 +71,8 @@ def data_digest(message: Message, context: Context) -> Message:
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Measure the local sensitivity of the challenge: an instrument, not part of a DP release."""
     config, known, request = _prepare(message, context)
-    # A norm that no noise protects leaves the owner.
-    consent.check(context.node_config, {consent.INSTRUMENTED})
+    why = "the norm of one record's gradient is asked for, which no noise protects"
+    consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
     present, absent = _challenge(config, known, request, _model(message, known))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     told = {messages.SENSITIVITY: messages.array_record(norms=norms)}
@@ -115,8 +115,11 @@ def train(message: Message, context: Context) -> Message:
             noises.append(drawn)
         return drawn
 
+    contributed = _contribution(message, context, config, known, request, taking_part, masks, grid)
+    # Whatever happens from here on, it counts as answered.
+    admission.enter(context, config, request, known)
     total = local_steps(
-        _contribution(message, context, config, known, request, taking_part, masks, grid),
+        contributed,
         parameters,
         config.training.local_steps,
         local_step_size(config, request.round),
@@ -196,6 +199,7 @@ def evaluate(message: Message, context: Context) -> Message:
 def findings(message: Message, context: Context) -> Message:
     """Hand the adversary's findings to the auditor, who asks after the last round."""
     config = from_run_config(context.run_config)
+    consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
     names = {MEMBERSHIP: ""}
     for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
         names[name] = vantages.suffix(vantage, config.federation.vantage)
@@ -214,8 +218,10 @@ def findings(message: Message, context: Context) -> Message:
 def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Request]:
     config = _config(context)
     request = Request.from_content(message.content)
-    consent.check(context.node_config, consent.needed(config, request))
+    partition = messages.partition(context)
+    consent.check(context.node_config, admission.needed(config, request, partition))
     known = federation.load(config)
+    admission.check(message, context, config, request, known)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
     return config, known, request
@@ -266,8 +272,6 @@ def _contribution(
     told = challenged and messages.WORLDS in message.content
     worlds = _array(message, messages.WORLDS, known) if told else None
     canary_seed = _canary_seed(config, context)
-    if config.canaries.count and partition in one_run.hosts(config):
-        consent.check(context.node_config, {consent.CANARIES})
 
     def contributed(model: torch.Tensor) -> torch.Tensor:
         if masks is not None:
@@ -292,7 +296,7 @@ def _canary_seed(config: Config, context: Context) -> int | None:
     seed = context.node_config.get(canary.SEED)
     if seed is None:
         return None
-    consent.check(context.node_config, {consent.CANARIES})
+    consent.check(context.node_config, {consent.CANARIES: "this node has a canary-seed"})
     simple = config.training.local_steps == 1 and config.training.clipping
     simple = simple and config.privacy.sensitivity == "global"
     if config.privacy.unit != "record" or config.privacy.noise == "pac" or not simple:

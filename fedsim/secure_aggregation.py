@@ -295,7 +295,8 @@ def _check_once(request: Request, context: Context) -> None:
     """Raise SecureAggregationError for a second request for the sum of a round.
 
     Under other masks, but of the same message: the difference of two such sums among other owners
-    would be a single owner's. Kept in Flower's state, so that a node that was restarted forgets.
+    would be a single owner's. Kept in Flower's state, so that a node that was restarted forgets; a
+    deployed client has its own ledger besides.
     """
     before = context.state.config_records.get(ANSWERED)
     asked = (request.first_trial, request.round)  # both only ever grow within a run

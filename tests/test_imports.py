@@ -10,15 +10,13 @@ import adversaries
 import fedsim
 
 KNOW_FLOWER = {
+    "fedsim.admission",
     "fedsim.app_audit.execution",
     "fedsim.app_audit.introspection",
     "fedsim.app_audit.loading",
     "fedsim.app_audit.worker",
     "fedsim.auditor",
     "fedsim.client_app",
-    "fedsim.consent",
-    "fedsim.deployment.checks",
-    "fedsim.deployment.node_checks",
     "fedsim.deployment.proxy",
     "fedsim.messages",
     "fedsim.node_memory",

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedsim import consent, reading
-from fedsim.deployment import connection_checks, kit
+from fedsim.deployment import budget_checks, connection_checks, kit
 from fedsim.deployment.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 
@@ -112,14 +112,15 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     else:
         yield "data", OK, str(where)
     try:
-        agreed = consent.given(values)
+        agreed = consent.terms(values)
     except consent.RefusedError as error:
         yield "consent", WRONG, f"{error}; mend {path}"
         return
     if agreed is None:
         yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
-    else:
-        yield "consent", OK, ", ".join(sorted(agreed)) or "to nothing but plain training"
+        return
+    yield "consent", OK, agreed.said or "to nothing but plain training"
+    yield from budget_checks.budget(agreed, (place / "work" / agreed.state).resolve())
 
 
 def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:

@@ -141,13 +141,28 @@ num-partitions = @OWNERS@
 # The folder, or file, of the data that the run's configuration names; it replaces data.root here.
 data-path = "../data"
 
-# Where an adversary's memory is kept between rounds.
+# Where this node keeps its own ledger, of every answer it ever gave, and an adversary's memory.
+# Never empty it: what is entered there was released, and stays so.
 state-path = "../state"
 
-# What you agree to have done with your records, with commas between: "challenge" (a run may train
-# with and without one of them, and an adversary tells which), "instrumented" (a run may read their
-# gradients without noise, to measure), "canaries" (records made up for a test are added to yours).
+# What you agree to, with commas between. Plain training with noise of your own needs nothing.
+#   central       the server sees clean sums of your records, and is trusted to add the noise
+#   challenge     a run may train with and without one of them, and an adversary tells which
+#   adversary     this node may be the adversary, about records of others
+#   instrumented  a run may read gradients of yours without noise, to measure (with experiment)
+#   canaries      records made up for a test are added to yours
+#   experiment    your records are public or made for tests: noise may hide nothing, and nothing is
+#                 charged below
 consent = ""
+
+# How many trainings of your records one run may make: each of them releases as much again.
+max-trials = 1
+
+# What all runs together, whoever starts them and whatever of your data they pick, may cost any one
+# of your records: beyond this epsilon at this delta nothing is answered. A round is refused before
+# it is computed; `fedsim deploy check` says what is spent. Take a delta far below 1 / your records.
+epsilon-limit = 3.0
+delta-limit = 1e-5
 
 # Adds a canary to your clean sum in half of all rounds and trials, for an auditor who knows this
 # number; it needs "canaries" above. Draw your own, and tell nobody else: docs/live-audit.md.

@@ -209,7 +209,8 @@ def _deployed(directory: Path, owners: int) -> Iterator[tuple[float, _Relay]]:
         place = kit.folder(directory, f"owner-{owner}")
         _replace(place / "settings.env", f"NODE_PORT={kit.NODE_PORT + owner}", node_port)
         _replace(place / "settings.env", f"SUPERLINK=127.0.0.1:{port}", f"127.0.0.1:{relay.port}")
-        _replace(place / "node.toml", 'consent = ""', '"challenge"')
+        _replace(place / "node.toml", 'consent = ""', '"adversary,central,challenge,experiment"')
+        _replace(place / "node.toml", "max-trials = 1", 1000)
     server = kit.folder(directory, "server")
     try:
         _script(server, "start.sh")

@@ -28,6 +28,8 @@ from fedsim.runtimes.flower_command import FlowerError
 BIN = Path(sys.executable).parent
 OWNERS = 2
 RESAMPLES = 10_000
+AGREED = "adversary,central,challenge,experiment"
+"""What an experiment with noise from the seed asks of owners."""
 
 
 def free_port() -> int:
@@ -56,7 +58,8 @@ def start_server(directory: Path) -> None:
         settings, node = place / "settings.env", place / "node.toml"
         own = f"NODE_PORT={kit.NODE_PORT + index}"
         settings.write_text(settings.read_text().replace(own, f"NODE_PORT={free_port()}"))
-        node.write_text(node.read_text().replace('consent = ""', 'consent = "challenge"'))
+        terms = node.read_text().replace('consent = ""', f'consent = "{AGREED}"')
+        node.write_text(terms.replace("max-trials = 1\n", "max-trials = 1000\n"))
     script(directory / "server", "start.sh")
     while True:
         try:

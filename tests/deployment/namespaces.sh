@@ -82,7 +82,8 @@ on server sh start.sh
 until quietly server 'fedsim deploy register .' >/dev/null 2>&1; do sleep 1; done
 on server fedsim deploy register .
 for owner in owner-0 owner-1; do
-    on $owner "sed -i 's/^consent = .*/consent = \"challenge\"/' node.toml"
+    on $owner "sed -i 's/^consent = .*/consent = \"adversary,central,challenge,experiment\"/' node.toml"
+    on $owner "sed -i 's/^max-trials = .*/max-trials = 40/' node.toml"
     on $owner ls
     on $owner sh start.sh
 done

@@ -11,17 +11,18 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 
 from fedsim import client_app, federation, messages, owner_app, transcript
-from fedsim.config import Config, from_run_config, to_run_config
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.consent import RefusedError
 from fedsim.errors import InputError
 from fedsim.messages import Request, Role
 from fedsim.runtimes.flower_private import become_task
 
 PARAMETERS = 650
+Make = Callable[..., Config]
 
 
 @pytest.fixture
-def context(small: Callable[..., Config]) -> Context:
+def context(small: Make) -> Context:
     become_task(1, 1)
     return Context(
         run_id=1,
@@ -32,8 +33,8 @@ def context(small: Callable[..., Config]) -> Context:
     )
 
 
-def _train(round: int, role: Role, **arrays: np.ndarray) -> Message:
-    request = Request(round, 0, 2, 5.0, role, record=0)
+def _train(round: int, role: Role, challenged: int = -1, **arrays: np.ndarray) -> Message:
+    request = Request(round, 0, 2, 5.0, role, record=0, challenged=challenged)
     content = RecordDict({messages.REQUEST: request.to_record()})
     model = np.zeros((2, PARAMETERS), dtype=np.float32)
     content[messages.MODEL] = messages.array_record(parameters=model)
@@ -85,15 +86,16 @@ def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
         (Role.CHALLENGED, "", False),
         (Role.CHALLENGED, "challenge", True),
         (Role.OWNER, "", True),
-        (Role.ADVERSARY, "", True),
     ],
 )
 def test_a_node_answers_only_what_its_owner_agreed_to(
-    context: Context, role: Role, agreed: str, answers: bool
+    context: Context, small: Make, tmp_path: Path, role: Role, agreed: str, answers: bool
 ) -> None:
-    owner = federation.load(from_run_config(context.run_config)).owner_of[0]
-    context.node_config = {"partition-id": int(owner), "consent": agreed}
-    message = _train(1, role, worlds=np.ones(2, dtype=bool))
+    given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
+    context.run_config = to_run_config(small(given))
+    owner = int(federation.load(from_run_config(context.run_config)).owner_of[0])
+    context.node_config = _agreeing_to(agreed, tmp_path) | {"partition-id": owner}
+    message = _train(1, role, worlds=np.ones(2, dtype=bool), challenged=owner)
     if answers:
         assert messages.REPLY in client_app.app(message, context).content.array_records
     else:
@@ -101,19 +103,30 @@ def test_a_node_answers_only_what_its_owner_agreed_to(
             client_app.app(message, context)
 
 
-def test_a_sensitivity_leaves_the_owner_only_with_consent_to_instruments(context: Context) -> None:
-    context.node_config["consent"] = "challenge"
-    query = Message(_train(1, Role.CHALLENGED).content, 7, "query.sensitivity")
+def test_a_sensitivity_leaves_the_owner_only_with_consent_to_instruments(
+    context: Context, small: Make, tmp_path: Path
+) -> None:
+    given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
+    context.run_config = to_run_config(small(given))
+    owner = int(federation.load(from_run_config(context.run_config)).owner_of[0])
+    context.node_config = _agreeing_to("challenge", tmp_path) | {"partition-id": owner}
+    content = _train(1, Role.CHALLENGED, challenged=owner).content
+    query = Message(content, 7, "query.sensitivity")
     with pytest.raises(RefusedError, match="did not consent to 'instrumented'"):
         client_app.app(query, context)
-    context.node_config["consent"] = "challenge,instrumented"
+    context.node_config |= _agreeing_to("challenge,instrumented", tmp_path)
     reply = client_app.app(query, context)
     assert messages.only(reply.content.array_records[messages.SENSITIVITY]).shape == (2,)
     assert messages.metric(reply, "round") == 1
 
 
+def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
+    said = f"central,experiment,{kinds}"
+    return {"consent": said, "max-trials": 8, "state-path": str(folder / "state")}
+
+
 def test_a_node_reads_its_data_where_its_own_config_says_and_downloads_none(
-    context: Context, small: Callable[..., Config], tmp_path: Path
+    context: Context, small: Make, tmp_path: Path
 ) -> None:
     context.run_config = to_run_config(small({"data.name": "mnist", "data.download": True}))
     context.node_config["data-path"] = str(tmp_path / "own")

@@ -1,50 +1,90 @@
 """A node refuses what its owner did not agree to; simulated people are not asked."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from fedsim import consent
-from fedsim.config import Config
+from fedsim import admission, consent
+from fedsim.config import Config, Scalar
 from fedsim.messages import Request, Role
 
 Make = Callable[..., Config]
+
+PROTECTED: dict[str, Scalar] = {
+    "federation.trust": "local",
+    "privacy.noise-source": "system",
+    "privacy.noise-multiplier": 5.0,
+    "privacy.rho-beta": 0.0,
+}
+"""A run that needs nobody's consent."""
+
+NODE: dict[str, Scalar] = {"state-path": "state"}
 
 
 @pytest.mark.parametrize(
     ("changes", "role", "kinds"),
     [
         ({}, Role.OWNER, set()),
-        ({}, Role.ADVERSARY, set()),
+        ({"federation.trust": "central"}, Role.OWNER, {"central"}),
+        ({"privacy.noise-source": "seed"}, Role.OWNER, {"experiment"}),
+        ({"training.clipping": False}, Role.OWNER, {"experiment"}),
+        ({}, Role.ADVERSARY, {"adversary"}),
+        ({}, Role.COLLUDER, {"instrumented", "experiment"}),
         ({}, Role.CHALLENGED, {"challenge"}),
         ({"challenge.kind": "blank"}, Role.CHALLENGED, {"challenge", "canaries"}),
-        ({"audit.mode": "instrumented"}, Role.OWNER, {"instrumented"}),
-        ({"audit.bayesian-pairs": 2}, Role.OWNER, {"instrumented"}),
-        ({"audit.mode": "instrumented"}, Role.CHALLENGED, {"challenge", "instrumented"}),
+        ({"canaries.count": 3, "canaries.owners": "1"}, Role.OWNER, {"canaries"}),
+        ({"canaries.count": 3, "canaries.owners": "0"}, Role.OWNER, set()),
+        ({"audit.mode": "instrumented"}, Role.OWNER, {"instrumented", "experiment"}),
+        ({"audit.bayesian-pairs": 2}, Role.OWNER, {"instrumented", "experiment"}),
     ],
 )
 def test_what_a_message_needs(small: Make, changes: dict, role: Role, kinds: set[str]) -> None:
-    assert consent.needed(small(changes), Request(1, 0, 8, 1.0, role)) == kinds
+    config = small(PROTECTED | changes)
+    assert set(admission.needed(config, Request(1, 0, 8, 1.0, role), 1)) == kinds
+
+
+def _asked(*kinds: str) -> dict[str, str]:
+    return dict.fromkeys(kinds, "the run asks for it")
 
 
 def test_nobody_asks_simulated_people() -> None:
-    consent.check({"partition-id": 0}, set(consent.KINDS))
+    consent.check({"partition-id": 0}, _asked(*consent.KINDS))
 
 
 @pytest.mark.parametrize("said", ["", "canaries", "challenge"])
 def test_what_was_not_agreed_to_is_refused_with_what_to_set(said: str) -> None:
     with pytest.raises(consent.RefusedError, match="did not consent to 'instrumented'") as refusal:
-        consent.check({"consent": said}, {"instrumented"})
-    wanted = str(refusal.value).partition('consent = "')[2].partition('"')[0]
-    consent.check({"consent": wanted}, {"instrumented"})
+        consent.check(NODE | {"consent": said}, _asked("instrumented"))
+    wanted = str(refusal.value).rpartition(' sets consent = "')[2].partition('"')[0]
+    consent.check(NODE | {"consent": wanted}, _asked("instrumented"))
     assert set(filter(None, said.split(","))) <= set(wanted.split(","))
 
 
 def test_what_was_agreed_to_is_done() -> None:
-    consent.check({"consent": " challenge , instrumented"}, {"challenge", "instrumented"})
-    consent.check({"consent": ""}, set())
+    said = {"consent": " challenge , instrumented"}
+    consent.check(NODE | said, _asked("challenge", "instrumented"))
+    consent.check(NODE | {"consent": ""}, {})
 
 
-def test_a_word_that_means_nothing_is_no_consent() -> None:
-    with pytest.raises(consent.RefusedError, match="has 'chalenge', which is none of"):
-        consent.check({"consent": "chalenge"}, set())
+def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
+    terms = consent.terms(NODE | {"consent": ""})
+    assert terms == consent.Terms(frozenset(), 1, 0.0, 1e-5, Path("state"))
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"consent": "chalenge"}, "has 'chalenge', which is none of"),
+        ({"state-path": ""}, "but no state-path"),
+        ({"max-trials": 0}, "max-trials is 0; give a whole number"),
+        ({"max-trials": 1.5}, "max-trials is 1.5; give a whole number"),
+        ({"epsilon-limit": "3"}, "epsilon-limit is '3'; give a finite number"),
+        ({"epsilon-limit": float("inf")}, "epsilon-limit is inf"),
+        ({"epsilon-limit": float("nan")}, "epsilon-limit is nan"),
+        ({"delta-limit": 1}, "delta-limit is 1; give a probability"),
+    ],
+)
+def test_terms_that_mean_nothing_are_no_consent(said: dict[str, Scalar], complaint: str) -> None:
+    with pytest.raises(consent.RefusedError, match=complaint):
+        consent.check(NODE | {"consent": ""} | said, {})

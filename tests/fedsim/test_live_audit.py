@@ -156,14 +156,22 @@ def test_messages_out_of_order_are_never_put_together(
         np.testing.assert_allclose(believed[-1].log_odds, expected, rtol=0, atol=1e-6)
 
 
+def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
+    """Return the config of a node with canaries, whose records are public."""
+    return {
+        "canary-seed": 11,
+        "consent": f"adversary,central,experiment,{kinds}",
+        "max-trials": 200,
+        "state-path": str(folder / "state"),
+    }
+
+
 def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path: Path) -> None:
     config = small(
         {"trials.count": 200, "trials.cohort": 200, "training.rounds": 5}
         | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
     )
-    _, recorded, _ = _audited(
-        config, tmp_path, {"canary-seed": 11, "consent": "canaries,challenge"}
-    )
+    _, recorded, _ = _audited(config, tmp_path, _agreeing_to("canaries,challenge", tmp_path))
     audit = LiveAudit(canary_seed=11, challenge=False)
     live_audit.replay(audit, recorded.rounds)
     effect, claimed = audit.canary_effect(0.999), audit.canary_prediction()
@@ -186,7 +194,7 @@ def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path:
 
 def test_an_owner_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
-        _audited(small(), tmp_path, {"canary-seed": 11, "consent": "challenge"})
+        _audited(small(), tmp_path, _agreeing_to("challenge", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -200,10 +208,7 @@ def test_an_owner_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Pat
 def test_canaries_are_refused_where_the_noise_does_not_fit_one_clipped_record(
     changes: dict[str, Scalar], small: Make, tmp_path: Path
 ) -> None:
-    consenting: dict[str, Scalar] = {
-        "canary-seed": 11,
-        "consent": "canaries,challenge,instrumented",
-    }
+    consenting = _agreeing_to("canaries,challenge,instrumented", tmp_path)
     with pytest.raises(RuntimeError, match="canaries stand for single clipped records"):
         _audited(small(changes), tmp_path, consenting)
 

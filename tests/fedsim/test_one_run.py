@@ -238,10 +238,15 @@ def test_an_auditor_scores_what_the_server_scored(small: Make, tmp_path: Path) -
     assert (directory.path / "figures" / "one-run.svg").exists()
 
 
+def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
+    said = f"adversary,central,experiment,{kinds}"
+    return {"consent": said, "max-trials": 8, "state-path": str(folder / "state")}
+
+
 def test_an_owner_that_did_not_consent_plants_nothing(small: Make, tmp_path: Path) -> None:
     config = small(_planted())
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
-        _directory(config, tmp_path, {"consent": "challenge"})
+        _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
 def test_an_owner_where_none_are_planted_is_not_asked(
@@ -249,7 +254,7 @@ def test_an_owner_where_none_are_planted_is_not_asked(
 ) -> None:
     monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
     config = small(_planted() | {"canaries.owners": "1,2"})
-    _directory(config, tmp_path, {"consent": "challenge"})
+    _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
 def test_a_transcript_without_canaries_has_no_scores(

@@ -88,6 +88,9 @@ def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
         "data-path": "../data",
         "state-path": "../state",
         "consent": "",
+        "max-trials": 1,
+        "epsilon-limit": 3.0,
+        "delta-limit": 1e-5,
     }
 
 

@@ -34,7 +34,7 @@ def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
     ("line", "what", "complaint"),
     [
         ("partition-id = 7", "node.toml", "partition-id is 7: owner-0 of 2 has 0"),
-        ('consent = "everything"', "consent", "'everything', which is none of challenge"),
+        ('consent = "everything"', "consent", "'everything', which is none of central"),
     ],
 )
 def test_a_node_with_a_wrong_config(

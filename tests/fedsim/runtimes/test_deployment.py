@@ -25,6 +25,8 @@ from fedsim.runtimes.flower_command import FlowerError
 
 BIN = Path(sys.executable).parent
 OWNERS = 2
+AGREED = "adversary,central,challenge,experiment"
+"""What an experiment with noise from the seed asks of owners."""
 
 
 def _free_port() -> int:
@@ -90,7 +92,8 @@ def _start_owners(directory: Path) -> None:
     for owner in range(OWNERS):
         place = kit.folder(directory, f"owner-{owner}")
         node = place / "node.toml"
-        node.write_text(node.read_text().replace('consent = ""', 'consent = "challenge"'))
+        terms = node.read_text().replace('consent = ""', f'consent = "{AGREED}"')
+        node.write_text(terms.replace("max-trials = 1\n", "max-trials = 8\n"))
         _script(place, "start.sh")
 
 
@@ -350,7 +353,7 @@ def test_owners_who_did_not_consent_end_the_run_by_saying_so(
     arguments = ["run", server_up, tmp_path / "small.toml", "--experiment", "--quiet"]
     refused = _deploy(*arguments, "--out", out)
     assert refused.returncode == 1
-    assert "did not consent to 'challenge'" in refused.stderr
+    assert "did not consent to 'central'" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
     assert not (out / "report.json").exists()
 

@@ -1,0 +1,214 @@
+"""What a deployed client lets itself be asked: what the run plans, in order, and within its terms.
+
+A request says who the node is in the game and where the run is. All else a client knows by itself,
+from the configuration that every node of the run is sent: the noise, the trials, the rounds, the
+shape of the model. What is weaker or different is refused, by name, before anything is computed,
+and what is answered is entered in the client's own ledger before it leaves.
+
+Simulated clients, whose config has no `consent`, are asked nothing.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+from flwr.app import Context, Message
+
+from fedsim import client_ledger, consent, messages, models, one_run, privacy
+from fedsim.client_ledger import Answer
+from fedsim.config import Config
+from fedsim.consent import MAX_TRIALS, RefusedError, Terms
+from fedsim.federation import Federation
+from fedsim.mechanism import Steps, Trust, Vantage, aggregate_noise_multiplier
+from fedsim.messages import Request, Role
+from fedsim.replies import check_array
+
+SAME = 1e-9
+"""Relative difference of two noise multipliers that were calibrated on different machines."""
+
+ROLES = (Role.OWNER, Role.CHALLENGED, Role.ADVERSARY, Role.COLLUDER)
+"""What a node that holds records may be."""
+
+
+def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
+    """Return what the client who receives a request must have agreed to: what asks for it, by kind.
+
+    partition: which of the clients it is.
+    """
+    asked = {}
+    if config.federation.trust is Trust.CENTRAL:
+        asked[consent.CENTRAL] = "federation.trust is 'central'"
+    if request.role == Role.CHALLENGED:
+        asked[consent.CHALLENGE] = "one of this owner's records is in question"
+        if config.challenge.kind != "record":
+            asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
+    if request.role == Role.ADVERSARY:
+        asked[consent.ADVERSARY] = "this node is asked to be the adversary"
+    if config.canaries.count and partition in one_run.hosts(config):
+        asked[consent.CANARIES] = "canaries are planted among this owner's records"
+    if reason := _told_bare(config, request):
+        asked |= dict.fromkeys(consent.UNPROTECTED, reason)
+    elif reason := _hides_nothing(config):
+        asked[consent.EXPERIMENT] = reason
+    return asked
+
+
+def check(
+    message: Message, context: Context, config: Config, request: Request, known: Federation
+) -> None:
+    """Raise RefusedError unless the run's configuration plans this request."""
+    terms = consent.terms(context.node_config)
+    if terms is None:
+        return
+    _check_place(message, config, request)
+    if config.trials.count > terms.max_trials:
+        raise RefusedError(
+            f"trials.count is {config.trials.count}, but the owner consented to {MAX_TRIALS} = "
+            f"{terms.max_trials}, and every trial is a training of its own; who agrees to it sets "
+            f"{MAX_TRIALS} = {config.trials.count} in the node's config"
+        )
+    _check_role(request, known, messages.partition(context))
+    expected = _noise_multiplier(terms, context, config)
+    if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
+        raise RefusedError(
+            f"a noise multiplier of {request.noise_multiplier:g} is asked for, but the run's "
+            f"configuration gives {expected:.6g}, and a client adds no other noise"
+        )
+    _check_arrays(message, request, known)
+
+
+def enter(context: Context, config: Config, request: Request, known: Federation) -> None:
+    """Enter the answer to a request in the client's own ledger. Raises as `client_ledger.enter`."""
+    terms = consent.terms(context.node_config)
+    if terms is None:
+        return
+    expected = _noise_multiplier(terms, context, config)
+    answer = Answer(
+        str(context.run_id),
+        config.run.name,
+        str(context.node_id),
+        _experiment(context),
+        _records(known, messages.partition(context)),
+        request.first_trial,
+        request.trials,
+        request.round,
+        expected,
+        None if consent.EXPERIMENT in terms.kinds else released(config, expected, request.trials),
+        config.privacy.unit,
+        config.privacy.neighbouring,
+        config.privacy.accountant,
+    )
+    client_ledger.enter(terms, answer)
+
+
+def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
+    """Return what one round of so many trials releases of a record to whoever learns most of it.
+
+    Under central trust that is anybody but the server, who is trusted; where sums are in the clear,
+    the server, to whom the owner's own share of the noise is all there is.
+    """
+    plan, federation = privacy.describe(config, noise_multiplier), config.federation
+    plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
+    trusted = {Vantage.SERVER} if federation.trust is Trust.CENTRAL else set()
+    seen = [
+        steps
+        for vantage in Vantage
+        if vantage not in trusted
+        for steps in plan.towards(vantage).groups
+    ]
+    if federation.summed_in_the_clear:
+        own = aggregate_noise_multiplier(noise_multiplier, federation.trust, federation.owners, 1)
+        seen.append(replace(seen[0], noise_multiplier=own))
+    return min(seen, key=lambda steps: steps.noise_multiplier)
+
+
+def _told_bare(config: Config, request: Request) -> str | None:
+    """Return why something of this owner leaves without any noise; None where nothing does."""
+    if config.audit.mode == "instrumented":
+        return "audit.mode is 'instrumented'"
+    if config.audit.bayesian_pairs:
+        return f"audit.bayesian-pairs is {config.audit.bayesian_pairs}"
+    if request.role == Role.COLLUDER:  # it hands over its noise, and what its message protects
+        return "this node is asked to tell the adversary its noise"
+    return None
+
+
+def _hides_nothing(config: Config) -> str | None:
+    """Return why the noise of a run protects nobody; None where it does."""
+    mechanism = config.privacy
+    if not config.training.clipping:
+        return "training.clipping is false, so that nothing bounds what a record adds"
+    if mechanism.noise_source == "seed":
+        return "privacy.noise-source is 'seed', so that the server knows the noise"
+    if mechanism.noise == "pac":
+        return "privacy.noise is 'pac', which is no differential privacy"
+    if mechanism.sensitivity == "local":
+        return "privacy.sensitivity is 'local', and the server says how large it is"
+    return None
+
+
+def _check_place(message: Message, config: Config, request: Request) -> None:
+    """Raise RefusedError unless trials and round are among those that the run plans."""
+    numbers = (request.first_trial, request.trials, request.round, request.record)
+    if any(type(number) is not int for number in numbers):
+        raise RefusedError("trials, rounds and records are counted in whole numbers")
+    first, count, planned = request.first_trial, request.trials, config.trials.count
+    if count < 1 or first < 0 or first + count > planned:
+        raise RefusedError(
+            f"{count} trials from {first} on are asked for, but the run's configuration has "
+            f"trials 0 to {planned - 1}"
+        )
+    # The final model comes after the last round.
+    last = config.training.rounds + message.metadata.message_type.startswith("evaluate")
+    if not 1 <= request.round <= last:
+        raise RefusedError(
+            f"round {request.round} is asked for, but the run's configuration has rounds 1 to "
+            f"{config.training.rounds}"
+        )
+
+
+def _check_role(request: Request, known: Federation, partition: int) -> None:
+    """Raise RefusedError unless a client may be what it is asked to be, about this record."""
+    role, record = request.role, request.record
+    if role not in ROLES:
+        raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")
+    own, asked = record in known.owned_by(partition), request.challenged == partition
+    if role == Role.ADVERSARY and (own or asked):
+        raise RefusedError(
+            "this node is asked to be the adversary of its own records, but no run has one that "
+            "knows what it is to find out"
+        )
+    if role == Role.CHALLENGED and not (asked and (own or record < 0)):
+        raise RefusedError("this node is asked for a challenge about another owner's records")
+
+
+def _check_arrays(message: Message, request: Request, known: Federation) -> None:
+    """Raise RefusedError unless the model is finite, and of the shape that the run has."""
+    shape = (request.trials, models.size(known.model))
+    try:
+        check_array(message, messages.MODEL, [shape], np.float32)
+        if messages.WORLDS in message.content:
+            check_array(message, messages.WORLDS, [(request.trials,)], np.bool_)
+    except (ValueError, TypeError) as error:
+        raise RefusedError(f"the request is false: {error}") from None
+
+
+def _noise_multiplier(terms: Terms, context: Context, config: Config) -> float:
+    """Return the noise multiplier of this run as the client works it out."""
+    agreed = client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
+    return privacy.noise_multiplier(config) if agreed is None else agreed
+
+
+def _experiment(context: Context) -> str:
+    return _digest(json.dumps(dict(context.run_config), sort_keys=True).encode())
+
+
+def _records(known: Federation, partition: int) -> str:
+    own = known.split.members_records.take(known.owned_by(partition))
+    return _digest(own.features.tobytes() + own.labels.tobytes())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

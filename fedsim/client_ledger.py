@@ -1,0 +1,182 @@
+"""A client's own ledger: every message with something of its records that it ever answered.
+
+`ledger.jsonl` in the folder that the node's config names (`state-path`), written and forced to disk
+before an answer leaves (`fedsim.journal`). It does two things. It is the register by which a run is
+answered once: within a run every trial's rounds only ever grow. And it is the budget over all runs:
+what they released of the same people adds up, whichever directory or server they came from, and is
+refused beyond the node's own `epsilon-limit` at its `delta-limit`.
+
+An interrupted run that is continued is another run to a client, with noise of its own: its answers
+are charged besides those of the first attempt.
+
+There is one budget for a folder, whichever records a run's configuration picked from the client's
+files, and however these changed since: what two selections have in common would otherwise be
+charged to neither. Every entry says of which records it was, as a digest, for its owner to look at.
+
+Entries add up where they speak of the same thing: the same unit (a record, or all of a client) and
+the same neighbouring relation. Others are refused; deltas and accountants are nobody's business but
+the client's, since what is entered is the mechanism.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from fedsim import journal, private_files
+from fedsim.accounting import accountant
+from fedsim.composition import ROUNDING
+from fedsim.consent import DELTA_LIMIT, EPSILON_LIMIT, STATE, RefusedError, Terms
+from fedsim.errors import InputError
+from fedsim.journal import DamagedError, Journal
+from fedsim.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.strict_json import strict_json
+
+FILE = "ledger.jsonl"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One message that was answered.
+
+    run: Flower's number of it; name: its own; node: Flower's number of this client; experiment,
+    records: digests of the run's configuration and of the client's records in it; first_trial,
+    trials: which trainings the message was of; noise_multiplier: nominal, as the client worked it
+    out; charged: what it released to whoever learns most of it, None where nothing is charged;
+    unit, neighbouring: what that protects; accountant: the run's.
+    """
+
+    run: str
+    name: str
+    node: str
+    experiment: str
+    records: str
+    first_trial: int
+    trials: int
+    round: int
+    noise_multiplier: float
+    charged: Steps | None
+    unit: str
+    neighbouring: Neighbouring
+    accountant: str
+
+    @property
+    def trial_numbers(self) -> range:
+        """The trials that shared the message."""
+        return range(self.first_trial, self.first_trial + self.trials)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Read an entry of the file. Raises KeyError, TypeError or ValueError if it is not one."""
+        charged = values["charged"]
+        return cls(
+            **{
+                **values,
+                "charged": None if charged is None else Steps(**charged),
+                "neighbouring": Neighbouring(values["neighbouring"]),
+            }
+        )
+
+
+def read(folder: Path) -> list[Answer]:
+    """Return what a client answered, in order. Raises InputError."""
+    return _read(folder).entries
+
+
+def epsilon(answers: Sequence[Answer], delta: float) -> float:
+    """Return what these answers cost any one record together, by the accountant of the last one."""
+    charged = [answer for answer in answers if answer.charged is not None]
+    if not charged:
+        return 0.0
+    steps = tuple(answer.charged for answer in charged if answer.charged is not None)
+    last = charged[-1]
+    return accountant(last.accountant).epsilon(Mechanism(steps, last.neighbouring), delta)
+
+
+def enter(terms: Terms, answer: Answer) -> None:
+    """Enter an answer, before it leaves.
+
+    Raises RefusedError, and enters nothing, for a round that was answered before or comes too late,
+    and for one beyond the budget; InputError where the ledger is damaged or cannot be written.
+    """
+    folder = terms.state.resolve()  # a link that the owner named is the owner's
+    with _locked(folder):
+        written = _read(folder)
+        _check_order(written.entries, answer)
+        if answer.charged is not None:
+            _check_budget(terms, written.entries, answer)
+        journal.drop_unfinished(folder / FILE, written)
+        journal.append(folder / FILE, strict_json(asdict(answer)), written.check)
+
+
+def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
+    """Return the noise multiplier that the client worked out for this run, None where it has not.
+
+    It is a function of the run's configuration, but takes seconds where records are sampled.
+    """
+    found = (each for each in read(terms.state) if (each.run, each.experiment) == (run, experiment))
+    first = next(found, None)
+    return None if first is None else first.noise_multiplier
+
+
+def _check_order(answers: Sequence[Answer], new: Answer) -> None:
+    """Raise RefusedError for a round of a trial that was answered in this run, or one before it."""
+    for old in reversed(answers):
+        same = (old.run, old.node) == (new.run, new.node)
+        common = set(old.trial_numbers).intersection(new.trial_numbers)
+        if same and common and old.round >= new.round:
+            raise RefusedError(
+                f"round {new.round} of trial {min(common)} is asked for, but round {old.round} of "
+                "it was answered in this run already, and each is answered once and in order; an "
+                "interrupted run is continued as another one"
+            )
+
+
+def _check_budget(terms: Terms, answers: Sequence[Answer], new: Answer) -> None:
+    for old in answers:
+        if old.charged and (old.unit, old.neighbouring) != (new.unit, new.neighbouring):
+            raise RefusedError(
+                f"privacy.unit is '{new.unit}' and privacy.neighbouring '{new.neighbouring}', but "
+                f"what these records were charged for is of '{old.unit}' and '{old.neighbouring}', "
+                "with which it does not add up; ask for the same again, or, where the records are "
+                f"other people's by now, set another {STATE} in the node's config"
+            )
+    after = epsilon([*answers, new], terms.delta_limit)
+    if after > terms.epsilon_limit * (1 + ROUNDING):
+        before = epsilon(answers, terms.delta_limit)
+        raise RefusedError(
+            f"round {new.round} of '{new.name}' would bring this client's records to "
+            f"epsilon {after:.4g} at delta {terms.delta_limit:g} over all runs ({before:.4g} "
+            f"before), above its {EPSILON_LIMIT} = {terms.epsilon_limit:g}; who agrees to more "
+            f"raises {EPSILON_LIMIT} (or {DELTA_LIMIT}) in the node's config"
+        )
+
+
+def _read(folder: Path) -> Journal[Answer]:
+    try:
+        return journal.read(folder / FILE, Answer.of)
+    except OSError as error:
+        raise InputError(f"cannot read {FILE} in '{folder}': {error.strerror}") from None
+    except DamagedError as error:
+        raise InputError(
+            f"{FILE} in '{folder}' is damaged in line {error.line}, so that nobody knows what was "
+            "released of this client's records; restore it from a copy"
+        ) from None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Be the only process that enters something; nodes of one machine may share a folder."""
+    try:
+        private_files.make_directory(folder)
+        with os.fdopen(private_files.opened_own(folder / "ledger.lock"), "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write {FILE} in '{folder}': {error.strerror}; what cannot be entered is not "
+            f"answered: set {STATE} in the node's config to a folder of this user's"
+        ) from None

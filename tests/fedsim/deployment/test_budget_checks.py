@@ -1,0 +1,67 @@
+"""An owner sees what runs have cost its records, and what is left."""
+
+from pathlib import Path
+
+import pytest
+
+from fedsim import client_ledger
+from fedsim.client_ledger import Answer
+from fedsim.consent import Terms
+from fedsim.deployment import checks
+from fedsim.deployment.findings import NOTE, OK, WRONG
+from fedsim.mechanism import Neighbouring, Steps
+
+
+def _answer(run: str, round: int, charged: Steps | None) -> Answer:
+    unit = "record", Neighbouring.ADD_REMOVE, "pld"
+    return Answer(run, "digits", "7", "", "12ab", 0, 1, round, 5.0, charged, *unit)
+
+
+@pytest.fixture
+def place(written: Path) -> Path:
+    """The folder of an owner that answered two rounds of two runs each, the last uncharged."""
+    place = written / "owners" / "owner-0"
+    terms = Terms(frozenset(), 1, 3.0, 1e-5, place / "state")
+    for run, charged in (("5", Steps(5.0)), ("6", Steps(5.0)), ("8", None)):
+        for round in (1, 2):
+            client_ledger.enter(terms, _answer(run, round, charged))
+    return place
+
+
+def _said(place: Path) -> list[tuple[str, str]]:
+    findings = checks.check(place.parents[1], place.name)
+    return [(one.state, one.message) for one in findings if one.what in ("answered", "budget")]
+
+
+def test_what_every_run_cost_is_listed_and_what_is_left(place: Path) -> None:
+    assert _said(place) == [
+        (OK, "digits (run 5, records 12ab): rounds 2, trials 1; epsilon 1.061 after it"),
+        (OK, "digits (run 6, records 12ab): rounds 2, trials 1; epsilon 1.555 after it"),
+        (NOTE, "digits (run 8, records 12ab): rounds 2, trials 1; nothing charged"),
+        (OK, "epsilon 1.555 of 3 is spent at delta 1e-05, 1.445 is left"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "state", "message"),
+    [
+        ("epsilon-limit = 3.0", "epsilon-limit = 1.5", NOTE, "nothing more is answered; who agre"),
+        ('consent = ""', 'consent = "experiment"', NOTE, "nothing is charged, for consent has"),
+    ],
+)
+def test_a_budget_that_is_spent_or_waived_is_said(
+    place: Path, old: str, new: str, state: str, message: str
+) -> None:
+    path = place / "node.toml"
+    path.write_text(path.read_text().replace(old, new))
+    found, said = _said(place)[-1]
+    assert found == state
+    assert message in said
+
+
+def test_a_damaged_ledger_is_wrong(place: Path) -> None:
+    path = place / "state" / client_ledger.FILE
+    path.write_bytes(path.read_bytes().replace(b"5.0", b"9.0", 1))
+    ((state, message),) = _said(place)
+    assert state == WRONG
+    assert "damaged in line 1" in message

@@ -1,0 +1,303 @@
+"""A deployed client answers what its run plans, once, within its terms and its budget; no lie."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, Message, RecordDict
+
+from fedsim import admission, client_app, client_ledger, federation, messages
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.consent import RefusedError
+from fedsim.errors import InputError
+from fedsim.mechanism import Steps
+from fedsim.messages import Request, Role
+from fedsim.runtimes.flower_private import become_task
+
+Make = Callable[..., Config]
+
+PARAMETERS = 650
+Z = 5.0
+ONE_TRAINING: dict[str, Scalar] = {
+    "federation.trust": "local",
+    "privacy.noise-source": "system",
+    "privacy.rho-beta": 0.0,
+    "privacy.noise-multiplier": Z,
+    "trials.count": 1,
+    "trials.worlds": "d-only",
+}
+"""What a client without any consent takes part in: noise of its own, and one trial."""
+
+MODEL = np.zeros((1, PARAMETERS), dtype=np.float32)
+
+
+@pytest.fixture
+def client(small: Make, tmp_path: Path) -> Callable[..., Context]:
+    """Return a function that makes a client's context: its node's config, the run's, the run."""
+
+    def make(
+        node: dict[str, Scalar] | None = None, run: dict[str, Scalar] | None = None, id: int = 1
+    ) -> Context:
+        become_task(id, 1)
+        agreed: dict[str, Scalar] = {
+            "partition-id": 1,
+            "consent": "",
+            "state-path": str(tmp_path / "state"),
+            "epsilon-limit": 3.0,
+            "delta-limit": 1e-5,
+        }
+        config = to_run_config(small(ONE_TRAINING | (run or {})))
+        return Context(
+            run_id=id,
+            node_id=7,
+            node_config=agreed | (node or {}),
+            state=RecordDict(),
+            run_config=config,
+        )
+
+    return make
+
+
+Client = Callable[..., Context]
+
+
+def _message(model: np.ndarray = MODEL, kind: str = "train", **lie: Any) -> Message:
+    said = {"round": 1, "first_trial": 0, "trials": 1, "noise_multiplier": Z, **lie}
+    content = RecordDict({messages.REQUEST: Request(**said).to_record()})
+    content[messages.MODEL] = messages.array_record(parameters=model)
+    content[messages.WORLDS] = messages.array_record(bits=np.ones(len(model), dtype=bool))
+    return Message(content, 7, kind)
+
+
+def _answers(context: Context, **lie: Any) -> np.ndarray:
+    reply = client_app.app(_message(**lie), context)
+    return messages.only(reply.content.array_records[messages.REPLY])
+
+
+def _own_record(context: Context, partition: int = 1) -> int:
+    return int(federation.load(from_run_config(context.run_config)).owned_by(partition)[0])
+
+
+@pytest.mark.parametrize(
+    ("lie", "refusal"),
+    [
+        ({"noise_multiplier": 0.0}, "multiplier of 0 is asked for, .* configuration gives 5,"),
+        ({"noise_multiplier": math.nan}, "multiplier of nan is asked for"),
+        ({"noise_multiplier": math.inf}, "multiplier of inf is asked for"),
+        ({"noise_multiplier": -Z}, "multiplier of -5 is asked for"),
+        ({"noise_multiplier": 0.999 * Z}, "multiplier of 4.995 is asked for"),
+        ({"first_trial": 1}, "1 trials from 1 on are asked for, but .* has trials 0 to 0"),
+        ({"first_trial": -1}, "1 trials from -1 on are asked for"),
+        ({"trials": 0}, "0 trials from 0 on"),
+        ({"trials": 2000, "model": np.repeat(MODEL, 2000, 0)}, "2000 trials from 0 on"),
+        ({"model": np.repeat(MODEL, 2000, 0)}, r"its model is of shape|the request is false"),
+        ({"model": MODEL[:, 1:]}, "the request is false"),
+        ({"model": MODEL.astype(np.float64)}, "the request is false"),
+        ({"model": MODEL + np.nan}, "the request is false"),
+        ({"model": MODEL + np.inf}, "the request is false"),
+        ({"round": 0}, "round 0 is asked for, but .* has rounds 1 to 3"),
+        ({"round": 4}, "round 4 is asked for"),
+        ({"round": 10**6}, "round 1000000 is asked for"),
+        ({"round": 1.5}, "counted in whole numbers"),
+        ({"role": Role.ADVERSARY}, "did not consent to 'adversary'"),
+        ({"role": Role.COLLUDER}, "did not consent to 'instrumented'"),
+        ({"role": Role.CHALLENGED}, "did not consent to 'challenge'"),
+        ({"role": Role.AUDITOR}, "the role is 'auditor', but a client is one of owner,"),
+        ({"role": "boss"}, "the role is 'boss'"),
+    ],
+)
+def test_a_request_that_the_run_does_not_plan_is_refused(
+    client: Client, lie: dict[str, Any], refusal: str
+) -> None:
+    context = client()
+    with pytest.raises(RefusedError, match=refusal):
+        client_app.app(_message(**lie), context)
+    assert client_ledger.read(Path(str(context.node_config["state-path"]))) == []
+    assert _answers(context).shape == (1, PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    ("run", "refusal"),
+    [
+        ({"federation.trust": "central"}, "federation.trust is 'central', .* to 'central'"),
+        ({"training.clipping": False}, "training.clipping is false, .* to 'experiment'"),
+        ({"privacy.noise-source": "seed"}, "noise-source is 'seed', .* to 'experiment'"),
+        ({"privacy.sensitivity": "local"}, "sensitivity is 'local', .* to 'experiment'"),
+        ({"audit.mode": "instrumented"}, "audit.mode is 'instrumented', .* to 'instrumented'"),
+        ({"audit.bayesian-pairs": 2}, "bayesian-pairs is 2, .* to 'instrumented'"),
+        ({"trials.count": 400}, r"trials.count is 400, .* max-trials = 1, .* max-trials = 400 in"),
+    ],
+)
+def test_a_run_beyond_what_was_agreed_to_is_refused_with_what_would_allow_it(
+    client: Client, run: dict[str, Scalar], refusal: str
+) -> None:
+    with pytest.raises(RefusedError, match=refusal) as refused:
+        client_app.app(_message(), client({}, run))
+    assert "in the node's config" in str(refused.value)
+
+
+def test_nobody_is_the_adversary_of_its_own_record_or_challenged_about_anothers(
+    client: Client,
+) -> None:
+    context = client({"consent": "adversary,challenge"})
+    own, others = _own_record(context), _own_record(context, 0)
+    for place in ({"record": own, "challenged": 0}, {"record": others, "challenged": 1}):
+        with pytest.raises(RefusedError, match="adversary of its own records"):
+            client_app.app(_message(role=Role.ADVERSARY, **place), context)
+    for place in ({"record": others, "challenged": 1}, {"record": own, "challenged": 0}):
+        with pytest.raises(RefusedError, match="about another owner's records"):
+            client_app.app(_message(role=Role.CHALLENGED, **place), context)
+
+
+def test_findings_leave_only_who_agreed_to_be_the_adversary(client: Client) -> None:
+    with pytest.raises(RefusedError, match="did not consent to 'adversary'"):
+        client_app.app(Message(RecordDict(), 7, "query.findings"), client())
+
+
+def test_each_round_is_answered_once_and_in_order_also_after_a_restart(client: Client) -> None:
+    for round in (1, 3):  # who was missing from the second may go on
+        _answers(client(), round=round)
+    for round in (1, 2, 3):
+        with pytest.raises(RefusedError, match=f"round {round} of trial 0 .* round 3 .* answered"):
+            _answers(client(), round=round)
+
+
+def test_trials_that_share_a_message_are_each_answered_once(client: Client) -> None:
+    context = client({"max-trials": 4, "epsilon-limit": 9.0}, {"trials.count": 4})
+    models = np.repeat(MODEL, 2, 0)
+    _answers(context, model=models, trials=2)
+    with pytest.raises(RefusedError, match="round 1 of trial 1"):
+        _answers(context, model=models, first_trial=1, trials=2)
+    _answers(context, model=models, first_trial=2, trials=2)
+
+
+def _spent(context: Context) -> float:
+    return client_ledger.epsilon(
+        client_ledger.read(Path(str(context.node_config["state-path"]))), 1e-5
+    )
+
+
+def test_runs_over_the_same_records_share_one_budget(client: Client) -> None:
+    limit = {"epsilon-limit": 2.2}
+    answered = 0
+    with pytest.raises(RefusedError, match=r"above its epsilon-limit = 2\.2; who agrees") as no:
+        for run in range(1, 4):  # the records that a run picks are no budget of their own
+            for round in (1, 2, 3):
+                _answers(client(limit, {"data.records": 23 + run}, run), round=round)
+                answered += 1
+    assert 3 < answered < 9
+    assert _spent(client()) <= 2.2
+    again = client(limit, {"data.records": 26}, 4)
+    with pytest.raises(RefusedError) as still:
+        _answers(again)
+    assert "over all runs" in str(no.value)
+    assert "over all runs" in str(still.value)
+
+
+def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client: Client) -> None:
+    _answers(client(id=1))
+    alone = _spent(client())
+    _answers(client(id=2))
+    twice = client_ledger.epsilon(client_ledger.read(_state(client())) * 1, 1e-5)
+    assert twice > alone
+    assert twice == pytest.approx(_epsilon(Steps(Z, 2)))
+
+
+def _state(context: Context) -> Path:
+    return Path(str(context.node_config["state-path"]))
+
+
+def _epsilon(*steps: Steps) -> float:
+    from fedsim.accounting import accountant  # noqa: PLC0415
+    from fedsim.mechanism import Mechanism  # noqa: PLC0415
+
+    return accountant("pld").epsilon(Mechanism(steps), 1e-5)
+
+
+def test_runs_that_differ_in_noise_sampling_and_trials_add_up(client: Client) -> None:
+    node: dict[str, Scalar] = {"max-trials": 2, "epsilon-limit": 9.0}
+    _answers(client(node))
+    weaker = {"privacy.noise-multiplier": 4.0, "training.sampling-rate": 0.5, "trials.count": 2}
+    models = np.repeat(MODEL, 2, 0)
+    _answers(client(node, weaker, 2), model=models, trials=2, noise_multiplier=4.0)
+    assert _spent(client()) == pytest.approx(_epsilon(Steps(Z), Steps(4.0, 2, 0.5)))
+
+
+@pytest.mark.parametrize("other", [{"privacy.neighbouring": "replace"}, {"privacy.unit": "client"}])
+def test_what_does_not_add_up_is_refused(client: Client, other: dict[str, Scalar]) -> None:
+    _answers(client())
+    with pytest.raises(RefusedError, match="with which it does not add up"):
+        _answers(client({}, other, 2))
+
+
+def test_an_experiment_is_entered_and_charged_nothing(client: Client) -> None:
+    node: dict[str, Scalar] = {"consent": "central,experiment", "epsilon-limit": 0}
+    run: dict[str, Scalar] = {"federation.trust": "central", "privacy.noise-source": "seed"}
+    sums = [_answers(client(node, run, id)) for id in (1, 2)]
+    np.testing.assert_array_equal(*sums)  # another attempt repeats the bits of the first
+    assert _spent(client()) == 0
+    with pytest.raises(RefusedError, match="answered in this run already"):
+        _answers(client(node, run, 2))
+
+
+def test_a_client_without_a_limit_answers_nothing(client: Client) -> None:
+    context = client()
+    del context.node_config["epsilon-limit"]
+    with pytest.raises(RefusedError, match="above its epsilon-limit = 0; who agrees"):
+        _answers(context)
+
+
+def test_what_was_answered_is_on_disk_before_the_answer_is_there(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedsim.owner_app.local_steps", killed)
+    context = client()
+    with pytest.raises(KeyboardInterrupt):
+        client_app.app(_message(), context)
+    path = _state(context) / client_ledger.FILE
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [answer.round for answer in client_ledger.read(path.parent)] == [1]
+
+
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
+    client: Client, torn: bool
+) -> None:
+    context = client()
+    _answers(context)
+    path = _state(context) / client_ledger.FILE
+    written = path.read_bytes()
+    path.write_bytes(written + b'{"round": 2' if torn else written.replace(b"5.0", b"9.0"))
+    if torn:
+        _answers(context, round=2)
+        assert len(client_ledger.read(path.parent)) == 2
+    else:
+        with pytest.raises(InputError, match="damaged in line 1, so that nobody knows"):
+            _answers(context, round=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"federation.trust": "local"}, Z),
+        ({"federation.trust": "central"}, Z),
+        # Two of three owners' shares hide what the third sends, and one in a message of its own.
+        ({"federation.trust": "distributed"}, Z / math.sqrt(3)),
+        (
+            {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"},
+            Z * math.sqrt(2 / 3),
+        ),
+    ],
+)
+def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(
+    small: Make, changes: dict[str, Scalar], expected: float
+) -> None:
+    steps = admission.released(small(ONE_TRAINING | changes), Z, 4)
+    assert steps.noise_multiplier == pytest.approx(expected)
+    assert steps.count == 4
