@@ -67,6 +67,7 @@ class Memory:
     residual_repeats: Tensor
     residual_scales: Tensor
     residual_signals: Tensor
+    residual_shapes: Tensor
 
     @classmethod
     def empty(cls, trials: int) -> "Memory":

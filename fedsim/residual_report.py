@@ -49,11 +49,11 @@ def report(
     The interval holds with this confidence whichever look of a design the trials stopped at.
     noise: length; repeats: whether the noise of a round looks like that of rounds before; scale:
     whether the sum is larger or smaller than expected, with the factor that it is of the expected
-    sum, and the p-value of the first round alone; sampling: None where every record takes part in
-    every round.
+    sum, and the p-value of the first round alone; shape: of single coordinates; sampling: of
+    batches, None where every record takes part in every round.
     """
     ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
-    names = "squares", "freedoms", "repeats", "scales", "signals"
+    names = "squares", "freedoms", "repeats", "scales", "signals", "shapes"
     arrays: Any = {name: transcript.get(f"residual_{name}{ending}") for name in names}
     # A transcript without them is from before they were kept.
     if any(array is None for array in arrays.values()):
@@ -71,6 +71,7 @@ def report(
     first = residuals.direction_test(seen["scales"][:, :1], seen["squares"][:, :1])
     power = float(np.square(seen["signals"]).sum())
     factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
+    shape = residuals.shape_test(seen["shapes"], seen["freedoms"])
     sampled = None
     if config.training.sampling_rate < 1:
         sampled = asdict(
@@ -91,6 +92,7 @@ def report(
         if scale is None
         else asdict(scale)
         | {"factor": factor, "first_p_value": None if first is None else first.p_value},
+        "shape": None if shape is None else asdict(shape),
         "sampling": sampled,
         "confidence": confidence,
         "note": MEANING,
@@ -139,6 +141,14 @@ def entries(report: Report) -> list[tuple[str, str]]:
             (
                 "Sum, over the sum of clipped gradients",
                 f"{number(at(found, 'scale.factor'))}; {_p_value(found, 'scale')}",
+            )
+        )
+    if shape := at(found, "shape"):
+        lines.append(
+            (
+                "Mean size of a coordinate, over its root mean square",
+                f"{number(shape['ratio'])}; {number(shape['normal'])} if normal, "
+                f"{_p_value(found, 'shape')}",
             )
         )
     if sampling:
@@ -218,6 +228,17 @@ def _of_scale(found: Mapping[str, Any], sure: str) -> str:
     )
 
 
+def _of_shape(found: Mapping[str, Any], sure: str) -> str:
+    shape = found["shape"]
+    cause = "Tails that are cut, or those of uniform noise, do that"
+    if shape["ratio"] < shape["normal"]:
+        cause = "Heavier tails, as of Laplace's noise, or noise that some coordinates lack do that"
+    return (
+        f"The noise is not Gaussian ({sure}): the mean size of a coordinate is "
+        f"{shape['ratio']:.4g} of its root mean square, {shape['normal']:.4g} if normal. {cause}."
+    )
+
+
 def _of_sampling(found: Mapping[str, Any], sure: str) -> str:
     sampling = found["sampling"]
     cause = "The sampling rate is not the one that is accounted for"
@@ -234,6 +255,7 @@ CHECKS: dict[str, tuple[str, Callable[[Mapping[str, Any], str], str]]] = {
     "noise": ("residual_noise", _of_noise),
     "repeats": ("residual_repeats", _of_repeats),
     "scale": ("residual_scale", _of_scale),
+    "shape": ("residual_shape", _of_shape),
     "sampling": ("sampling", _of_sampling),
 }
 """By the test in the report: the name of its alarm, and what that says; given how sure it is."""

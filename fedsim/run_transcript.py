@@ -40,7 +40,7 @@ LENGTHS = (
 )
 """Arrays [T, k] of numbers that are not negative."""
 
-SIGNED = ("residual_repeats", "residual_scales", "residual_signals")
+SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes")
 """Other arrays [T, k] of numbers."""
 
 LATER = ("challenge_loss", "loss_trajectory", "population_losses", "final_models")

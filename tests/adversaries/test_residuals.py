@@ -4,6 +4,7 @@ Games with a known mechanism in which nothing but the null hypothesis is played,
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ def _play(
     scale: float = 1.0,
     shared: bool = False,
     seed: int = 0,
+    shape: Callable[[torch.Tensor], torch.Tensor] = lambda normal: normal,
 ) -> dict[str, np.ndarray]:
     """Return the statistics [T, K] of a game whose later steps depend on earlier ones."""
     generator = torch.Generator().manual_seed(seed)
@@ -42,14 +44,14 @@ def _play(
         joined = torch.rand(T, generator=generator) < rate
         other = absent if replaced else torch.zeros_like(absent)
         record = torch.where(worlds[:, None], present, other) * joined[:, None]
-        drawn = first if shared else draw(T, P)
+        drawn = shape(first if shared else draw(T, P))
         released = scale * known + record + noise * std[:, None] * drawn
         common = known + absent if replaced and rate == 1 else known
         statistics, past = residuals.residual(pair, common.float(), past, released)
         found.append(statistics)
     return {
         name: torch.stack([getattr(step, name) for step in found], dim=1).numpy()
-        for name in ("squares", "freedoms", "repeats", "scales", "signals")
+        for name in ("squares", "freedoms", "repeats", "scales", "signals", "shapes")
     }
 
 
@@ -137,10 +139,63 @@ def test_each_fault_is_found_by_its_own_test() -> None:
     assert judge(scale=1.1)[2] < 1e-9
 
 
+SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "uniform": lambda normal: math.sqrt(12) * (torch.special.ndtr(normal) - 0.5),
+    "Laplace": lambda normal: (
+        -normal.sign() * torch.log(2 * torch.special.ndtr(-normal.abs())) / math.sqrt(2)
+    ),
+    "cut at two deviations": lambda normal: (
+        torch.special.ndtri(0.0228 + 0.9545 * torch.special.ndtr(normal)) / 0.8796
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_noise_of_another_shape_and_the_right_variance_is_noticed(shape: str) -> None:
+    found = _play(shape=SHAPES[shape])
+    noise = residuals.noise_test(found["squares"], found["freedoms"], 0.99)
+    judged = residuals.shape_test(found["shapes"], found["freedoms"])
+    assert noise is not None and judged is not None
+    assert noise.ratio == pytest.approx(1, abs=0.02)
+    assert judged.p_value < 1e-6
+    assert (judged.ratio < judged.normal) is (shape == "Laplace")
+
+
+@pytest.mark.parametrize(
+    ("rate", "replaced"), [(1.0, False), (1.0, True), (0.3, False), (0.3, True)]
+)
+def test_normal_noise_is_accused_of_its_shape_no_more_often_than_stated(
+    rate: float, replaced: bool
+) -> None:
+    """Though one direction or two are cut out of it, which of few coordinates are much."""
+    found = [_play(rate, replaced, seed=seed) for seed in range(25)]
+    every = np.concatenate([game["shapes"] for game in found])
+    assert abs(every.mean()) < 4 / math.sqrt(every.size)
+    assert every.std() == pytest.approx(1, abs=0.02)
+    parts = [
+        residuals.shape_test(game["shapes"][trials], game["freedoms"][trials])
+        for game in found
+        for trials in np.split(np.arange(T), 10)
+    ]
+    p_values = [part.p_value for part in parts if part]
+    assert len(p_values) == 250
+    assert stats.kstest(p_values, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("coordinates", [8, 50, 10**6])
+def test_the_moments_of_gearys_ratio_are_those_of_chi(coordinates: int) -> None:
+    chi = stats.chi(coordinates).mean() / math.sqrt(coordinates)
+    mean, deviation = residuals.geary(coordinates)
+    assert mean == pytest.approx(math.sqrt(2 / math.pi) / chi, rel=2e-6)
+    assert deviation == pytest.approx(math.sqrt((1 - 3 / math.pi) / coordinates), rel=0.13)
+
+
 def test_no_residuals_are_no_tests() -> None:
     nothing = np.zeros((3, 2))
     assert residuals.noise_test(nothing, nothing, 0.95) is None
     assert residuals.direction_test(nothing, nothing) is None
+    assert residuals.shape_test(nothing, nothing) is None
+    assert residuals.shape_test(np.ones((3, 2)), np.full((3, 2), 9.0)) is None
     with pytest.raises(InputError, match="confidence is 2"):
         residuals.noise_test(nothing, nothing, 2)
 

@@ -104,7 +104,7 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
 
 def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
     rng, shape = np.random.default_rng(0), (20, 3)
-    names = "squares", "freedoms", "repeats", "scales", "signals"
+    names = "squares", "freedoms", "repeats", "scales", "signals", "shapes"
     arrays = {f"residual_{name}": rng.chisquare(9, shape) for name in names}
     arrays["batch_sizes"] = rng.binomial(23, 0.3, shape).astype(float)
     twice = {name: np.repeat(array, 2, axis=0) for name, array in arrays.items()}
@@ -116,7 +116,7 @@ def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
     assert residual_report.report(common, twice, 0.95) == once
 
 
-@pytest.mark.parametrize("test", ["noise", "repeats", "scale", "sampling"])
+@pytest.mark.parametrize("test", ["noise", "repeats", "scale", "shape", "sampling"])
 def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
     looked = Design(share=0.25)
     for p_value, fixed, shared in ((5e-4, 1, 0), (2e-4, 1, 1)):
@@ -132,6 +132,7 @@ def _found(**changes: Any) -> dict[str, Any]:
         "noise": noise | changes.get("noise", {}),
         "repeats": fine | changes.get("repeats", {}),
         "scale": fine | {"factor": 1.0, "first_p_value": 0.5} | changes.get("scale", {}),
+        "shape": {"p_value": 0.5, "ratio": 0.8, "normal": 0.8} | changes.get("shape", {}),
         "sampling": {"p_value": 0.5, "dispersion": 1.0, "rate": 0.2} | changes.get("sampling", {}),
     }
 
@@ -162,6 +163,8 @@ def _found(**changes: Any) -> dict[str, Any]:
         ),
         ({"scale": {"factor": 0.1}}, "residual_scale", "a mean was sent"),
         ({"scale": {"factor": 1.4}}, "residual_scale", "weighted"),
+        ({"shape": {"ratio": 0.866}}, "residual_shape", "uniform noise"),
+        ({"shape": {"ratio": 0.707}}, "residual_shape", "Laplace"),
         ({"sampling": {"dispersion": 0.0}}, "sampling", "fixed size"),
         ({"sampling": {"rate": 0.3}}, "sampling", "The sampling rate is not"),
     ],
@@ -170,7 +173,7 @@ def test_each_alarm_names_the_likely_cause(
     changes: dict[str, dict[str, Any]], alarm: str, cause: str
 ) -> None:
     fine = residual_report.checks(_found(**changes))
-    assert [each.alarm for each in fine] == [None] * 4  # not below the level
+    assert [each.alarm for each in fine] == [None] * 5  # not below the level
     test = next(iter(changes))
     found = _found(**changes | {test: changes[test] | {"p_value": 1e-4}})
     told = check.alarms(residual_report.checks(found))

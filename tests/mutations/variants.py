@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from scipy.special import ndtr
 from torch import Tensor
 
 from fedsim import audit, client_app, ledger, messages, owner_app, privacy, server_app, strategy
@@ -136,6 +137,21 @@ def no_noise() -> AbstractContextManager[Any]:
 def half_the_noise() -> AbstractContextManager[Any]:
     """Add noise of half the standard deviation that is accounted for."""
     return _noise_as(lambda *leaf: gaussian_noise(*leaf) / 2)
+
+
+def uniform_noise() -> AbstractContextManager[Any]:
+    """Add uniform noise of the standard deviation that is accounted for, which hides no outlier."""
+    return _noise_as(lambda *leaf: math.sqrt(12) * (ndtr(gaussian_noise(*leaf)) - 0.5))
+
+
+def laplace_noise() -> AbstractContextManager[Any]:
+    """Add Laplace's noise of the standard deviation that is accounted for."""
+
+    def noise(*leaf: Any) -> Rows:
+        normal = gaussian_noise(*leaf)
+        return -np.sign(normal) * np.log(2 * ndtr(-np.abs(normal))) / math.sqrt(2)
+
+    return _noise_as(noise)
 
 
 def noise_once_per_epoch() -> AbstractContextManager[Any]:
@@ -299,6 +315,8 @@ UNEQUAL: dict[str, Scalar] = {
 MUTANTS = (
     Variant("no noise", broken=no_noise),
     Variant("half the noise", broken=half_the_noise),
+    Variant("uniform noise of the right variance", broken=uniform_noise),
+    Variant("Laplace noise of the right variance", broken=laplace_noise),
     Variant("noise once per epoch", broken=noise_once_per_epoch),
     Variant("clipping after averaging", broken=clipping_after_averaging),
     Variant("mean in place of sum, in the noise alone", broken=noise_of_a_mean),
