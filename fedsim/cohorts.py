@@ -1,7 +1,8 @@
 """Which trials share their messages: the cohorts of a campaign, of which each has a file.
 
-Every file says of which experiment its findings are. Whoever edits `config.toml` in between would
-otherwise get one report of two experiments.
+Every file says of which experiment its findings are, of which run and of which trials. Whoever
+edits `config.toml` in between, or copies a file over another, would otherwise get one report of two
+experiments, or of one cohort twice.
 """
 
 import json
@@ -19,8 +20,8 @@ from fedsim.run_directory import RunDirectory
 EXPERIMENT = "experiment"
 """The array of a cohort's file, and of the transcript, that says what it is of: JSON, as bytes."""
 
-TRIALS = "trials"
-"""How many trials a transcript has, in its mark."""
+RUN, TRIALS = "run", "trials"
+"""In a mark: the identity of the run, and the first trial and the one behind the last."""
 
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
@@ -49,17 +50,19 @@ def experiment(config: Config) -> dict[str, Any]:
     return found | {"trials.count": trials.first or trials.count}
 
 
-def mark(config: Config) -> npt.NDArray[np.uint8]:
-    """Return `experiment` as the bytes [n] that a cohort's file holds."""
-    return _bytes(experiment(config))
+def mark(config: Config, directory: RunDirectory, trials: range) -> npt.NDArray[np.uint8]:
+    """Return, as bytes [n], what the file of a cohort is of: `experiment`, its run, its trials."""
+    return _bytes(experiment(config) | _place(directory, trials))
 
 
-def transcript_mark(config: Config, trials: int) -> npt.NDArray[np.uint8]:
-    """Return, as bytes [n], what a transcript of so many trials is of.
+def transcript_mark(
+    config: Config, directory: RunDirectory, trials: range
+) -> npt.NDArray[np.uint8]:
+    """Return, as bytes [n], what the transcript of these trials is of.
 
     Beside the experiment the prior, which its log-odds hold, and the budget that its rounds keep.
     """
-    return _bytes(_of_transcript(config) | {TRIALS: trials})
+    return _bytes(_of_transcript(config) | _place(directory, trials))
 
 
 def check_transcript(
@@ -69,9 +72,7 @@ def check_transcript(
 
     found: the mark, as it was read.
     """
-    then = _read(directory, file, found)
-    if then.get(TRIALS, trials) != trials:
-        raise directory.damaged(file, f"it has {trials} trials, not {then[TRIALS]}")
+    then = _read(directory, file, found, range(trials))
     _check(directory, then, _of_transcript(config), f"{file} is of a run")
 
 
@@ -100,27 +101,31 @@ def finished(config: Config, directory: RunDirectory) -> list[int]:
 
 
 def rounds_of(directory: RunDirectory, cohort: int) -> int:
-    """Return how many rounds a finished cohort ran."""
-    findings = directory.read_arrays(directory.cohort_file(cohort), only=["sensitivities"])
-    return int(findings["sensitivities"].shape[1])
+    """Return how many rounds a finished cohort ran. Raises InputError where its file is damaged."""
+    file = directory.cohort_file(cohort)
+    findings = directory.read_arrays(file, only=["sensitivities"])
+    with directory.reading(file):
+        return int(findings["sensitivities"].shape[1])
 
 
 def _size(config: Config, directory: RunDirectory, first: int) -> int:
     """Return how many trials the finished cohort has whose first trial this is.
 
-    Raises InputError where they were run under another configuration. A file of an earlier version
-    does not say, and is taken as it is.
+    Raises InputError where it was run elsewhere, or under another configuration.
     """
     file = directory.cohort_file(first)
     found = directory.read_arrays(file, only=("worlds", EXPERIMENT))
-    if "worlds" not in found:
-        raise directory.damaged(file, "it has no 'worlds'")
-    size = len(found["worlds"])
-    if EXPERIMENT in found:
-        then = _read(directory, file, found[EXPERIMENT])
-        what = f"trials {first} to {first + size - 1} were run"
-        _check(directory, then, experiment(config), what)
+    with directory.reading(file):
+        mark, size = found[EXPERIMENT], len(found["worlds"])
+        if not size:
+            raise ValueError("it has no trials")
+    then = _read(directory, file, mark, range(first, first + size))
+    _check(directory, then, experiment(config), f"trials {first} to {first + size - 1} were run")
     return size
+
+
+def _place(directory: RunDirectory, trials: range) -> dict[str, Any]:
+    return {RUN: directory.identity, TRIALS: [trials.start, trials.stop]}
 
 
 def _of_transcript(config: Config) -> dict[str, Any]:
@@ -132,13 +137,20 @@ def _bytes(values: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
 
 
-def _read(directory: RunDirectory, file: str, found: npt.NDArray[Any]) -> dict[str, Any]:
+def _read(
+    directory: RunDirectory, file: str, found: npt.NDArray[Any], trials: range
+) -> dict[str, Any]:
+    """Return what a mark says. Raises InputError where it is of other trials, or of another run."""
+    here = _place(directory, trials)
     with directory.reading(file):
         told = reading.json_value(found.tobytes())
         if not isinstance(told, dict):
             raise TypeError(f"its '{EXPERIMENT}' is no JSON object")
-    if not told.get("trials.count"):  # of an earlier version, which wrote 0 for pairs
-        told.pop("trials.count", None)
+        if told[RUN] != here[RUN]:
+            raise ValueError("it is of another run")
+        if told[TRIALS] != here[TRIALS]:
+            first, stop = told[TRIALS]
+            raise ValueError(f"it is of the trials from {first:d} to below {stop:d}")
     return told
 
 

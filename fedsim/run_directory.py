@@ -8,11 +8,13 @@ facts.json       what the report needs besides the configuration and the transcr
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
 report.json, report.html, figures/
 lock             held by the process that writes the run, so that no second one does
+identity         what tells the run from every other, also of the same configuration: random
 """
 
 import fcntl
 import json
 import os
+import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ from fedsim import config as configuration
 from fedsim import private_files, reading
 from fedsim.config import Config
 from fedsim.errors import InputError
+
+IDENTITY, MOST_IDENTITY = "identity", 1024
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -100,6 +104,12 @@ class RunDirectory:
         """
         return _load(self.path / "config.toml").placed_at(str(self.path))
 
+    @property
+    def identity(self) -> str:
+        """What the files of this run say that they are of. Raises InputError."""
+        with self.reading(IDENTITY):
+            return reading.content(self.path / IDENTITY, MOST_IDENTITY).decode("ascii").strip()
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Be the only process that writes this run; one that is killed lets go.
@@ -114,6 +124,8 @@ class RunDirectory:
                     f"another process is running '{self.path}'; wait for its end or stop it, or "
                     "name a new directory with --out"
                 ) from None
+            if not self.has(IDENTITY):
+                self.write_text(IDENTITY, f"{secrets.token_hex(16)}\n")
             yield
 
     def write_text(self, name: str, text: str) -> None:

@@ -59,11 +59,13 @@ def read(directory: RunDirectory) -> Arrays:
     reads them says that the model diverged.
     """
     config, arrays = directory.config, directory.read_arrays(FILE)
-    of_what = arrays.pop(cohorts.EXPERIMENT, None)  # absent in older runs
+    with directory.reading(FILE):
+        of_what = arrays.pop(cohorts.EXPERIMENT)
     complaint = _incomplete(config, arrays)
     if not complaint:
-        if of_what is not None:
-            cohorts.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
+        if not arrays["log_odds"].ndim:
+            raise directory.damaged(FILE, "its 'log_odds' is one number")
+        cohorts.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
         planned = cohorts.ranges(config, directory)
         complaint = _misshapen(config, arrays, planned) or _impossible(arrays)
     if complaint:

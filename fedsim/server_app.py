@@ -139,7 +139,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     for trials in planned:
         first = trials.start
         if directory.has(directory.cohort_file(first)):
-            findings = directory.read_arrays(directory.cohort_file(first))  # damage shows now
+            findings = _finished_before(directory, first, bits[trials.start : trials.stop])
         else:
             strategy = DPSGD(
                 config,
@@ -154,7 +154,7 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
                 auditors,
             )
             findings = _run_cohort(grid, strategy, known, directory)
-            mark = {cohorts.EXPERIMENT: cohorts.mark(config)}
+            mark = {cohorts.EXPERIMENT: cohorts.mark(config, directory, trials)}
             directory.write_arrays(directory.cohort_file(first), findings | mark)
         directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
         finished.append(trials)
@@ -252,6 +252,18 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
     }
 
 
+def _finished_before(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]) -> Arrays:
+    """Return the findings of a cohort of these worlds that is there already. Raises InputError."""
+    file = directory.cohort_file(first)
+    findings = directory.read_arrays(file)
+    with directory.reading(file):
+        if findings["worlds"].tolist() != worlds.tolist():
+            raise ValueError("its worlds are not those of this seed")
+        if findings["ratios"].ndim != 2 or len(findings["ratios"]) != len(worlds):
+            raise ValueError(f"its 'ratios' is {list(findings['ratios'].shape)}")
+    return findings
+
+
 def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Return the SHA-256 of each trial's final model, [T, 32]: what two runs can be compared by."""
     rows = (hashlib.sha256(row.tobytes()).digest() for row in parameters)
@@ -294,7 +306,7 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
         for ending in endings
         if f"ratios{ending}" in joined
     }
-    of_what = cohorts.transcript_mark(config, finished[-1].stop)
+    of_what = cohorts.transcript_mark(config, directory, range(finished[-1].stop))
     return {**odds, **joined, cohorts.EXPERIMENT: of_what}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,16 +198,9 @@ def test_cohorts_that_miss_a_look_are_refused_before_they_run(
     directory.write_text("config.toml", dump(other.placed_at("")))
     with pytest.raises(InputError, match=f"trials.cohort = {config.trials.cohort}, and it says 10"):
         _go(RunDirectory.open(directory.path))
-    _forget_the_experiment(directory)
+    _tell(directory, {"trials.cohort": None})
     with pytest.raises(InputError, match="no cohort ends at"):
         _go(RunDirectory.open(directory.path))
-
-
-def _forget_the_experiment(directory: RunDirectory) -> None:
-    """Make the first cohort's file one of an earlier version."""
-    old = directory.read_arrays(directory.cohort_file(0))
-    del old[cohorts.EXPERIMENT]
-    directory.write_arrays(directory.cohort_file(0), old)
 
 
 def _tell(directory: RunDirectory, changes: dict[str, object]) -> None:
@@ -393,22 +387,6 @@ def test_pairs_are_not_chosen_afterwards_either(
             again(directory)
 
 
-def test_what_the_version_before_said_of_an_experiment_is_enough(
-    small: Make, tmp_path: Path
-) -> None:
-    """It knew nothing of looks, and wrote 0 for the number of trials in pairs."""
-    directory = RunDirectory.create(tmp_path / "run", small(STOPPING))
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        _stop_before(patched, 1)
-        _go(directory)
-    looked = "trials.until-halfwidth", "trials.cohort", "audit.confidence", "audit.prior"
-    _tell(directory, dict.fromkeys(looked) | {"trials.count": 0})
-    resumed, report = _go(directory)
-    assert report["campaign"]["precise"] is True
-    whole, _ = _go(RunDirectory.create(tmp_path / "whole", small(STOPPING)))
-    np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
-
-
 STOPPING: dict[str, Scalar] = {
     "training.rounds": 1,
     "trials.until-halfwidth": 0.45,
@@ -439,13 +417,28 @@ def test_a_cohort_whose_experiment_is_unreadable_is_damaged(
         report_of(directory)
 
 
-def test_cohorts_of_an_earlier_version_are_taken_as_they_are(small: Make, tmp_path: Path) -> None:
-    config = small(FEW_ROUNDS)
-    directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        _stop_before(patched, 1)
+def test_a_file_that_is_not_this_cohorts_of_this_run_is_refused(
+    small: Make, tmp_path: Path
+) -> None:
+    """Two runs of one configuration differ where the noise is the system's."""
+    config = small(FEW_ROUNDS | {"privacy.noise-source": "system"})
+    run, other = (RunDirectory.create(tmp_path / name, config) for name in ("run", "other"))
+    for directory in (run, other):
         _go(directory)
-    _forget_the_experiment(directory)
-    resumed, _ = _go(directory)
-    whole, _ = _go(RunDirectory.create(tmp_path / "whole", config))
-    np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
+    file = run.path / run.cohort_file(4)
+    whole = file.read_bytes()
+    for lay, complaint in (
+        (lambda: shutil.copy(run.path / run.cohort_file(0), file), "of the trials from 0 to"),
+        (lambda: shutil.copy(other.path / other.cohort_file(4), file), "is of another run"),
+        (lambda: np.savez(file, worlds=[True]), "it has no 'experiment'"),
+        (lambda: np.savez(file, worlds=[], experiment=[1]), "it has no trials"),
+        (lambda: np.savez(file, worlds=1, experiment=1), "is damaged"),
+    ):
+        lay()
+        for use in (report_of, _go):
+            with pytest.raises(InputError, match=f"cohorts/000004.npz in .*{complaint}.*; delete"):
+                use(run)
+    file.write_bytes(whole)
+    shutil.copy(other.path / "transcript.npz", run.path)
+    with pytest.raises(InputError, match=r"transcript.npz in .* is of another run"):
+        report_of(run)

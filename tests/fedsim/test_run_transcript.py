@@ -59,15 +59,11 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         lambda arrays: {
             name: array[:5] if len(array) == 8 else array for name, array in arrays.items()
         },
-        "it has 5 trials, not 8",
+        "it is of the trials from 0 to below 8",
     ),
-    "the same, of an earlier version": (
-        lambda arrays: {
-            name: array[:5] if len(array) == 8 else array
-            for name, array in arrays.items()
-            if name != cohorts.EXPERIMENT
-        },
-        "it has 5 trials, with which no cohort of this config.toml ends",
+    "no experiment": (
+        lambda arrays: {name: arrays[name] for name in arrays if name != cohorts.EXPERIMENT},
+        "it has no 'experiment'",
     ),
     "an unreadable experiment": (
         lambda arrays: arrays | {cohorts.EXPERIMENT: np.frombuffer(b"[]", np.uint8)},
@@ -75,7 +71,7 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     ),
     "no trials": (
         lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]},
-        "it has 0 trials, not 8",
+        "it is of the trials from 0 to below 8",
     ),
     "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "its 'log_odds'"),
     "text": (

@@ -29,6 +29,7 @@ def test_a_run_leaves_a_report_and_can_be_repeated(
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         "lock",
+        "identity",
         "config.toml",
         "events.jsonl",
         "cohorts",
