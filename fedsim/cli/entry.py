@@ -19,7 +19,7 @@ def main() -> None:
     try:
         try:
             from fedsim.cli.main import main as command  # noqa: PLC0415
-        except ImportError:
+        except (ImportError, AttributeError):
             from fedsim.installation import complaint  # noqa: PLC0415
 
             # Modules of another project, in the place of this one's, lack what is imported.

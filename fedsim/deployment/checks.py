@@ -12,7 +12,7 @@ from pathlib import Path
 
 import fedsim
 from fedsim import installation
-from fedsim.deployment import kit
+from fedsim.deployment import kit, wheel
 from fedsim.deployment.findings import OK, WRONG, Finding, Line
 from fedsim.deployment.kit import Kit
 from fedsim.deployment.node_checks import node
@@ -41,7 +41,7 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
             findings.append(Finding(name, "folder", WRONG, message))
             continue
         own = server(place, laid_out) if name == "server" else node(place, laid_out, name)
-        for look in (_versions(laid_out), _commands(place), _permissions(place), own):
+        for look in (_versions(place, laid_out), _commands(place), _permissions(place), own):
             found = [Finding(name, *line) for line in _said(look)]
             findings += [one for one in found if one not in findings]
     if machine is None and (directory / "ca").is_dir():
@@ -57,12 +57,13 @@ def _said(look: Iterator[Line]) -> Iterator[Line]:
         yield "settings", WRONG, str(error)
 
 
-def _versions(laid_out: Kit) -> Iterator[Line]:
+def _versions(place: Path, laid_out: Kit) -> Iterator[Line]:
     if complaint := installation.complaint():
         yield "distribution", WRONG, complaint
-    for package, written, here in (
-        ("fedsim", laid_out.fedsim, fedsim.__version__),
-        ("flwr", laid_out.flwr, version("flwr")),
+    program = place / wheel.file_name(laid_out.fedsim)
+    for package, written, here, remedy in (
+        ("fedsim", laid_out.fedsim, fedsim.__version__, f"{program}"),
+        ("flwr", laid_out.flwr, version("flwr"), f"flwr=={laid_out.flwr}"),
     ):
         if written == here:
             yield package, OK, here
@@ -70,7 +71,7 @@ def _versions(laid_out: Kit) -> Iterator[Line]:
             yield (
                 package,
                 WRONG,
-                f"{here} here, but the kit is for {written}: pip install {package}=={written}",
+                f"{here} here, but the kit is for {written}: pip install {remedy}",
             )
 
 

@@ -7,6 +7,7 @@
     owners/owner-K/, auditor/   the node's own key, its node.toml, scripts
     compose.yaml, Dockerfile, README.md
 
+Every machine's folder holds the wheel of the fedsim that wrote the kit, whose hash README.md tells.
 Secrets are 0600 in folders that are 0700. Every script, unit and setting is a text of `templates`.
 """
 
@@ -23,7 +24,7 @@ import tomli_w
 
 import fedsim
 from fedsim import private_files, reading
-from fedsim.deployment import certificates, templates
+from fedsim.deployment import certificates, templates, wheel
 from fedsim.deployment.own_certificate import Own, own_pair
 from fedsim.errors import InputError
 
@@ -155,7 +156,8 @@ def write(
     """Write a new kit.
 
     Raises InputError for addresses that are none, for scripts read them, for a certificate of an
-    operator's own that nodes would refuse, and if the directory exists, which is left as it is.
+    operator's own that nodes would refuse, for a fedsim of which no wheel can be made, and if the
+    directory exists, which is left as it is.
     """
     if not is_host(address):
         raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
@@ -163,6 +165,7 @@ def write(
         raise InputError(
             f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
         )
+    program = wheel.running()
     created = now or datetime.now(UTC)
     kit = Kit(
         address=address,
@@ -193,16 +196,18 @@ def write(
         write_file(directory / "ca" / "ca.key", authority.private)
         write_file(directory / "ca" / "ca.crt", authority.public)
     _write_manifest(directory, kit)
-    values = _values(kit, listen)
+    values = _values(kit, listen, program)
     write_file(directory / "README.md", _fill(templates.README, values))
     write_file(directory / "compose.yaml", compose(kit))
-    write_file(directory / "Dockerfile", templates.DOCKERFILE.replace("@VERSION@", kit.fedsim))
+    write_file(directory / "Dockerfile", _fill(templates.DOCKERFILE, values))
     _write_server(directory / "server", kit, pair, trusted, values)
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
         write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
         told = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
         _write_node(directory / _place(machine), kit, machine, key, trusted, told)
+    for machine in kit.machines:
+        write_file(directory / _place(machine) / program.name, program.content)
     return kit
 
 
@@ -301,7 +306,7 @@ def _place(machine: str) -> str:
     return f"owners/{machine}" if machine.startswith("owner-") else machine
 
 
-def _values(kit: Kit, listen: str) -> dict[str, str]:
+def _values(kit: Kit, listen: str, program: wheel.Wheel) -> dict[str, str]:
     copies = "\n".join(
         f"scp -pr {_place(machine)}/ {machine.upper()}-MACHINE:/etc/fedsim/"
         for machine in kit.nodes
@@ -314,6 +319,8 @@ def _values(kit: Kit, listen: str) -> dict[str, str]:
         "OWNERS": str(kit.owners),
         "VERSION": kit.fedsim,
         "FLOWER": kit.flwr,
+        "WHEEL": program.name,
+        "SHA256": program.sha256,
         "COPIES": copies,
         "AUDITOR": templates.AUDITOR_README if kit.auditor else "",
     }

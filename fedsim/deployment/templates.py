@@ -230,13 +230,13 @@ services:
 """
 
 DOCKERFILE = """\
-# The image that compose.yaml names. Put a wheel of the fedsim that wrote this kit beside it
-# (pip wheel --no-deps -w . SOURCE), then: docker build -t fedsim:@VERSION@ .
+# The image that compose.yaml names: docker build -t fedsim:@VERSION@ .
 FROM python:3.11-slim
 RUN apt-get update && apt-get install -y --no-install-recommends procps \\
     && rm -rf /var/lib/apt/lists/*
-COPY fedsim-@VERSION@-*.whl /tmp/
-RUN pip install --no-cache-dir /tmp/fedsim-@VERSION@-*.whl
+COPY server/@WHEEL@ /tmp/
+RUN echo "@SHA256@  /tmp/@WHEEL@" | sha256sum -c - \\
+    && pip install --no-cache-dir /tmp/@WHEEL@
 """
 
 COMPOSE_SERVICE = """\
@@ -253,8 +253,15 @@ COMPOSE_SERVICE = """\
 README = """\
 # A federation of @OWNERS@ owners at @ADDRESS@:@PORT@
 
-Written by fedsim @VERSION@ for Flower @FLOWER@.
-Every machine needs Python with that fedsim installed: `pip install fedsim` from the same source.
+Written by fedsim @VERSION@ for Flower @FLOWER@. Every machine needs Python 3.11 or later with that
+fedsim: the wheel in its folder, and no other program of the name (the package index has one). Where
+the folder has arrived, install it after a look at its SHA-256, which is best told on another way:
+
+```sh
+cd /etc/fedsim/MACHINE
+echo "@SHA256@  @WHEEL@" | sha256sum -c - &&
+    pip install ./@WHEEL@
+```
 
 `ca/ca.key` and every `*.key` are secrets (0600). Keep `ca/` off all machines of the federation:
 it is needed only to make a new server certificate. Each machine gets one folder and no other.

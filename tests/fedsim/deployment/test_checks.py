@@ -1,12 +1,13 @@
 """Each thing that can be wrong with a machine's folder is found, and only that."""
 
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import checks, kit
+from fedsim.deployment import checks, kit, wheel
 from fedsim.deployment.findings import OK, WRONG
 
 Found = Callable[[str], dict[str, str]]
@@ -31,7 +32,8 @@ def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> N
 
 def test_other_versions(written: Path, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.fedsim, "__version__", "9.9")
-    assert "9.9 here, but the kit is for" in found("server")["fedsim"]
+    remedy = f"pip install {written / 'server' / wheel.running().name}"
+    assert re.fullmatch(f"9.9 here, but the kit is for .*: {remedy}", found("server")["fedsim"])
 
 
 def test_a_foreign_distribution_of_the_name(

@@ -1,6 +1,8 @@
 """A kit holds what each machine needs and nothing that a machine must not have."""
 
+import hashlib
 import json
+import re
 import signal
 import stat
 import subprocess
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedsim.deployment import kit
+from fedsim.deployment import kit, wheel
 from fedsim.errors import InputError
 
 
@@ -57,8 +59,21 @@ def test_a_kit_is_never_written_over(written: Path) -> None:
 
 def test_nothing_is_left_to_fill_in(written: Path) -> None:
     for path in written.rglob("*"):
-        if path.is_file() and path.suffix != ".pub":
+        if path.is_file() and path.suffix not in (".pub", ".whl"):
             assert not [word for word in path.read_text().split() if word.startswith("@")], path
+
+
+def test_every_machine_is_given_the_program_and_told_its_hash(written: Path) -> None:
+    program = wheel.running()
+    said = (written / "README.md").read_text()
+    assert f'echo "{program.sha256}  {program.name}" | sha256sum -c -' in said
+    for machine in kit.read(written).machines:
+        held = (kit.folder(written, machine) / program.name).read_bytes()
+        assert hashlib.sha256(held).hexdigest() == program.sha256
+    # Another project has the bare name on the package index.
+    assert re.findall("pip install (.*)", said) == [f"./{program.name}"]
+    image = (written / "Dockerfile").read_text()
+    assert re.findall("pip install (.*)", image) == [f"--no-cache-dir /tmp/{program.name}"]
 
 
 def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:

@@ -1,0 +1,100 @@
+"""A wheel of the program that runs, so that every machine of a federation gets the same.
+
+What is installed is no source to build from: its modules are packed anew, beside the metadata that
+they were installed with. The same modules make the same wheel.
+"""
+
+import base64
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import fedsim
+from fedsim.errors import InputError
+from fedsim.installation import DISTRIBUTION, PACKAGES
+
+WHEEL = """\
+Wheel-Version: 1.0
+Generator: fedsim
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of every file, since a date of its own would make another wheel."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel, and the name that its file must have."""
+
+    name: str
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the content, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def file_name(version: str) -> str:
+    """Return what the wheel of a version is called."""
+    return f"{_stem(version)}-py3-none-any.whl"
+
+
+@cache
+def running() -> Wheel:
+    """Return the wheel of this program. Raises InputError where it was not installed as it is."""
+    packed = {path: content for package in PACKAGES for path, content in _modules(package)}
+    information = f"{_stem(fedsim.__version__)}.dist-info"
+    packed |= {f"{information}/{name}": text.encode() for name, text in _metadata().items()}
+    packed[f"{information}/RECORD"] = _record(packed, f"{information}/RECORD")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in packed.items():
+            entry = zipfile.ZipInfo(path, EPOCH)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return Wheel(file_name(fedsim.__version__), buffer.getvalue())
+
+
+def _stem(version: str) -> str:
+    return f"{DISTRIBUTION.replace('-', '_')}-{version}"
+
+
+def _modules(package: str) -> list[tuple[str, bytes]]:
+    root = Path(str(import_module(package).__file__)).parent
+    paths = sorted(root.rglob("*.py"))
+    return [(path.relative_to(root.parent).as_posix(), path.read_bytes()) for path in paths]
+
+
+def _metadata() -> dict[str, str]:
+    """Return the files about the distribution, as it was installed."""
+    remedy = "install it (pip install) from where it comes, so that a wheel can be made of it"
+    try:
+        installed = distribution(DISTRIBUTION)
+    except PackageNotFoundError:
+        raise InputError(f"fedsim runs without having been installed: {remedy}") from None
+    if installed.version != fedsim.__version__:
+        raise InputError(
+            f"fedsim {fedsim.__version__} runs, but {installed.version} is installed: {remedy}"
+        )
+    names = ("METADATA", "entry_points.txt", "licenses/LICENSE")
+    kept = {name: installed.read_text(name) for name in names}
+    return {name: text for name, text in kept.items() if text is not None} | {"WHEEL": WHEEL}
+
+
+def _record(packed: dict[str, bytes], own: str) -> bytes:
+    """Return the list of all files with hash and length; its own line has neither."""
+    lines = [f"{path},{_digest(content)},{len(content)}" for path, content in packed.items()]
+    return "\n".join([*lines, f"{own},,", ""]).encode()
+
+
+def _digest(content: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
+    return f"sha256={digest.rstrip(b'=').decode()}"
