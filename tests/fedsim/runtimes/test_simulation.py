@@ -31,6 +31,7 @@ def _fedsim(*arguments: str) -> subprocess.CompletedProcess[str]:
 def _flower_processes() -> set[int]:
     names = (
         "flower-superlink",
+        "private_superlink",
         "flower-superexec",
         "flwr-simulation",
         "ray::",
