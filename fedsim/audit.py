@@ -25,6 +25,7 @@ from fedsim import (
     ledger,
     membership_audit,
     one_run_report,
+    one_training,
     pac_report,
     precision,
     prediction,
@@ -146,7 +147,7 @@ def assemble(
             "vantages": [asdict(row) for row in everywhere],
         },
         "dropouts": trust_report.dropouts(config, nominal, rows),
-        "budget": _budget(config, nominal, transcript, rows, delta),
+        "budget": _budget(config, nominal, transcript, rows, delta, together),
         "prediction": mine | {"distance": _distance(mine["advantage"], transcript, played)},
         "empirical": empirical,
         "membership_inference": {
@@ -183,13 +184,15 @@ def assemble(
     report["warnings"] = [
         *report["alarms"].values(),
         *cautions.cautions(config),
+        *([one_training.CAUTION] if trials == 1 else []),
         *precision.cautions(config, trials),
         *precision.imprecise(report["campaign"]),
         *trust_report.cautions(config, report),
         *one_run_report.cautions(report["one_run"]),
         *cautions.budget_cautions(report["budget"]),
     ]
-    finite: dict[str, Any] = strict_json(report)
+    told = one_training.without_rates(report) if trials == 1 else report
+    finite: dict[str, Any] = strict_json(told)
     return finite
 
 
@@ -296,11 +299,17 @@ def _common_noise_multiplier(mechanism: Mechanism) -> float | None:
 
 
 def _budget(
-    config: Config, nominal: float, transcript: Arrays, rows: Sequence[ledger.Row], delta: float
+    config: Config,
+    nominal: float,
+    transcript: Arrays,
+    rows: Sequence[ledger.Row],
+    delta: float,
+    together: Guarantee,
 ) -> dict[str, Any]:
-    """Return what the rounds cost the worst owner of the worst cohort, at this delta.
+    """Return what the rounds of one training cost the worst owner of the worst cohort, at delta.
 
-    Colluders are left out: their records are no secret.
+    Colluders are left out: their records are no secret. spent: what privacy.stop-at limits, which
+    is of everything released where the noise is the operating system's.
     """
     spent, run = transcript.get(ledger.EPSILON), transcript["log_odds"].shape[1]
     if spent is None or delta != config.privacy.delta:
@@ -321,6 +330,9 @@ def _budget(
         "epsilon": {
             vantage.value: float(worst[place, -1]) for place, vantage in enumerate(vantages)
         },
+        "spent": float(worst[vantages.index(config.federation.vantage), -1])
+        if together.released is None
+        else together.released["epsilon"],
         "epsilon_by_round": worst[vantages.index(config.federation.vantage)].tolist(),
         "earlier_attempts": ledger.earlier_rounds(config, rows),
     }

@@ -104,7 +104,7 @@ def cautions(config: Config) -> list[str]:
             "are those of the group, and the ledger, the budget and 'crafted' state what one "
             "record's are."
         )
-    if config.trials.worlds == "d-only":
+    if config.trials.worlds == "d-only" and config.trials.count > 1:
         told.append(
             "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
             'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
@@ -125,12 +125,15 @@ def cautions(config: Config) -> list[str]:
 def budget_cautions(budget: Mapping[str, Any]) -> list[str]:
     """Return what ended the training early, or was released in vain; budget: of report.json."""
     told = []
-    epsilon = f"epsilon {budget['epsilon'][budget['vantage']]:.4g} at delta {budget['delta']:g}"
+    epsilon, spent = (
+        f"epsilon {value:.4g} at delta {budget['delta']:g}"
+        for value in (budget["epsilon"][budget["vantage"]], budget["spent"])
+    )
     if budget["stopped"] and budget["stop_at"]:
         elsewhere = f" (at delta {budget['stop_at_delta']:g})"
         told.append(
             f"The training was stopped after {budget['rounds_run']} of {budget['rounds_planned']} "
-            f"rounds, at {epsilon}: one more would have exceeded privacy.stop-at = "
+            f"rounds, at {spent}: one more would have exceeded privacy.stop-at = "
             f"{budget['stop_at']:g}{elsewhere * (budget['delta'] != budget['stop_at_delta'])}."
         )
     if budget["earlier_attempts"]:

@@ -2,11 +2,11 @@
 
 The trials that there are keep their worlds and their random numbers, which depend on the seed and
 the number of a trial alone; those that are added are balanced in pairs. The report of the smaller
-campaign stays until that of the larger one is written. Every trial is a training of its own, so
-that the guarantee is no other: the ledger states the worst cohort's epsilon, and not a sum.
+campaign stays until that of the larger one is written. Where the noise is the operating system's
+the trials that are added release more of the same people, which is refused beyond privacy.stop-at.
 """
 
-from fedsim import cohorts
+from fedsim import budget, cohorts, privacy
 from fedsim import config as configuration
 from fedsim.config import Config
 from fedsim.errors import InputError
@@ -19,7 +19,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     More than there are; or, where a larger number was given before and has not been reached, any
     that is not below the trials of the first plan, whose worlds were drawn together, and those that
     finished cohorts hold. The caller holds the lock of the run. Raises InputError for other
-    numbers, odd ones, and where the trials were to stop by what they showed.
+    numbers, odd ones, where the trials were to stop by what they showed, and as `budget.plan` does.
     """
     config = directory.config
     given = config.trials
@@ -50,6 +50,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     changes = {"count": trials, "first": first if trials > first else 0}
     table = type(given).model_validate(given.model_dump() | changes)
     extended = config.model_copy(update={"trials": table})
+    budget.plan(extended, privacy.noise_multiplier(extended), directory)
     directory.write_text("config.toml", configuration.dump(extended.placed_at("")))
     return extended
 

@@ -342,7 +342,7 @@ def budget(report: Report) -> str:
         at(report, f"budget.{name}")
         for name in ("rounds_run", "rounds_planned", "earlier_attempts", "stop_at")
     )
-    spent = at(report, f"budget.epsilon.{at(report, 'budget.vantage')}")
+    spent, trainings = at(report, "budget.spent"), at(report, "released.trainings") or 1
     delta, other = at(report, "budget.delta"), at(report, "budget.stop_at_delta")
     limit = f"privacy.stop-at = {number(stop_at)}"
     limit += "" if other == delta else f" at δ = {plain(other)}"
@@ -353,10 +353,12 @@ def budget(report: Report) -> str:
     before = f" Interrupted attempts had released {plain(earlier)} rounds before the first." * bool(
         earlier
     )
+    before += " The curve is of one of the trainings." * (trainings > 1)
+    together = f" in all {plain(trainings)} trainings together" * (trainings > 1)
     whose = "an owner's data have" if is_client(report) else "a person's record has"
     return (
         f"After {plain(run)} of {plain(planned)} planned rounds {whose} spent "
-        f"ε = {INFINITE if spent is None else number(spent)} towards the vantage "
+        f"ε = {INFINITE if spent is None else number(spent)}{together} towards the vantage "
         f"{plain(at(report, 'budget.vantage'))} at δ = {plain(delta)} "
         f"(accountant {plain(at(report, 'budget.accountant'))}){ending}.{before}"
     )

@@ -22,6 +22,7 @@ from fedsim import (
     crafted_report,
     guarantee_sections,
     one_run_report,
+    one_training,
     precision,
     private_files,
     report_figures,
@@ -91,11 +92,12 @@ def render_html(report: Report, pictures: Pictures) -> str:
         name: Drawn(title, caption, report_figures.embedded(picture, name, f"{title} {caption}"))
         for name, (picture, title, caption) in pictures.drawn.items()
     }
+    alone = one_training.is_single(report)
     return ENVIRONMENT.from_string(TEMPLATE).render(
         name=plain(at(report, "name")),
         scope=setting_sections.scope(report),
-        verdict=sections.verdict(report),
-        standing=sections.standing(report),
+        verdict=one_training.verdict(report) if alone else sections.verdict(report),
+        standing="" if alone else sections.standing(report),
         mark=against(
             report,
             sections.advantage_alarm(report),

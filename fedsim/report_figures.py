@@ -193,6 +193,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
                 {"ε spent": budget_by_round(report)},
                 at(report, "budget.stop_at")
                 if at(report, "budget.stop_at_delta") == at(report, "budget.delta")
+                and (at(report, "released.trainings") or 1) == 1
                 else None,
             ),
             "The running budget.",

@@ -75,7 +75,7 @@ def verdict(report: Report) -> str:
     vantage = plain(at(report, "vantage"))
     who = WHO.get(vantage, f"An adversary at the vantage “{vantage}” who knew everything")
     limit = advantage_limit(report)
-    before, after = _far_from_a_finding(report), _canaries_prove(report)
+    before, after = _far_from_a_finding(report), canaries_prove(report)
     if is_halves(report):
         who = who.replace("everything", "all candidates for the data")
         whose = _made(report) or "this one person's record"
@@ -152,7 +152,7 @@ def _success_interval(report: Report) -> Interval | None:
     return clopper_pearson(wins, trials, confidence).low, high
 
 
-def _canaries_prove(report: Report) -> str:
+def canaries_prove(report: Report) -> str:
     """Return the headline of the one-run audit as a sentence; "" where there is none."""
     bound = one_run_report.headline(report)
     if bound is None:

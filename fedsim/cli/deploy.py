@@ -10,9 +10,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fedsim import config as configuration
-from fedsim.cli.options import SetOption
+from fedsim.cli.options import AcceptEpsilon, SetOption
 from fedsim.cli.progress import conclude, progress
-from fedsim.cli.run import prepare, with_absolute_paths
+from fedsim.cli.run import check_ledger, prepare, with_absolute_paths
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
 from fedsim.errors import InputError, InterruptedRunError
@@ -170,15 +170,20 @@ def run(
     set_: SetOption = None,
     experiment: Annotated[
         bool,
-        typer.Option("--experiment", help="Allow noise from a seed, which protects nobody."),
+        typer.Option(
+            "--experiment",
+            help="Allow what protects nobody: noise from a seed, or many trainings on one people.",
+        ),
     ] = False,
+    accept_epsilon: AcceptEpsilon = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
 ) -> None:
-    """Run an experiment on the deployed federation; on the server's machine.
+    """Train on the deployed federation; on the server's machine.
 
-    A run directory that was begun with the same configuration is continued.
+    One training, under noise of the operating system: whatever is released to the same people's
+    cost adds up. A run directory that was begun with the same configuration is continued.
 
-    Example: fedsim deploy run hospitals configs/digits.toml --set privacy.noise-source=system
+    Example: fedsim deploy run hospitals configs/deployment.toml
     """
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.nodes import REGISTERED  # noqa: PLC0415
@@ -201,6 +206,7 @@ def run(
             f"{run_directory.path / 'report.html'}, or name a new directory with --out"
         )
     with run_directory.lock():  # the server's own process holds it once it has begun
+        check_ledger(config, run_directory, accept_epsilon)
         run_directory.write_json(REGISTERED, nodes)
     submitted = deployment.start(server, config)
     try:
@@ -279,6 +285,12 @@ def _refuse(config: Config, owners: int, experiment: bool) -> None:
             'privacy.noise-source is "seed", and every node is told the seed, so that the noise '
             "protects nobody; add --set privacy.noise-source=system, or --experiment to go on"
         )
+    if config.trials.count > 1 and not experiment:
+        raise InputError(
+            f"trials.count is {config.trials.count}, and that many trainings on the same people "
+            f"release {_together(config)}; add --set trials.count=1 --set trials.worlds=d-only, as "
+            "in configs/deployment.toml, or --experiment to go on"
+        )
     if config.federation.summed_in_the_clear and config.privacy.noise_source != "seed":
         raise InputError(
             "federation.trust is 'distributed', but federation.secure-aggregation is 'simulated', "
@@ -286,3 +298,16 @@ def _refuse(config: Config, owners: int, experiment: bool) -> None:
             "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
             "simulate it)"
         )
+
+
+def _together(config: Config) -> str:
+    """Say what all trainings of a campaign come to."""
+    from fedsim import ledger, privacy  # noqa: PLC0415
+    from fedsim.accounting import accountant  # noqa: PLC0415
+
+    everything = ledger.describe_everything(config, privacy.noise_multiplier(config), [])
+    if everything is None:
+        return "what no noise hides"
+    mechanism = everything.towards(config.federation.vantage)
+    epsilon = accountant(config.privacy.accountant).epsilon(mechanism, config.privacy.delta)
+    return f"epsilon {epsilon:.4g} at delta {config.privacy.delta:g} together"

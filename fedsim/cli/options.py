@@ -8,6 +8,13 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override any key; may be repeated."),
 ]
+AcceptEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        metavar="E",
+        help="Continue an interrupted run that will have released so much in the end.",
+    ),
+]
 ReportAsJson = Annotated[
     bool, typer.Option("--json", help="Print the report as one JSON document.")
 ]

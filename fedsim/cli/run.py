@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 
 from adversaries import stopping
+from fedsim import budget
 from fedsim import config as configuration
-from fedsim.cli.options import SetOption
+from fedsim.cli.options import AcceptEpsilon, SetOption
 from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
@@ -77,6 +78,7 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
     ] = None,
+    accept_epsilon: AcceptEpsilon = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
@@ -105,9 +107,9 @@ def run(
         if any(option is not None for option in options):
             raise InputError(
                 "--resume continues a run with its own configuration; give it alone "
-                "(only --trials, --runtime and --quiet may stand beside it)"
+                "(only --trials, --runtime, --accept-epsilon and --quiet may stand beside it)"
             )
-        directory, config = _resumed(resume, trials)
+        directory, config = _resumed(resume, trials, accept_epsilon)
     else:
         if config_file is None:
             raise InputError(
@@ -141,8 +143,7 @@ def run(
         console.print(_what_is_finished(directory, config, resumed, taken_back), highlight=False)
         return
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
-        if resume is not None:
-            _check_ledger(config, directory)
+        check_ledger(config, directory, accept_epsilon)
     try:
         with progress(directory, config, console):
             if runtime is Runtime.SIMULATION:
@@ -156,11 +157,15 @@ def run(
     conclude(directory, start, console)
 
 
-def _resumed(path: Path, trials: int | None) -> tuple[RunDirectory, Config]:
+def _resumed(
+    path: Path, trials: int | None, accept_epsilon: float | None
+) -> tuple[RunDirectory, Config]:
     """Open a run to be continued, with more trials where they are given. Raises InputError."""
     directory = RunDirectory.open(path)
     if trials is not None:
         with directory.lock():
+            if accept_epsilon is not None:
+                budget.accept(directory, accept_epsilon)
             extend(directory, trials)
     return directory, directory.config
 
@@ -226,7 +231,7 @@ def in_process(config: Config, console: Console) -> RunDirectory:
         config, directory = prepare(config, searched)
     if not directory.finished:
         with directory.lock():
-            _check_ledger(config, directory)
+            check_ledger(config, directory)
         with progress(directory, config, console):
             _run_in_process(config, directory)
     return directory
@@ -262,7 +267,6 @@ def check(config: Config) -> Config:
     Raises InputError.
     """
     from fedsim import (  # noqa: PLC0415
-        budget,
         federation,
         identifiability,
         models,
@@ -285,10 +289,17 @@ def check(config: Config) -> Config:
     return config
 
 
-def _check_ledger(config: Config, directory: RunDirectory) -> None:
-    """Find out whether what is left of the budget is enough, before a runtime is started."""
-    from fedsim import budget, privacy  # noqa: PLC0415
+def check_ledger(
+    config: Config, directory: RunDirectory, accept_epsilon: float | None = None
+) -> None:
+    """Find out whether what is left of the budget is enough, before a runtime is started.
 
+    accept_epsilon: what the run may cost in the end, where it was interrupted. Raises InputError.
+    """
+    from fedsim import privacy  # noqa: PLC0415
+
+    if accept_epsilon is not None:
+        budget.accept(directory, accept_epsilon)
     budget.plan(config, privacy.noise_multiplier(config), directory)
 
 

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 from scipy.stats import kstest, norm
 
+from fedsim import one_training
 from fedsim.config import flatten
 from fedsim.errors import InputError
 from fedsim.report import Pictures, summary
@@ -399,12 +400,22 @@ def test_very_few_trials_are_no_finding(report, transcript):
     low = "No finding yet: by 2 trials the adversary may be right in anything from 15.8% to 100% "
     assert f"{low}(95% interval). An adversary" in visible(render_html(few, transcript))
     # Of one world there is no interval of the advantage.
-    one = {"wins": 1, "losses": 0, "ties": 0, "advantage_interval": None}
-    one = report | {"trials": 1, "empirical": report["empirical"] | one}
+    one = {"wins": 2, "losses": 0, "ties": 0, "advantage_interval": None}
+    one = report | {"trials": 2, "empirical": report["empirical"] | one}
     text = visible(render_html(one, transcript))
-    assert "by 1 trial the adversary may be right in anything from 2.5% to 100%" in text
-    assert "in 100% of 1 trial, where" in text
-    assert "1 trials" not in text
+    assert "by 2 trials the adversary may be right in anything from 15.8% to 100%" in text
+
+
+@pytest.mark.usefixtures("wording_only")
+def test_one_training_has_no_statistics_and_its_report_has_none(report, transcript):
+    told = one_training.without_rates(report | {"trials": 1, "vantages": {}, "pac": {}})
+    page, shown = visible(render_html(told, transcript)), console_text(told)
+    assert "One training has no statistics: how often an adversary is right cannot be told" in page
+    assert "came to believe with 88.9% that the challenge record was used" in page
+    assert "answered that question correctly" not in page
+    assert "How often was the adversary right? –" in page
+    for name in ("advantage", "δ′"):
+        assert re.search(rf"│ {name} +│ +– │ +│", shown)
 
 
 @pytest.fixture
@@ -1014,6 +1025,7 @@ BUDGET = {
     "rounds_run": ROUNDS,
     "stopped": True,
     "epsilon": {"server": None, "participant": 1.3134725502396565, "released-model": 1.3134},
+    "spent": 1.3134725502396565,
     "epsilon_by_round": [1.3134725502396565 * i / ROUNDS for i in range(1, ROUNDS + 1)],
     "earlier_attempts": 0,
 }
@@ -1040,7 +1052,7 @@ def test_the_budget_is_one_sentence_and_a_figure(changes, said, report, transcri
 
 @pytest.mark.usefixtures("wording_only")
 def test_a_budget_without_a_finite_value_is_a_sentence_and_no_figure(report, transcript):
-    endless = BUDGET | {"epsilon_by_round": [None] * ROUNDS, "epsilon": {"participant": None}}
+    endless = BUDGET | {"epsilon_by_round": [None] * ROUNDS, "spent": None}
     html = unescape(render_html({**report, "budget": endless}, transcript))
     assert "has spent ε = ∞ towards the vantage participant" in html
     assert "The running budget." not in html

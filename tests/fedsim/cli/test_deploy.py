@@ -18,7 +18,8 @@ from fedsim.runtimes import deployment
 from fedsim.runtimes.flower_command import FlowerError
 
 Fedsim = Callable[..., tuple[int, str, str]]
-SYSTEM = {"privacy.noise-source": "system"}
+CAMPAIGN = {"privacy.noise-source": "system"}
+SYSTEM = CAMPAIGN | {"trials.count": 1, "trials.worlds": "d-only"}
 DISTRIBUTED = {"federation.trust": "distributed"}
 
 
@@ -116,10 +117,17 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(
     [
         ({"federation.owners": 3}, [], "but 2 owners are deployed"),
         ({}, [], "every node is told the seed"),
+        (
+            CAMPAIGN,
+            [],
+            "that many trainings on the same people release epsilon 8.85 at delta 0.005",
+        ),
         (SYSTEM | DISTRIBUTED, [], "add --set federation.secure-aggregation=secagg+"),
         (SYSTEM | DISTRIBUTED, ["--experiment"], "under a share of the noise only"),
         # These are let through, to the next obstacle.
         (DISTRIBUTED, ["--experiment"], "is not registered"),
+        (CAMPAIGN, ["--experiment"], "is not registered"),
+        (SYSTEM, [], "is not registered"),
         (
             SYSTEM | DISTRIBUTED | {"federation.secure-aggregation": "secagg+"},
             [],

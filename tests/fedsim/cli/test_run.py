@@ -381,6 +381,38 @@ def test_a_cohort_that_was_deleted_has_spent_its_budget(
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == ledger
 
 
+def test_a_continued_run_that_costs_more_than_configured_asks_first(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    one = ["--trials", "1", "--set", "trials.worlds=d-only", "--set", "privacy.noise-source=system"]
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *one)
+    (tmp_path / "run" / "report.json").unlink()
+    (tmp_path / "run" / "cohorts" / "000000.npz").unlink()  # as if it had been killed at its end
+    status, _, err = fedsim("run", "--resume", tmp_path / "run")
+    assert (status, len(err.strip().splitlines())) == (2, 1)
+    assert "will have released epsilon 3.453 " in err
+    assert "not the 2.197 that it was configured for" in err
+    enough = err.split()[-1]
+    for accepted, expected in (("3.3", 2), ("nan", 2), (enough, 0)):
+        again = ["--resume", tmp_path / "run", "--accept-epsilon", accepted, "--quiet"]
+        assert fedsim("run", *again)[0] == expected
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert 3.45 < report["released"]["epsilon"] < float(enough)
+    assert report["bounds"]["epsilon"] == pytest.approx(report["released"]["epsilon"])
+
+
+def test_more_trials_on_the_same_people_than_the_budget_affords_are_refused(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    changes = ["--set", "privacy.noise-source=system", "--set", "privacy.stop-at=9"]
+    fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
+    before = (tmp_path / "run" / "config.toml").read_bytes()
+    status, _, err = fedsim("run", "--resume", tmp_path / "run", "--trials", "12")
+    assert (status, len(err.strip().splitlines())) == (2, 1)
+    assert "this run has spent epsilon 8.85 " in err
+    assert (tmp_path / "run" / "config.toml").read_bytes() == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["system", "seed"])
 def test_what_a_killed_process_released_stays_in_the_account(
@@ -399,7 +431,8 @@ def test_what_a_killed_process_released_stays_in_the_account(
         process.kill()
     released = path.read_bytes().count(b"\n")
     assert 50 <= released < 600
-    subprocess.run([*command, "--resume", str(out), "--quiet"], check=True)
+    accepting = ["--accept-epsilon", "99", "--quiet"]  # as only noise of the system needs
+    subprocess.run([*command, "--resume", str(out), *accepting], check=True)
     report = json.loads((out / "report.json").read_text())
     added = released if source == "system" else 0
     assert report["budget"]["earlier_attempts"] == added
