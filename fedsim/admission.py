@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from flwr.app import Context, Message
 
-from fedsim import client_ledger, consent, messages, models, one_run, privacy
+from fedsim import client_ledger, consent, fixed_point, messages, models, one_run, privacy
 from fedsim.client_ledger import Answer
 from fedsim.config import Config
 from fedsim.consent import MAX_TRIALS, RefusedError, Terms
@@ -58,7 +58,10 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
 def check(
     message: Message, context: Context, config: Config, request: Request, known: Federation
 ) -> None:
-    """Raise RefusedError unless the run's configuration plans this request."""
+    """Raise RefusedError unless the run's configuration plans this request.
+
+    InputError where the integers of distributed trust are too coarse for the client's own budget.
+    """
     terms = consent.terms(context.node_config)
     if terms is None:
         return
@@ -77,6 +80,10 @@ def check(
             f"configuration gives {expected:.6g}, and a client adds no other noise"
         )
     _check_arrays(message, request, known)
+    if config.federation.trust is Trust.DISTRIBUTED and consent.EXPERIMENT not in terms.kinds:
+        grid = fixed_point.agreed(config, expected, models.size(known.model))
+        steps = config.training.rounds * config.trials.count
+        fixed_point.check(grid, steps, terms.delta_limit, terms.epsilon_limit)
 
 
 def enter(context: Context, config: Config, request: Request, known: Federation) -> None:
@@ -107,8 +114,10 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
     """Return what one round of so many trials releases of a record to whoever learns most of it.
 
     Under central trust that is anybody but the server, who is trusted; where sums are in the clear,
-    the server, to whom the owner's own share of the noise is all there is.
+    the server, to whom the owner's own share of the noise is all there is. A record that D has
+    several times moves a sum as often.
     """
+    noise_multiplier /= config.challenge.copies
     plan, federation = privacy.describe(config, noise_multiplier), config.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
     trusted = {Vantage.SERVER} if federation.trust is Trust.CENTRAL else set()
@@ -157,7 +166,7 @@ def _check_place(message: Message, config: Config, request: Request) -> None:
     first, count, planned = request.first_trial, request.trials, config.trials.count
     if count < 1 or first < 0 or first + count > planned:
         raise RefusedError(
-            f"{count} trials from {first} on are asked for, but the run's configuration has "
+            f"{count} trial(s) from {first} on are asked for, but the run's configuration has "
             f"trials 0 to {planned - 1}"
         )
     # The final model comes after the last round.

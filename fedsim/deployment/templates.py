@@ -159,10 +159,11 @@ consent = ""
 max-trials = 1
 
 # What all runs together, whoever starts them and whatever of your data they pick, may cost any one
-# of your records: beyond this epsilon at this delta nothing is answered. A round is refused before
-# it is computed; `fedsim deploy check` says what is spent. Take a delta far below 1 / your records.
-epsilon-limit = 3.0
-delta-limit = 1e-5
+# of your records: beyond this epsilon at this delta nothing is answered, and a round is refused
+# before it is computed. What is written here is enough for one run of configs/deployment.toml. Take
+# a delta far below 1 / your records. `fedsim deploy check` says what is spent.
+epsilon-limit = 2.2
+delta-limit = 0.001
 
 # Adds a canary to your clean sum in half of all rounds and trials, for an auditor who knows this
 # number; it needs "canaries" above. Draw your own, and tell nobody else: docs/live-audit.md.

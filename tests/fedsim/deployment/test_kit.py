@@ -104,8 +104,8 @@ def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
         "state-path": "../state",
         "consent": "",
         "max-trials": 1,
-        "epsilon-limit": 3.0,
-        "delta-limit": 1e-5,
+        "epsilon-limit": 2.2,
+        "delta-limit": 0.001,
     }
 
 
