@@ -9,7 +9,7 @@ adds nothing to the sums, and so knows none of the noise: it faces the noise of 
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -156,6 +156,22 @@ class LiveAudit:
             if training.groups
         )
         return tuple(dict.fromkeys(found))
+
+    @property
+    def trials(self) -> int:
+        """How many trials were seen."""
+        return sum(len(training.trials) for training in self._trainings.values())
+
+    def everything(self) -> Mechanism | None:
+        """Return the noise of all rounds of all trials so far, one after another; None of none."""
+        groups = [
+            replace(group, count=group.count * len(training.trials))
+            for training in self._trainings.values()
+            for group in training.groups
+        ]
+        if self.config is None or not groups:
+            return None
+        return Mechanism(tuple(groups), self.config.privacy.neighbouring)
 
     def canary_effect(self, confidence: float) -> canaries.Effect | None:
         """Return mu of one release as the canaries measured it; None without canaries."""

@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from adversaries import estimators
 from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import audit_page, figures, identifiability, precision, report_directory
+from fedsim import audit_page, figures, identifiability, live_claim, precision, report_directory
 from fedsim.accounting import PLD
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
@@ -26,6 +26,7 @@ from fedsim.report_figures import inline
 from fedsim.report_values import INFINITE, number, percent
 from fedsim.strict_json import strict_json
 from fedsim.transcript import Facts
+from fedsim.verdict import stated
 
 Report = Mapping[str, Any]
 Bools = npt.NDArray[np.bool_]
@@ -35,13 +36,19 @@ SHOWN = 15
 
 
 def assemble(
-    audit: LiveAudit, facts: Facts, confidence: float, worlds: Bools | None = None
+    audit: LiveAudit,
+    facts: Facts,
+    confidence: float,
+    worlds: Bools | None = None,
+    claimed: tuple[float, float] | None = None,
+    ended: bool = False,
 ) -> dict[str, Any]:
     """Return the report so far as strict JSON values; infinity is null.
 
     worlds bool [T]: which trials trained on D, where whoever ran the federation has told; None
-    before that. Without them nobody can say whether the beliefs are right. Raises InputError for
-    an impossible confidence, or worlds of another run.
+    before that. Without them nobody can say whether the beliefs are right. claimed: epsilon and
+    delta that somebody claims of the run, None if nobody does; ended: whether the run did. Raises
+    InputError for an impossible confidence, or worlds of another run.
     """
     config = audit.config
     told = None if worlds is None else len(worlds)
@@ -78,6 +85,10 @@ def assemble(
         "canaries": _canaries(audit, confidence),
     }
     report["alarms"] = _alarms(audit, last, report, worlds)
+    report["claim"] = None
+    if claimed is not None:
+        measured = report["canaries"] is not None or report["empirical"] is not None
+        report["claim"] = live_claim.judge(audit, *claimed, report["alarms"], measured, ended)
     finite: dict[str, Any] = strict_json(report)
     return finite
 
@@ -90,7 +101,7 @@ def write(report: Report, directory: Path) -> Path:
 def verdict(report: Report) -> str:
     """Return the answer in a sentence or two."""
     bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
-    said = []
+    said = stated(report)
     if bounds is not None and belief is not None:
         what = "all data of an owner" if report["unit"] == "client" else "the challenge record"
         said.append(

@@ -28,7 +28,7 @@ from adversaries import canaries, lower_bounds, noisy_means
 from adversaries.canaries import vector
 from adversaries.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.noisy_means import FINGERPRINT, Contribution, Release
-from fedsim import gaussian
+from fedsim import gaussian, transcript_claim
 from fedsim.errors import InputError
 from fedsim.identifiability import rho_beta_of_epsilon
 from fedsim.strict_json import strict_json
@@ -126,12 +126,17 @@ class Auditor:
             self._observe_participant(observed)
 
     def report(
-        self, delta: float, confidence: float, claimed_epsilon: float | None = None
+        self,
+        delta: float,
+        confidence: float,
+        claimed_epsilon: float | None = None,
+        missing: str = "the run goes on",
     ) -> dict[str, Any]:
         """Return the report so far, as strict JSON values; infinity is null, said beside it.
 
-        delta: at which every epsilon is stated; confidence: of every interval. Raises InputError
-        for values out of range.
+        delta: at which every epsilon is stated, the claimed one too; confidence: of every interval;
+        missing: why there may be more rounds, "" if there are none. Raises InputError for values
+        out of range.
         """
         check(delta, confidence, claimed_epsilon)
         findings = [
@@ -150,7 +155,11 @@ class Auditor:
                 canary = _canary(self._scored, delta, confidence)
             if not self._local and not self._scored:
                 findings.append(_finding("note", NOTHING_MEASURED))
-        _compare(release, canary, claimed_epsilon, delta, findings)
+        claim = None
+        if claimed_epsilon is not None:
+            claim = transcript_claim.judge(
+                claimed_epsilon, delta, release, canary, findings, missing
+            )
         finite: dict[str, Any] = strict_json(
             {
                 "kind": "transcript audit",
@@ -158,7 +167,7 @@ class Auditor:
                 "rounds": self.rounds,
                 "delta": delta,
                 "confidence": confidence,
-                "claimed_epsilon": claimed_epsilon,
+                "claim": claim,
                 "mechanism": self._mechanism,
                 "release": release,
                 "canary": canary,
@@ -463,7 +472,7 @@ def audit(
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
-    report = auditor.report(delta, confidence, claimed_epsilon)
+    report = auditor.report(delta, confidence, claimed_epsilon, _missing(transcript))
     report["transcript"] = {
         "ended": transcript.ended,
         "incomplete": transcript.incomplete,
@@ -476,6 +485,16 @@ def audit(
         text = "the last round was not finished when the recorder stopped; it was dropped"
         report["findings"].append(_finding("note", text))
     return report
+
+
+def _missing(transcript: Transcript | Reader) -> str:
+    """Return why rounds may be missing of a transcript that was read to its end."""
+    if transcript.incomplete:
+        return f"the transcript is incomplete ({transcript.incomplete})"
+    # No client is told that a run has ended.
+    if transcript.torn or (transcript.facts.vantage == "server" and not transcript.ended):
+        return "the transcript does not say that the run has ended"
+    return ""
 
 
 def _release(
@@ -542,6 +561,8 @@ def _release(
         findings.append(_finding("note", NO_SCORES))
     ends = {"point": point, "low": interval.low, "high": interval.high}
     sure_ends = {"point": point, "low": sure.low, "high": sure.high}
+    # What supports a claim: noise that is there for sure, or configured and not contradicted.
+    least = max(sure.low, 1.0) if noise == "as claimed" else sure.low
     return {
         "towards": towards,
         "parameters": releases[0].size,
@@ -558,7 +579,7 @@ def _release(
         "noise_multiplier": _noise_multipliers(releases, scales, ends),
         "round_numbers": [release.round for release in releases],
         "owners": _owners(releases, scales, stds, ends, delta),
-        "proven": _proven(releases, scales, stds, sure_ends, delta),
+        "proven": _proven(releases, scales, stds, sure_ends, delta, least),
         "empirical": empirical,
         "normality_p_value": noisy_means.normality(releases),
         "assumptions": [
@@ -589,9 +610,14 @@ def _proven(
     stds: Sequence[float],
     ends: Mapping[str, float],
     delta: float,
+    least: float,
 ) -> dict[str, Any]:
-    """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon."""
+    """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon.
+
+    least: the least noise that there may be, over its scale.
+    """
     owners = _owners(releases, scales, stds, ends, delta)
+    under_least = _owners(releases, scales, stds, dict.fromkeys(ends, least), delta)
     worst = max(owners, key=lambda owner: owner["epsilon"]["low"])
     return {
         "confidence": ALARM_CONFIDENCE,
@@ -599,6 +625,7 @@ def _proven(
         "node": worst["node"],
         "epsilon": worst["epsilon"]["low"],
         "unbounded": math.isinf(worst["epsilon"]["low"]),
+        "epsilon_at_most": max(owner["epsilon"]["point"] for owner in under_least),
     }
 
 
@@ -833,34 +860,6 @@ def _epsilons(mu: Mapping[str, float | None], delta: float) -> dict[str, float |
         name: None if value is None else gaussian.epsilon(max(0.0, value), delta)
         for name, value in mu.items()
     }
-
-
-def _compare(
-    release: Mapping[str, Any] | None,
-    canary: Mapping[str, Any] | None,
-    claimed: float | None,
-    delta: float,
-    findings: list[dict[str, Any]],
-) -> None:
-    """Hold what was measured against the epsilon that somebody claims."""
-    if claimed is None:
-        return
-    measured = []
-    if release is not None:
-        proven = release["proven"]
-        measured.append((proven["epsilon"], f"of node {proven['node']}"))
-    if canary is not None:
-        measured.append((canary["proven"]["epsilon_all_rounds"], "that canaries measured"))
-    for epsilon, whose in measured:
-        if epsilon > claimed:
-            found = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
-            findings.append(
-                _finding(
-                    "alarm",
-                    f"the claim of epsilon {claimed:g} at delta {delta:g} is refuted: the epsilon "
-                    f"{whose} is {found} ({ALARM_CONFIDENCE:.1%} confidence)",
-                )
-            )
 
 
 def _contribution(weight: float, update: Floats, noise: Floats) -> Contribution:

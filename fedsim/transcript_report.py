@@ -16,6 +16,7 @@ from rich.text import Text
 from fedsim import audit_page, figures, report_directory
 from fedsim.report_figures import inline
 from fedsim.report_values import DASH, INFINITE, number, percent, plain
+from fedsim.verdict import stated
 
 Report = Mapping[str, Any]
 
@@ -30,7 +31,7 @@ def write(report: Report, directory: Path) -> Path:
 def verdict(report: Report) -> str:
     """Return the answer in one sentence or two."""
     release, canary, delta = report["release"], report["canary"], report["delta"]
-    said = []
+    said = stated(report)
     if release is not None and release["noise"] == "none":
         said.append(
             f"No noise: epsilon is infinite, and certain of every owner is {release['towards']}."

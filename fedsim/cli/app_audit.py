@@ -19,7 +19,7 @@ from fedsim.cli.terminal import Terminal
 from fedsim.config import parse_overrides
 from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
-from fedsim.verdict import Verdict
+from fedsim.verdict import exit_status
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.app_audit.audit import AppAudit
@@ -108,7 +108,7 @@ def audit_app(
             page = report_directory.write_report(out, document, page_of)
         if not as_json:
             console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return 1 if strict and outcome.verdict is Verdict.CONVICTED else 0
+    return exit_status(outcome.verdict, strict)
 
 
 def summary(outcome: "AppAudit") -> Group:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.cli import following
 from fedsim.cli.options import ReportAsJson
 from fedsim.cli.terminal import Terminal
@@ -13,6 +14,7 @@ from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring
 from fedsim.run_directory import RunDirectory
 from fedsim.transcript import AUDITOR, Reader, wait_for_header
+from fedsim.verdict import Verdict, exit_status
 
 
 def audit(
@@ -33,17 +35,20 @@ def audit(
         float | None, typer.Option(help="Confidence of every interval.", show_default="0.95")
     ] = None,
     claimed_epsilon: Annotated[
-        float | None, typer.Option(help="An epsilon that somebody claims of all rounds.")
+        float | None, typer.Option(help="An epsilon that somebody claims of the whole run.")
     ] = None,
+    claimed_delta: Annotated[
+        float | None, typer.Option(help="The delta of --claimed-epsilon.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 where nobody claims anything, too.")
+    ] = False,
     app: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
             help="Instead of a transcript: a Flower app's directory, whose code is run.",
         ),
-    ] = None,
-    claimed_delta: Annotated[
-        float | None, typer.Option(help="With --app: delta of --claimed-epsilon.")
     ] = None,
     trials: Annotated[
         int | None,
@@ -76,9 +81,6 @@ def audit(
             metavar="SECONDS", help="With --app: that one run of it may take.", show_default="3600"
         ),
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="With --app: exit with 1 on a conviction.")
-    ] = False,
     follow: Annotated[
         bool,
         typer.Option(
@@ -122,14 +124,18 @@ def audit(
     run directory of `fedsim run` gets its report anew. An app is run again and again, under
     attack, in a process of its own with your rights: only name code that you would run yourself.
 
+    Exit status: 0 the claim is supported, or there is none; 3 the audit cannot tell; 4 the claim is
+    not supported, or refuted; 1 the audit failed; 2 bad input.
+
     Examples:
 
-    fedsim audit server.fedt --claimed-epsilon 8
+    fedsim audit server.fedt --claimed-epsilon 8 --claimed-delta 1e-5 --strict
 
     fedsim audit --follow auditor/transcripts --data-root /data/mnist
 
     fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
+    of_claims = (claimed_epsilon, claimed_delta, strict or None)
     of_auditors = (data_root, canary_seed_file, worlds, no_challenge or None)
     if app is not None:
         from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
@@ -155,23 +161,13 @@ def audit(
             time_limit=3600.0 if time_limit is None else time_limit,
         )
         raise typer.Exit(status)
-    of_apps = (
-        claimed_delta,
-        trials,
-        rounds,
-        nodes,
-        run_config,
-        neighbouring,
-        seed,
-        time_limit,
-        strict or None,
-    )
+    of_apps = (trials, rounds, nodes, run_config, neighbouring, seed, time_limit)
     if any(option is not None for option in of_apps):
         raise InputError("some of these options are for a Flower app; name it with --app PATH")
     if recorded is None:
         raise InputError("audit what? Give a transcript, a run directory, or --app PATH")
     if recorded.is_dir() and (recorded / "config.toml").exists():
-        transcripts = (out, claimed_epsilon, follow or None, once or None, patience, *of_auditors)
+        transcripts = (*of_claims, out, follow or None, once or None, patience, *of_auditors)
         if any(option is not None for option in transcripts):
             raise InputError("some of these options are for transcripts; leave them out for a run")
         _audit_run(recorded, json_, delta, confidence)
@@ -184,18 +180,20 @@ def audit(
         raise InputError(
             "--out and --worlds are for one run, and --follow goes on to the next; add --once"
         )
+    claimed = _claimed(claimed_epsilon, claimed_delta, delta)
     level = 0.95 if confidence is None else confidence
     live = live_audit.Options(
         data_root=data_root,
         canary_seed_file=canary_seed_file,
         challenge=not no_challenge,
         worlds=worlds,
+        claimed=claimed,
         out=out,
         confidence=level,
         as_json=json_,
     )
     foreign = transcript_audit.Options(
-        delta=1e-5 if delta is None else delta,
+        delta=next((each for each in (claimed_delta, delta) if each is not None), 1e-5),
         confidence=level,
         claimed_epsilon=claimed_epsilon,
         out=out,
@@ -204,20 +202,17 @@ def audit(
 
     def audit_one(path: Path, stop: Callable[[], bool] | None = None) -> int:
         if _is_auditors(path, stop):
-            if delta is not None or claimed_epsilon is not None:
+            if delta is not None:
                 raise InputError(
-                    "--delta and --claimed-epsilon are part of the run that an auditor recorded; "
-                    "leave them out"
+                    "--delta is part of the run that an auditor recorded; leave it out"
                 )
-            live_audit.audit_live(path, live, stop)
-            return 0
+            return exit_status(live_audit.audit_live(path, live, stop), strict)
         if any(option is not None for option in of_auditors):
             raise InputError(
                 "--data-root, --canary-seed-file and --worlds are for the transcript of an "
                 "auditor's node; leave them out"
             )
-        transcript_audit.audit_transcript(path, foreign, stop)
-        return 0
+        return exit_status(transcript_audit.audit_transcript(path, foreign, stop), strict)
 
     if not follow:
         path = following.newest(recorded) if recorded.is_dir() else recorded
@@ -227,7 +222,27 @@ def audit(
     transcript_audit.check(foreign)
     console = Terminal(stderr=True)
     waits = following.PATIENCE if patience is None else patience
-    raise typer.Exit(following.follow(recorded, once, waits, audit_one, console, 0))
+    unaudited = exit_status(Verdict.NO_CLAIM if claimed is None else Verdict.NOT_JUDGED, strict)
+    raise typer.Exit(following.follow(recorded, once, waits, audit_one, console, unaudited))
+
+
+def _claimed(
+    epsilon: float | None, delta: float | None, stated: float | None
+) -> tuple[float, float] | None:
+    """Return the claim. Raises InputError for half of one, or numbers that none may have.
+
+    stated: the delta that --delta names, None without.
+    """
+    if epsilon is None and delta is None:
+        return None
+    if epsilon is None or delta is None:
+        raise InputError(
+            "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
+        )
+    if stated is not None:
+        raise InputError("with a claim every epsilon is stated at its delta; leave --delta out")
+    claim = Claim(epsilon, delta, Scope.RUN, "given")
+    return claim.epsilon, claim.delta
 
 
 def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:

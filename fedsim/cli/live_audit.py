@@ -19,7 +19,8 @@ from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.run_directory import RunDirectory
 from fedsim.strict_json import strict_json
-from fedsim.transcript import ObservedRound, Reader, follow
+from fedsim.transcript import ObservedRound, Reader, follow, has_ended
+from fedsim.verdict import Verdict, verdict_of
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,15 @@ class Options:
     data_root: where this machine has the run's dataset, None for one that comes with a package;
     canary_seed_file: a file that holds the seed of the canaries, None for none; challenge: whether
     beliefs about the challenge are worked out, which takes the data; worlds: the run's
-    directory, whose bits say whether the beliefs were right; out: where the report goes.
+    directory, whose bits say whether the beliefs were right; claimed: epsilon and delta that
+    somebody claims of the run, None if nobody does; out: where the report goes.
     """
 
     data_root: Path | None
     canary_seed_file: Path | None
     challenge: bool
     worlds: Path | None
+    claimed: tuple[float, float] | None
     out: Path | None
     confidence: float
     as_json: bool
@@ -53,8 +56,10 @@ def check(options: Options) -> None:
         )
 
 
-def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = None) -> None:
+def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = None) -> Verdict:
     """Work out the beliefs of an auditor, show them as they come, and leave a report.
+
+    Returns the verdict on the claim.
 
     stop: as of `transcript.follow`, to follow the transcript until then; None for one as it is.
     Every belief is a line of beliefs.jsonl in the report's directory; of a transcript that is
@@ -98,7 +103,9 @@ def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = N
                 seen.append(belief)
                 show(live_report.table(seen))
         with Reader(path) as reader:
-            report = live_report.assemble(audit, reader.facts, options.confidence, worlds)
+            report = live_report.assemble(
+                audit, reader.facts, options.confidence, worlds, options.claimed, has_ended(path)
+            )
         page = live_report.write(report, directory)
     if options.as_json and stop is not None:
         print(json.dumps(report, allow_nan=False), flush=True)
@@ -106,6 +113,7 @@ def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = N
         print_json(report)
     console.print(live_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    return verdict_of(report)
 
 
 def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:

@@ -1,4 +1,7 @@
-"""The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+"""The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted.
+
+`fedsim audit` has more, by what it concludes (`fedsim.verdict`).
+"""
 
 import os
 import sys

@@ -9,6 +9,7 @@ from fedsim.cli.guarantees import print_json
 from fedsim.cli.live_audit import view
 from fedsim.cli.terminal import Terminal
 from fedsim.transcript import Reader, follow
+from fedsim.verdict import Verdict, verdict_of
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ def check(options: Options) -> None:
     transcript_audit.check(*options.values)
 
 
-def audit_transcript(path: Path, options: Options, stop: Callable[[], bool] | None = None) -> None:
-    """Audit a transcript and leave a report.
+def audit_transcript(
+    path: Path, options: Options, stop: Callable[[], bool] | None = None
+) -> Verdict:
+    """Audit a transcript, leave a report, and return the verdict on the claim.
 
     stop: as of `transcript.follow`, to follow the transcript until then; None for one as it is.
     Raises InputError.
@@ -57,6 +60,7 @@ def audit_transcript(path: Path, options: Options, stop: Callable[[], bool] | No
         page = transcript_report.write(report, directory)
     if options.as_json:
         print_json(report)
-        return
-    console.print(transcript_report.summary(report))
-    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    else:
+        console.print(transcript_report.summary(report))
+        console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    return verdict_of(report)

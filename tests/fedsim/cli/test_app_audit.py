@@ -32,7 +32,7 @@ def refusal(arguments: str) -> str:
 def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> None:
     mistake = "--run-config variant=weighted --run-config noise-multiplier=1"
     result = run(f"{SMALL} 1.4 {mistake} --out {tmp_path / 'audit'}")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 4, result.output
     text = " ".join(result.stdout.split())
     for part in ("CONVICTED", "epsilon 1.4 (given)", "weighted-average", "at least", "send a"):
         assert part in text
@@ -46,6 +46,7 @@ def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> 
 
 def test_json_is_one_document_and_nothing_else() -> None:
     result = run(f"{SMALL} 1.4 --json")
+    assert result.exit_code == 0
     document = json.loads(result.stdout)
     assert document["verdict"] == "supported"
     assert document["claim"] == {
@@ -65,11 +66,15 @@ def test_infinity_is_said_and_is_strict_json() -> None:
     assert (theory["epsilon"], theory["infinite"], theory["known"]) == (None, True, True)
 
 
-def test_strict_fails_on_a_conviction_only() -> None:
-    # Two rounds at noise multiplier 4 do not keep 1.3 (1.356), but 60 trials do not show it.
-    suspect = run(f"{SMALL} 1.3 --strict")
-    assert (suspect.exit_code, "SUSPECT" in suspect.stdout) == (0, True)
-    assert run(f"{SMALL} 1.3 --strict --run-config noise-multiplier=0.1").exit_code == 1
+def test_what_theory_calls_infinite_passes_no_gate() -> None:
+    # Twenty trials cannot prove what nobody doubts.
+    suspect = run(f"{SMALL} 9 --trials 20 --run-config variant=none")
+    assert ("SUSPECT" in suspect.stdout, suspect.exit_code) == (True, 4)
+
+
+def test_without_a_claim_strict_fails() -> None:
+    unclaimed = f"audit --app {APP} --trials 20 --nodes 2 --rounds 1 --run-config clients=2"
+    assert run(f"{unclaimed} --strict").exit_code == 3
 
 
 def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ def command(*arguments: object) -> int:
     return ended.value.code
 
 
-def server(path: Path, noise: float, rounds: int = 4, **configured: float) -> Path:
+def server(
+    path: Path, noise: float, rounds: int = 4, *, ended: bool = True, **configured: float
+) -> Path:
     """Write the transcript of a server whose three clients send updates of norm 1."""
     generator = np.random.default_rng(0)
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
@@ -39,7 +41,8 @@ def server(path: Path, noise: float, rounds: int = 4, **configured: float) -> Pa
                 )
             )
             model = after
-        writer.end()
+        if ended:
+            writer.end()
     return path
 
 
@@ -64,12 +67,39 @@ def test_json_is_the_report_and_nothing_else(
 ) -> None:
     out = tmp_path / "elsewhere" / "deep"
     path = server(tmp_path / "t", 0.2)
-    options = ["--json", "--out", out, "--delta", "1e-6", "--claimed-epsilon", "3"]
-    assert command(path, *options) == 0
+    options = ["--json", "--out", out, "--claimed-epsilon", "3", "--claimed-delta", "1e-6"]
+    assert command(path, *options) == 4
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((out / "report.json").read_text())
     assert (printed["delta"], printed["release"]["noise"]) == (1e-6, "less")
     assert any("refuted" in finding["text"] for finding in printed["findings"])
+
+
+def test_the_exit_status_says_whether_the_claim_is_supported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Four rounds at noise multiplier 1 are private at epsilon 9.997, delta 1e-5, by configuration.
+    honest, quiet = server(tmp_path / "honest", 1.0), server(tmp_path / "quiet", 0.2)
+    cut = server(tmp_path / "cut", 1.0, ended=False)
+    bare = server(tmp_path / "bare", 1.0, noise_multiplier=0.0)
+    for path, epsilon, status, said in (
+        (honest, 10, 0, "is supported."),
+        (honest, 9.9, 4, "is not supported."),  # nor refuted: the noise may be a little more
+        (quiet, 10, 4, "is refuted."),
+        (quiet, 1000, 4, "is not supported."),  # less noise than was configured
+        (cut, 10, 3, "is not judged: the transcript does not say that the run has ended"),
+        (bare, 10, 3, "is not judged: the noise that was measured allows an epsilon of up to"),
+    ):
+        claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5)
+        assert command(path, *claim) == status, (path, epsilon)
+        printed = " ".join(capsys.readouterr().err.split())
+        assert f"The claim of epsilon {epsilon} at delta 1e-05 {said}" in printed
+
+
+def test_without_a_claim_strict_alone_fails(tmp_path: Path) -> None:
+    path = server(tmp_path / "t", 1.0)
+    assert command(path) == 0
+    assert command(path, "--strict") == 3
 
 
 def test_a_directory_that_cannot_be_written_is_known_before_the_work(
@@ -84,7 +114,16 @@ def test_a_directory_that_cannot_be_written_is_known_before_the_work(
 
 @pytest.mark.parametrize("out", ["", "elsewhere/deep"])
 @pytest.mark.parametrize(
-    "options", [("--delta", 5), ("--confidence", 1), ("--claimed-epsilon", -1), ()]
+    "options",
+    [
+        ("--delta", 5),
+        ("--confidence", 1),
+        ("--claimed-epsilon", 1),
+        ("--claimed-delta", 1e-5),
+        ("--claimed-epsilon", -1, "--claimed-delta", 1e-5),
+        ("--claimed-epsilon", 1, "--claimed-delta", 1e-5, "--delta", 1e-5),
+        (),
+    ],
 )
 def test_a_refused_audit_leaves_no_directory(
     tmp_path: Path, options: tuple[object, ...], out: str

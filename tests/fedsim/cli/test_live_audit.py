@@ -20,7 +20,7 @@ from fedsim.transcript import Facts, Writer, read
 ROUNDS, TRIALS = 2, 8
 
 
-def _federation(folder: Path, trials: int) -> Path:
+def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
     """Run a small federation with an auditor; transcripts/ and run/ are left in the folder."""
     config = from_run_config(
         {
@@ -32,6 +32,7 @@ def _federation(folder: Path, trials: int) -> Path:
             "training.rounds": ROUNDS,
             "trials.count": trials,
             "trials.cohort": 4,
+            "privacy.noise-source": noise_source,
             "run.threads": 1,
             "run.device": "cpu",
         }
@@ -115,6 +116,24 @@ def test_the_worlds_say_how_right_the_beliefs_were(
     assert found["delta_prime"] == pytest.approx(embedded["delta_prime"])
 
 
+def test_the_exit_status_says_whether_the_claim_is_supported(
+    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    protected = _federation(tmp_path, 4, "system")
+    worlds = ("--worlds", protected / "run")
+    for folder, claimed, options, status, said in (
+        (protected, 100, worlds, 0, "is supported."),
+        # What one training keeps, all four together do not.
+        (protected, 2.2, worlds, 4, "is not supported: the noise that the server says allows"),
+        (protected, 100, (), 3, "is not judged: nothing was held against the noise"),
+        (federation, 100, (), 4, "is not supported: Noise came from the run's seed"),
+    ):
+        claim = ("--claimed-epsilon", claimed, "--claimed-delta", 1e-3)
+        assert command(folder / "transcripts", *claim, *options) == status, said
+        printed = " ".join(capsys.readouterr().err.split())
+        assert f"The claim of epsilon {claimed} at delta 0.001 {said}" in printed
+
+
 def test_canaries_need_no_data(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,7 +172,8 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((tmp_path / "server.fedt", "--data-root", tmp_path), "leave them out"),
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
         ((recorded, "--worlds", fewer / "run"), "is not the run that was recorded"),
-        ((recorded, "--delta", "1e-3"), "leave them out"),
+        ((recorded, "--delta", "1e-3"), "leave it out"),
+        ((recorded, "--claimed-epsilon", "1"), "give both"),
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
         ((recorded, "--no-challenge"), "--canary-seed-file"),
         ((elsewhere, "--data-root", tmp_path / "nowhere", "--out", out), "there is no folder"),
