@@ -116,20 +116,21 @@ class Federation:
         return features.to(self.device), labels.to(self.device)
 
 
-def digest(config: Config) -> str:
-    """Return the SHA-256, in hexadecimal, of what all nodes must hold alike.
+def digest(config: Config, owner: int, records: bool = True) -> str:
+    """Return the SHA-256, in hexadecimal, of what an owner holds of D.
 
-    Records of D, who holds them, held-out records and the pool, with their order: nodes whose files
-    differ would cut them by index, each another way, without noticing. Raises InputError.
+    Where its records are in D, and of which shape, and what they are if `records`: nodes whose
+    files differ would cut them by index, each another way, without noticing. An owner's files need
+    no records of others. Raises InputError.
     """
     known = load(config)
-    found = hashlib.sha256()
-    split = known.split
-    for records in (split.members_records, split.held_out_records, split.pool_records):
-        for array in (records.features, records.labels):
-            found.update(f"{array.dtype.str} {array.shape}".encode())
+    mine = known.owned_by(owner)
+    own = known.split.members_records.take(mine)
+    found = hashlib.sha256(np.ascontiguousarray(mine).data)
+    for array in (own.features, own.labels):
+        found.update(f"{array.dtype.str} {array.shape}".encode())
+        if records:
             found.update(np.ascontiguousarray(array).data)
-    found.update(np.ascontiguousarray(known.owner_of).data)
     return found.hexdigest()
 
 

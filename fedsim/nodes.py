@@ -223,11 +223,14 @@ def connect(
         time.sleep(POLL_INTERVAL)
 
 
-def check_data(grid: Grid, nodes: Mapping[int, int], digest: str, timeout: float) -> None:
-    """Ask every owner for the digest of its data, and compare it with the server's.
+def check_data(
+    grid: Grid, nodes: Mapping[int, int], digest: Callable[[int, bool], str], timeout: float
+) -> None:
+    """Ask every owner for the digest of its data, and compare it with what the server expects.
 
-    Raises InputError that names the owners whose data are not those of the server: nobody would
-    notice, since each cuts its own files by index. RuntimeError for an owner that does not answer.
+    digest: of an owner, and of whether its records themselves are told. Raises InputError that
+    names the owners whose data are not what the server has for them: nobody would notice, since
+    each cuts its own files by index. RuntimeError for an owner that does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
     answers = grid.send_and_receive(queries, timeout=timeout)
@@ -236,23 +239,28 @@ def check_data(grid: Grid, nodes: Mapping[int, int], digest: str, timeout: float
     lost += [f"owner {owner} did not answer" for owner in found.missing]
     if lost or found.strangers:
         raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *found.strangers])}")
-    differing = {
-        owner: str(reply.content.config_records[messages.DATA]["sha256"])
-        for owner, reply in found.accepted.items()
-        if reply.content.config_records[messages.DATA]["sha256"] != digest
-    }
+    differing = []
+    for owner, reply in found.accepted.items():
+        told = reply.content.config_records[messages.DATA]
+        expected = digest(owner, bool(told["records"]))
+        if told["sha256"] != expected:
+            differing.append(
+                f"owner {owner} has {str(told['sha256'])[:16]}… (not {expected[:16]}…)"
+            )
     if differing:
-        named = ", ".join(f"owner {owner} {other[:16]}…" for owner, other in differing.items())
         raise InputError(
-            f"the nodes disagree about the data (SHA-256 of the records, in order): the server has "
-            f"{digest[:16]}…, but {named}; put the same files at every data-path"
+            "the nodes disagree about the data (SHA-256 of an owner's records, in order): "
+            f"{', '.join(differing)}; put the same files at every data-path"
         )
 
 
 def _inspect_digest(reply: Message) -> None:
-    digest = reply.content.config_records[messages.DATA]["sha256"]
+    told = reply.content.config_records[messages.DATA]
+    digest = told["sha256"]
     if not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
         raise ValueError("it has no SHA-256 of its data")
+    if not isinstance(told["records"], bool):
+        raise ValueError("it does not say whether the SHA-256 is of its records")
 
 
 def _absent(owners: int, nodes: Mapping[int, int]) -> str:

@@ -61,10 +61,15 @@ PROGRESS = "round"
 
 
 def data_digest(message: Message, context: Context) -> Message:
-    """Tell the server the digest of what all nodes must hold alike, before the first round."""
-    told = messages.reply(message, messages.partition(context))
-    digest = federation.digest(_config(context))
-    told.content[messages.DATA] = ConfigRecord({"sha256": digest})
+    """Tell the server the digest of this owner's data, before the first round.
+
+    Of the records themselves where there is nothing to protect: no noise would hide what it says.
+    """
+    partition, terms = messages.partition(context), consent.terms(context.node_config)
+    records = terms is None or consent.EXPERIMENT in terms.kinds
+    told = messages.reply(message, partition)
+    digest = federation.digest(_config(context), partition, records)
+    told.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return told
 
 

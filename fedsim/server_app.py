@@ -5,6 +5,7 @@ import platform
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -281,7 +282,7 @@ def _connected(
         registered_nodes(directory),
         directory.log_event,
     )
-    check_data(grid, nodes, federation.digest(config), config.federation.timeout)
+    check_data(grid, nodes, partial(federation.digest, config), config.federation.timeout)
     auditors = Auditors(nodes.values(), present, directory.log_event, asked)
     return nodes, auditors
 

@@ -165,6 +165,19 @@ def test_nobody_is_the_adversary_of_its_own_record_or_challenged_about_anothers(
             client_app.app(_message(role=Role.CHALLENGED, **place), context)
 
 
+@pytest.mark.parametrize(("agreed", "told"), [("", False), ("experiment", True)])
+def test_a_digest_of_records_leaves_only_where_nothing_is_protected(
+    client: Client, agreed: str, told: bool
+) -> None:
+    context = client({"consent": agreed})
+    reply = client_app.app(Message(RecordDict(), 7, "query.data"), context)
+    assert reply.content.config_records[messages.DATA]["records"] is told
+    config = from_run_config(context.run_config)
+    of_records = federation.digest(config, 1)
+    assert (reply.content.config_records[messages.DATA]["sha256"] == of_records) is told
+    assert federation.digest(config, 0) != of_records
+
+
 def test_findings_leave_only_who_agreed_to_be_the_adversary(client: Client) -> None:
     with pytest.raises(RefusedError, match="did not consent to 'adversary'"):
         client_app.app(Message(RecordDict(), 7, "query.findings"), client())
