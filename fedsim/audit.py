@@ -30,6 +30,7 @@ from fedsim import (
     precision,
     prediction,
     residual_report,
+    run_agreement,
     run_transcript,
     trust_report,
     vantage_report,
@@ -44,21 +45,6 @@ from fedsim.guarantee import Guarantee
 from fedsim.mechanism import Mechanism, Neighbouring, Vantage, sensitivity
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.strict_json import strict_json
-
-FACTS = (
-    "created",
-    "runtime",
-    "device",
-    "versions",
-    "challenge",
-    "owner_sizes",
-    "dataset",
-    "held_out",
-    "parameters",
-    "noise_multiplier",
-    "timing",
-)
-"""What every run's facts.json says; some later entries are absent in older runs."""
 
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 """Keys of the training that the report lists under the mechanism."""
@@ -82,15 +68,16 @@ def write_report(
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")
     transcript = run_transcript.read(directory)
-    facts = directory.read_json("facts.json", needed=FACTS)
-    config = directory.config
+    facts = directory.read_facts()
+    config, rows = directory.config, ledger.verified(directory)
+    run_agreement.check(directory, config, facts, transcript, rows)
     report = assemble(
         config,
         facts,
         transcript,
         confidence or config.audit.confidence,
         delta or config.privacy.delta,
-        ledger.verified(directory),
+        rows,
     )
     pictures = rendering.Pictures(report, transcript)
     rendering.write_figures(pictures, directory.path / "figures")
@@ -222,18 +209,17 @@ def _setting(config: Config, facts: Mapping[str, Any], transcript: Arrays) -> di
             "partition": config.federation.partition,
             "partition_key": config.federation.partition_key or None,
             "owner_sizes": facts["owner_sizes"],
-            "label_skew": facts.get("label_skew"),  # absent in older runs
+            "label_skew": facts["label_skew"],
         },
         "model": {
             "name": config.model.name,
             "parameters": facts["parameters"],
-            # Absent in runs from before there was a choice.
-            "gradient_fallbacks": facts.get("gradient_fallbacks"),
+            "gradient_fallbacks": facts["gradient_fallbacks"],
             "frozen": config.model.frozen,
-            "frozen_parameters": facts.get("frozen_parameters", 0),
+            "frozen_parameters": facts["frozen_parameters"],
             "batch_norm": config.model.batch_norm,
         },
-        "precision": facts.get("precision", config.run.precision),
+        "precision": facts["precision"],
         "training": config.training.model_dump(exclude=MECHANISM_KEYS),
         "audit_mode": config.audit.mode,
         "challenge": _challenge(config, facts),

@@ -35,7 +35,6 @@ Where aggregation was simulated (`federation.secure-aggregation`) it is as if ag
 the server received every message under one share of the noise.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -339,7 +338,7 @@ def describe_run(directory: RunDirectory) -> tuple[Description, Description | No
     config, rows, seen = directory.config, verified(directory), None
     if not rows and directory.has(run_transcript.FILE):
         seen = run_transcript.read(directory)["log_odds"]
-    facts = directory.read_json("facts.json") if directory.has("facts.json") else {}
+    facts = directory.read_facts() if directory.has("facts.json") else {}
     nominal = facts.get("noise_multiplier") or privacy.noise_multiplier(config)
     trials, rounds = (None, None) if seen is None else seen.shape
     return (
@@ -638,17 +637,12 @@ def _last_attempt(
 
 
 def rounds_seen(directory: RunDirectory) -> Counter[int]:
-    """Return how many rounds of each cohort events.jsonl says were run, over all attempts."""
-    path = directory.path / "events.jsonl"
-    seen: Counter[int] = Counter()
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            event = json.loads(line)
-        except ValueError:  # torn by a kill, or glued to the event after it: one round fewer
-            continue
-        if event.get("round", 0) >= 1 and "trials" in event:
-            seen[int(event["trials"][0])] += 1
-    return seen
+    """Return how many rounds of each cohort events.jsonl says were run, over all attempts.
+
+    One that a kill tore is missing. Raises InputError where that file is damaged.
+    """
+    rounds = (event for event, _ in directory.events() if event.get("round", 0) >= 1)
+    return Counter(event["trials"][0] for event in rounds if "trials" in event)
 
 
 def lacking(directory: RunDirectory) -> InputError:

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import config as configuration
-from fedsim import private_files, reading
+from fedsim import private_files, reading, run_files
 from fedsim.config import Config
 from fedsim.errors import InputError
 
@@ -159,7 +159,17 @@ class RunDirectory:
 
     def read_report(self, *needed: str) -> dict[str, Any]:
         """Read report.json, with the keys that it must have. Raises InputError as `read_json`."""
-        return self.read_json("report.json", needed=("trials", *needed))
+        report = self.read_json("report.json", needed=("trials", *needed))
+        with self.reading("report.json"):
+            run_files.check(run_files.Report, report)
+        return report
+
+    def read_facts(self) -> dict[str, Any]:
+        """Read facts.json. Raises InputError as `read_json`."""
+        facts = self.read_json("facts.json")
+        with self.reading("facts.json"):
+            run_files.check(run_files.Facts, facts)
+        return facts
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Write named arrays atomically, as compressed .npz. Raises ValueError for objects."""
@@ -213,7 +223,7 @@ class RunDirectory:
         if not self.has("report.json"):
             return False
         report = self.read_report()
-        planned = report.get("campaign", {}).get("planned", report["trials"])
+        planned = (report.get("campaign") or {}).get("planned", report["trials"])
         return bool(planned == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
@@ -223,7 +233,10 @@ class RunDirectory:
             file.write(line.encode())
 
     def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield whole events from a byte offset on, each with the offset behind it."""
+        """Yield whole events from a byte offset on, each with the offset behind it.
+
+        Raises InputError for what is JSON and no event.
+        """
         path = self.path / "events.jsonl"
         if not path.exists():
             return
@@ -234,9 +247,11 @@ class RunDirectory:
                     return
                 offset += len(line)
                 try:
-                    event = json.loads(line)
-                except ValueError:  # torn by a kill, and glued to the event after it
+                    event = reading.json_value(line)
+                except reading.DAMAGE:  # torn by a kill, and glued to the event after it
                     continue
+                with self.reading("events.jsonl"):
+                    run_files.check(run_files.Event, event)
                 yield event, offset
 
     def events_size(self) -> int:

@@ -122,11 +122,21 @@ def conclude(directory: RunDirectory, start: float, console: Console) -> None:
     result = directory.read_report()
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
     console.print(report.summary(result))
+    if phases.keys() >= PHASES:
+        _print_times(phases, start, result["timing"]["owners_computing"], console)
+    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+PHASES = {"preparing", "training", "reporting", "done"}
+
+
+def _print_times(
+    phases: dict[str, float], start: float, computing: float, console: Console
+) -> None:
     console.print(
         f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
         f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
         f"{phases['reporting'] - phases['training']:.1f} s federation "
-        f"(owners computing {result['timing']['owners_computing']:.1f} s), "
+        f"(owners computing {computing:.1f} s), "
         f"{phases['done'] - phases['reporting']:.1f} s report"
     )
-    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)

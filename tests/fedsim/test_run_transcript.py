@@ -1,7 +1,9 @@
 """A transcript that no run could have left is refused, and what runs leave is not."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,15 +136,40 @@ def test_damage_is_one_line_with_the_remedy(
     assert (directory.path / "report.json").read_bytes() == report
 
 
-@pytest.mark.parametrize("name", audit.FACTS)
-def test_facts_that_lack_one_are_damage_too(
-    name: str, small: Make, finished: Callable[[Config], RunDirectory]
+FALSE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "one is missing": (lambda facts: facts.pop("created"), "it has no 'created'"),
+    "a text for a number": (lambda facts: facts.update(parameters="1"), "'parameters' is '1'"),
+    "a number below 0": (lambda facts: facts.update(noise_multiplier=-1.0), "'noise_multi.* -1"),
+    "part of the timing": (lambda facts: facts["timing"].pop("total"), "it has no 'timing.total'"),
+    "more noise": (
+        lambda facts: facts.update(noise_multiplier=123.0),
+        r"noise multiplier is 123.0, but ledger.jsonl says 1\.",
+    ),
+    "other data": (
+        lambda facts: facts.update(dataset="mnist"),
+        "mnist, but config.toml says",
+    ),
+    "more trials": (lambda facts: facts.update(planned_trials=80), "80, but transcript.npz has 8"),
+    "more cohorts": (lambda facts: facts.update(cohorts=7), "cohorts is 7, but transcript.npz has"),
+    "more owners": (lambda facts: facts["owner_sizes"].append(0), "owners is 4, but config.toml"),
+    "nobody's record": (lambda facts: facts["challenge"].update(owner=7), "owner is 7, but there"),
+}
+
+
+@pytest.mark.parametrize(("change", "complaint"), FALSE.values(), ids=FALSE)
+def test_facts_that_the_other_files_contradict_are_damage_too(
+    change: Callable[[dict[str, Any]], object],
+    complaint: str,
+    small: Make,
+    finished: Callable[[Config], RunDirectory],
 ) -> None:
     directory = finished(small())
-    facts = directory.read_json("facts.json")
+    facts = directory.read_facts()
     try:
-        directory.write_json("facts.json", {key: facts[key] for key in facts if key != name})
-        with pytest.raises(InputError, match=f"facts.json .*it has no '{name}'"):
+        false = copy.deepcopy(facts)
+        change(false)
+        directory.write_json("facts.json", false)
+        with pytest.raises(InputError, match=f"facts.json .*{complaint}.*delete it"):
             audit.write_report(directory)
     finally:
         directory.write_json("facts.json", facts)

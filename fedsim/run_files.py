@@ -1,0 +1,164 @@
+"""What the JSON of a run must look like to be read: facts.json, events.jsonl, report.json.
+
+What is not named here is let pass; what is named and of another kind is damage.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Length = Annotated[float, Field(allow_inf_nan=False, ge=0)]
+Count = Annotated[int, Field(ge=0)]
+Ends = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
+
+
+class Part(BaseModel):
+    """A JSON object."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Challenge(Part):
+    """Of facts.json: `fedsim.challenge.Challenge`."""
+
+    record: Count | None
+    replacement: Count | None
+    owner: Count
+    adversary: Count
+    measure: str
+    distance: Number | None
+
+
+class Timing(Part):
+    """Of facts.json, in seconds."""
+
+    federation: Length
+    owners_computing: Length
+    total: Length
+
+
+class Facts(Part):
+    """facts.json: what the report needs besides the configuration and the transcript."""
+
+    created: str
+    runtime: str
+    device: str
+    versions: dict[str, str]
+    challenge: Challenge
+    owner_sizes: list[Count]
+    label_skew: dict[str, Number] | None
+    dataset: str
+    held_out: Count
+    parameters: Count
+    frozen_parameters: Count
+    gradient_fallbacks: dict[str, Any]
+    precision: str
+    noise_multiplier: Length
+    timing: Timing
+    planned_trials: Count
+    cohorts: Count
+    stopped_at: Length | None
+
+
+class Event(Part):
+    """A line of events.jsonl; which keys there are tells what it is of."""
+
+    time: Number
+    phase: str = ""
+    round: Count = 0
+    rounds: Annotated[int, Field(ge=1)] = 1
+    trials: Annotated[list[Count], Field(min_length=2, max_length=2)] = [0, 0]
+    accuracy: Number | None = None
+    epsilon: Number | None = None
+
+
+class Prediction(Part):
+    """Of a vantage in report.json."""
+
+    advantage: Number | None = None
+    mu: Number | None = None
+
+
+class LowerBound(Part):
+    """On epsilon, in report.json."""
+
+    epsilon: Number | None = None
+    reason: str | None = None
+
+
+class Headline(Part):
+    """Which lower bound is led with."""
+
+    name: str | None = None
+    epsilon: Number | None = None
+
+
+class Empirical(Part):
+    """What was measured at a vantage."""
+
+    advantage: Number | None = None
+    advantage_interval: Ends | None = None
+    confidence: Number | None = None
+    within_bound: bool | None = None
+    near_prediction: bool | None = None
+    lower_bounds: dict[str, LowerBound] = {}
+    headline: Headline | None = None
+
+
+class AtVantage(Part):
+    """What a report says of one vantage."""
+
+    noise_multiplier: Number | None = None
+    epsilon: Number | None = None
+    rho_alpha: Number | None = None
+    prediction: Prediction | None = None
+    empirical: Empirical | None = None
+
+
+class Bounds(Part):
+    """What the noise allows."""
+
+    rho_alpha: Number | None = None
+    tight_epsilon: Number | None = None
+    delta: Number | None = None
+
+
+class Campaign(Part):
+    """How the trials were played."""
+
+    planned: Count | None = None
+
+
+class Pac(Part):
+    """What PAC noise allows."""
+
+    mutual_information: Number | None = None
+
+
+class Report(Part):
+    """report.json, as far as other commands read it again."""
+
+    trials: Count
+    name: str | None = None
+    trust: str | None = None
+    colluding: Count | None = None
+    campaign: Campaign | None = None
+    bounds: Bounds | None = None
+    prediction: Prediction | None = None
+    empirical: Empirical | None = None
+    vantages: dict[str, AtVantage] | None = None
+    pac: Pac | None = None
+
+
+def check(schema: type[Part], value: Mapping[str, Any]) -> None:
+    """Raise ValueError, which names the first key that is missing or of another kind."""
+    try:
+        schema.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            raise ValueError(f"it has no '{key}'") from None
+        raise ValueError(f"its '{key}' is {first['input']!r}") from None
