@@ -109,7 +109,7 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
     per_cohort = bar.tasks[task].fields["rounds"] + 1
     begun = first // config.trials.cohort * per_cohort
     done = begun + event.get("round", per_cohort - 1) + (1 if "phase" in event else 0)
-    accuracy = f", accuracy {event['accuracy']:.3f}" if "accuracy" in event else ""
+    accuracy = f", accuracy {found:.3f}" if (found := event.get("accuracy")) is not None else ""
     epsilon = f", epsilon {spent:.3g}" if (spent := event.get("epsilon")) is not None else ""
     description = f"trials {first}-{last - 1}{accuracy}{epsilon}"
     bar.update(task, completed=done, description=description)

@@ -1,0 +1,245 @@
+"""Every reader of a file that somebody else may have made or changed, with a file for it."""
+
+import gzip
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import damage
+import numpy as np
+from damage import Mutation
+from flwr.app import Context
+from PIL import Image
+
+from fedsim import (
+    client_app,
+    cohorts,
+    config,
+    data,
+    description,
+    ledger,
+    node_memory,
+    nodes,
+    report_directory,
+    run_transcript,
+    server_app,
+    transcript,
+)
+from fedsim.cli import one_run
+from fedsim.config import Config, to_run_config
+from fedsim.data import purchase
+from fedsim.deployment import kit
+from fedsim.run_directory import RunDirectory
+from fedsim.runtimes.inprocess import InProcessGrid
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A file, and what reads it.
+
+    path: of the file that is damaged; read: returns what was read; ways: to damage it; sealed:
+    whether the file has a checksum, so that an accident never goes by unnoticed; grows: but for
+    what was cut off at its end, where the next entry would come.
+    """
+
+    path: Path
+    read: Callable[[], object]
+    ways: tuple[Mutation, ...] = damage.TEXT
+    sealed: bool = False
+    grows: bool = False
+
+
+READERS: dict[str, Callable[[Path], Reader]] = {}
+
+
+def _reader(name: str) -> Callable[[Callable[[Path], Reader]], Callable[[Path], Reader]]:
+    def add(make: Callable[[Path], Reader]) -> Callable[[Path], Reader]:
+        READERS[name] = make
+        return make
+
+    return add
+
+
+def experiment() -> Config:
+    """Return the experiment whose run is damaged."""
+    changes = {"data.records": 24, "data.held-out": 24, "federation.owners": 3, "model.hidden": 4}
+    changes |= {"training.rounds": 2, "trials.count": 8, "trials.cohort": 4}
+    return config.from_run_config(to_run_config(Config()) | changes)
+
+
+def played(path: Path) -> RunDirectory:
+    """Return a finished run."""
+    settings = experiment()
+    directory = RunDirectory.create(path, settings)
+    grid = InProcessGrid(client_app.app, settings.federation.owners, to_run_config(settings))
+    server_app.run(grid, settings, directory)
+    return directory
+
+
+def _of_run(name: str, read: Callable[[RunDirectory], object], **options: Any) -> None:
+    def make(folder: Path) -> Reader:
+        directory = RunDirectory(folder / "run")
+        return Reader(directory.path / name, lambda: read(directory), **options)
+
+    READERS[name] = make
+
+
+NPZ = {"ways": damage.RAW, "sealed": True}
+_of_run("config.toml", lambda run: run.config)
+_of_run("ledger.jsonl", ledger.read, sealed=True, grows=True)
+_of_run("events.jsonl", lambda run: (list(run.events()), ledger.rounds_seen(run)))
+_of_run("facts.json", lambda run: run.read_facts())
+_of_run("report.json", lambda run: (run.read_report(), run.finished))
+_of_run("identity", lambda run: run.identity)
+_of_run("nodes.json", nodes.registered_nodes)
+
+
+def _cohorts(run: RunDirectory) -> object:
+    file = run.cohort_file(0)
+    return cohorts.ranges(run.config, run), cohorts.rounds_of(run, 0), run.read_arrays(file)
+
+
+_of_run("cohorts/000000.npz", _cohorts, **NPZ)
+_of_run("transcript.npz", run_transcript.read, **NPZ)
+
+
+def _repacked(name: str) -> None:
+    make = READERS[name]
+
+    def remake(folder: Path) -> Reader:
+        reader = make(folder)
+        return Reader(reader.path, reader.read, (damage.repacked,))
+
+    READERS[f"{name}, repacked"] = remake
+
+
+@_reader("a recording")
+def _recording(folder: Path) -> Reader:
+    path = folder / "recording.fedt"
+    if not path.exists():
+        arrays = {"w": np.arange(6.0).reshape(2, 3)}
+        with transcript.Writer(path, transcript.Facts("server", "a test")) as writer:
+            for round in (1, 2, 3):
+                replies = {7: transcript.Reply(arrays, 3.0, {"loss": 0.5})}
+                writer.append(transcript.ObservedRound(round, arrays, replies))
+            writer.end()
+
+    def read() -> object:
+        found = transcript.read(path)
+        return [found.facts, *found.rounds]
+
+    return Reader(path, read, damage.RAW, sealed=True, grows=True)
+
+
+@_reader("a description of rounds")
+def _description(folder: Path) -> Reader:
+    path = folder / "rounds.toml"
+    path.write_text("[[rounds]]\nnoise-multiplier = 1.5\ncount = 10\nsampling-rate = 0.5\n")
+    return Reader(path, lambda: description.load(path))
+
+
+def _loaded(name: str, root: Path, **options: Any) -> Callable[[], object]:
+    def read() -> object:
+        data._load.cache_clear()
+        found = data.load(name, str(root), **options)
+        return found.train.features, found.train.labels, found.classes, found.attributes
+
+    return read
+
+
+@_reader("arrays of one's own")
+def _npz(folder: Path) -> Reader:
+    path = folder / "own.npz"
+    np.savez_compressed(path, features=np.eye(8), labels=np.arange(8) % 2, key=np.arange(8))
+    return Reader(path, _loaded("npz", path), **cast(Any, NPZ))
+
+
+@_reader("a table")
+def _csv(folder: Path) -> Reader:
+    path = folder / "own.csv"
+    path.write_text("age,town,label\n" + "".join(f"{n},t{n % 3},{n % 2}\n" for n in range(12)))
+    return Reader(path, _loaded("csv", path))
+
+
+def _idx(folder: Path, pack: Callable[[bytes], bytes], ending: str) -> Path:
+    images = struct.pack(">4B3I", 0, 0, 8, 3, 6, 4, 4) + bytes(range(96))
+    labels = struct.pack(">4BI", 0, 0, 8, 1, 6) + bytes([0, 1, 2, 0, 1, 2])
+    folder.mkdir()
+    (folder / f"train-labels-idx1-ubyte{ending}").write_bytes(pack(labels))
+    path = folder / f"train-images-idx3-ubyte{ending}"
+    path.write_bytes(pack(images))
+    return path
+
+
+@_reader("IDX")
+def _plain_idx(folder: Path) -> Reader:
+    path = _idx(folder / "idx", bytes, "")
+    return Reader(path, _loaded("idx", path.parent), damage.RAW)
+
+
+@_reader("IDX, packed")
+def _packed_idx(folder: Path) -> Reader:
+    path = _idx(folder / "idx-gz", lambda content: gzip.compress(content, mtime=0), ".gz")
+    return Reader(path, _loaded("idx", path.parent), damage.RAW, sealed=True)
+
+
+@_reader("pictures")
+def _pictures(folder: Path) -> Reader:
+    root = folder / "pictures"
+    for name in ("a", "b"):
+        (root / name).mkdir(parents=True)
+        noise = np.random.default_rng(0).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(root / name / "one.png")
+    return Reader(root / "a" / "one.png", _loaded("images", root), damage.RAW)
+
+
+@_reader("purchases")
+def _purchases(folder: Path) -> Reader:
+    path = folder / "purchases" / "dataset_purchase"
+    path.parent.mkdir()
+    path.write_text("".join(f"{n + 1}," + ",".join("01" * 300) + "\n" for n in range(4)))
+
+    return Reader(path, lambda: purchase._text(path))
+
+
+@_reader("scores of canaries")
+def _scores(folder: Path) -> Reader:
+    path = folder / "scores.csv"
+    path.write_text("trial,canary,included,score\n0,0,1,0.5\n0,1,0,-0.5\n1,0,1,1e3\n")
+    return Reader(path, lambda: one_run._read(path, None))
+
+
+@_reader("what a node remembers")
+def _memory(folder: Path) -> Reader:
+    place = SimpleNamespace(run_id=1, node_id=2, node_config={"state-path": str(folder / "state")})
+    context = cast(Context, place)
+    node_memory.remember(context, "ratios", {"a": np.eye(3)})
+    (path,) = (folder / "state").iterdir()
+    return Reader(path, lambda: node_memory.recall(context, "ratios") or None, damage.RAW)
+
+
+@_reader("a report that may be replaced")
+def _replaced(folder: Path) -> Reader:
+    place = folder / "replaced"
+    place.mkdir()
+    (place / "report.json").write_text('{"kind": "sweep", "runs": [1, 2.5, null]}')
+    return Reader(
+        place / "report.json", lambda: report_directory.check_new(place, replacing="sweep")
+    )
+
+
+@_reader("the nodes of a kit")
+def _registered(folder: Path) -> Reader:
+    place = folder / "server"
+    place.mkdir()
+    nodes_of = {"owner-0": {"node": "12", "key": "SHA256:x", "replaced": []}}
+    (place / "nodes.json").write_text(json.dumps(nodes_of))
+    return Reader(place / "nodes.json", lambda: kit.registered(place))
+
+
+for _name in ("cohorts/000000.npz", "transcript.npz", "arrays of one's own"):
+    _repacked(_name)
