@@ -7,7 +7,7 @@ practice", 2019. It sees one model and no gradients: the baseline beside the ide
 adversary.
 
 Losses may be arrays or tensors on any device; results are NumPy arrays. Within a trial all records
-share one model, so only trials are independent.
+share one model, and all trials share their records: neither alone is the sample.
 """
 
 import math
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from adversaries.design import INDEPENDENT, Design
 from adversaries.estimators import Advantage, advantage
-from adversaries.intervals import Interval, significance
+from adversaries.intervals import Interval, significance, wilson
 from adversaries.trials import Bools, Floats
 from fedsim.errors import InputError
 
@@ -84,8 +84,9 @@ def membership_advantage(
 ) -> MeanAdvantage:
     """Return the mean of TPR - FPR over the trials, rates [T] each, with a t interval across them.
 
-    The interval assumes independent trials and a mean that is nearly normal. Raises InputError on
-    an impossible confidence and on rates of different or empty shape.
+    About the records that the trials ask about; of fresh ones, see `over_records`. The interval
+    assumes independent trials and a mean that is nearly normal. Raises InputError on an impossible
+    confidence and on rates of different or empty shape.
     """
     alpha = significance(confidence)
     if true_positive_rate.ndim != 1 or true_positive_rate.shape != false_positive_rate.shape:
@@ -104,6 +105,38 @@ def membership_advantage(
     reach = float(stdtrit(trials - 1, 1 - alpha / 2)) * error
     interval = Interval(max(-1.0, point - reach), min(1.0, point + reach), confidence)
     return MeanAdvantage(point, error, interval, trials)
+
+
+def over_records(
+    true_positive_rate: Floats,
+    false_positive_rate: Floats,
+    members: int,
+    others: int,
+    confidence: float,
+) -> Interval | None:
+    """Return the interval of the mean advantage over fresh records; None for one trial.
+
+    `membership_advantage` has all trials ask about the same records: its interval is about these.
+    Trials and records are crossed, so that the variance of the mean has one part for either, which
+    no number of trials takes away: that of the records is at most p (1 - p)/n of n members who are
+    called one with probability p on average, and as much of the others. Wilson's intervals of both
+    rates and Student's of the trials are joined by their distances from the estimates, squared and
+    summed (Zou and Donner, "Construction of confidence limits about effect measures", 2008). That a
+    model, too, is made from the members is left out: fresh ones move its threshold for members and
+    others alike. Raises InputError as `membership_advantage` does, and without records.
+    """
+    if members < 1 or others < 1:
+        raise InputError(f"there are {members} members and {others} others; give at least one each")
+    found = membership_advantage(true_positive_rate, false_positive_rate, confidence)
+    if found.interval is None:
+        return None
+    true, false = float(true_positive_rate.mean()), float(false_positive_rate.mean())
+    inside, outside = wilson(true, members, confidence), wilson(false, others, confidence)
+    trials = found.interval
+    below = math.hypot(true - inside.low, outside.high - false, found.point - trials.low)
+    above = math.hypot(inside.high - true, false - outside.low, trials.high - found.point)
+    low, high = max(-1.0, found.point - below), min(1.0, found.point + above)
+    return Interval(low, high, confidence)
 
 
 def challenge_advantage(

@@ -138,7 +138,7 @@ def assemble(
         "prediction": mine | {"distance": _distance(mine["advantage"], transcript, played)},
         "empirical": empirical,
         "membership_inference": {
-            **_membership(config, transcript, confidence),
+            **_membership(config, facts, transcript, confidence),
             **membership_audit.attacks(config, transcript, confidence),
         },
         "membership_missing": membership_audit.why_none(config, transcript),
@@ -430,18 +430,25 @@ def _epsilon_from_sensitivities(
     )
 
 
-def _membership(config: Config, transcript: Arrays, confidence: float) -> dict[str, Any]:
+def _membership(
+    config: Config, facts: Mapping[str, Any], transcript: Arrays, confidence: float
+) -> dict[str, Any]:
     rates = transcript["true_positive_rate"], transcript["false_positive_rate"]
     played = precision.design(config, len(transcript["worlds"]))
     if played.common:  # pairs are what is independent
         rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
-    population = membership.membership_advantage(*rates, played.level(confidence))
+    level = played.level(confidence)
+    population = membership.membership_advantage(*rates, level)
+    members = sum(facts["owner_sizes"]) - _in_question(config, facts)
+    fresh = membership.over_records(*rates, members, facts["held_out"], level)
     # Of random halves, half of the records that the attack takes for members are none.
     scored = config.privacy.pac_prior != "halves"
     found = {
         "yeom": {
             "advantage": population.point if scored else None,
-            "advantage_interval": _interval(population.interval) if scored else None,
+            "advantage_interval": _interval(fresh) if scored else None,
+            # About these members and these others alone.
+            "advantage_interval_of_these": _interval(population.interval) if scored else None,
             "tpr": float(rates[0].mean()) if scored else None,
             "fpr": float(rates[1].mean()),
         }

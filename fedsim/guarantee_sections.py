@@ -193,7 +193,7 @@ def bounds(report: Report) -> Entries:
             "paper (Theorem 2), not a bound",
             f"{number(bounds.get('theorem2_rho_alpha'))}: presumes the classic noise scale",
         ),
-        ("Yeom's bound e^ε − 1", number(bounds.get("yeom_bound"))),
+        ("Yeom's bound e^ε − 1, of pure ε", number(bounds.get("yeom_bound"))),
     ]
 
 

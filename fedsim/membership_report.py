@@ -37,8 +37,9 @@ RESAMPLING_SEED = 0x5EED
 
 LABEL = (
     "Attacks give lower bounds: what no attack here finds, another may. Every second model is a "
-    "shadow, and the others are attacked. Intervals are over the attacked models, because all "
-    "pairs of a model share its noise; another half as shadows would give somewhat other numbers. "
+    "shadow, and the others are attacked. Intervals are for these records and over the attacked "
+    "models, because all pairs of a model share its noise; other shadows, or other records, would "
+    "give somewhat other numbers. "
     "What differential privacy allows is for one record, all other records known, and against "
     "everybody who sees every global model but is no owner."
 )

@@ -187,7 +187,9 @@ def summary(report: Report) -> RenderableType:
         (
             "Yeom advantage",
             "membership_inference.yeom.advantage",
-            "" if is_client(report) else f"e^ε − 1 = {number(at(report, 'bounds.yeom_bound'))}",
+            ""
+            if is_client(report)
+            else f"e^ε − 1 = {number(at(report, 'bounds.yeom_bound'))}, of pure ε",
         ),
     ):
         between = span(interval_at(report, f"{path}_interval"), number)

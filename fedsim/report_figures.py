@@ -37,6 +37,9 @@ from fedsim.report_values import (
     rho_beta_of,
 )
 
+POPULATION = "yeom"
+"""The attack on all records, in a report."""
+
 CERTAIN = 700.0
 """Log-odds of a belief that differs from certainty by less than the smallest number."""
 
@@ -298,6 +301,8 @@ def _vantage_points(report: Report) -> list[VantagePoint]:
 def _measured(report: Report) -> list[Measured]:
     attacks = {"empirical": "DI adversary"}
     for name in at(report, "membership_inference") or {}:
+        if name == POPULATION:
+            continue  # about all records, which the bound is not about
         if name.replace("_", "-") in LOSS_ATTACKS and name not in SHORT:
             continue  # told in the table: a dozen of them would crowd the figure
         attacks[f"membership_inference.{name}"] = attack_names(report, name)[0]

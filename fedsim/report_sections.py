@@ -40,6 +40,7 @@ from fedsim.report_values import (
     span,
     standard_errors_apart,
     trials_of,
+    yeom_bound,
 )
 
 CLASSIC = "rdp-classic"
@@ -198,6 +199,7 @@ def questions(report: Report) -> list[Row]:
     surer = interval_at(report, "empirical.delta_prime_interval")
     tail, most = (at(report, f"bounds.{name}") for name in ("tail_probability", "tail_limit"))
     limited = most is not None and most < 1
+    fresh = interval_at(report, "membership_inference.yeom.advantage_interval")
     rows = [
         Row(
             "How often was the adversary right?",
@@ -255,8 +257,11 @@ def questions(report: Report) -> list[Row]:
             "Does the final model betray its members?",
             number(at(report, "membership_inference.yeom.advantage")),
             _yeom_limit(report),
-            "Advantage of membership inference (Yeom), which knows far less than the adversary."
-            + " It asks about single records, which the bounds are not about." * is_client(report),
+            "Advantage of membership inference (Yeom), which knows far less than the adversary. "
+            f"Its interval is over fresh records and trials{_of_these(report)}."
+            + " It asks about single records, which the bounds are not about."
+            * is_client(report),
+            f"{confidence_of(report)}interval {span(fresh, number)}" if fresh else "",
         ),
         Row(
             "What is the model worth?",
@@ -302,7 +307,13 @@ def _yeom_limit(report: Report) -> str:
     bound = at(report, "bounds.yeom_bound")
     if is_client(report):
         return DASH
-    return f"none (e^ε − 1 = {number(bound)})" if (bound or 0) >= 1 else number(bound)
+    return f"none ({yeom_bound(report)})" if (bound or 0) >= 1 else yeom_bound(report)
+
+
+def _of_these(report: Report) -> str:
+    """Word the interval for the records of the run alone."""
+    own = interval_at(report, "membership_inference.yeom.advantage_interval_of_these")
+    return f"; for these records it is {span(own, number)}" if own else ""
 
 
 def estimates(report: Report) -> list[Row]:

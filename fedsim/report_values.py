@@ -99,6 +99,11 @@ def standard_errors_apart(report: Report) -> str:
     return f"({apart:.1f} standard errors apart, p = {number(chance)})"
 
 
+def yeom_bound(report: Report) -> str:
+    """Word Yeom's bound on membership inference, which is proven for pure epsilon."""
+    return f"e^ε − 1 = {number(at(report, 'bounds.yeom_bound'))}, of pure ε"
+
+
 def confidence_of(report: Report) -> str:
     """Return the confidence of every interval as the start of a phrase, such as "95% "."""
     confidence = at(report, "empirical.confidence")

@@ -389,7 +389,7 @@ def _print(
             "Advantage by the paper (Theorem 2), not a bound: "
             f"{guarantees.advantage(bounds.theorem2_rho_alpha)}; the bound is rho_alpha = "
             f"{guarantees.advantage(bounds.rho_alpha)} (by {sound}). Membership inference: at most "
-            f"{guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1)."
+            f"{guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1, of pure epsilon)."
         )
         guarantees.print_pac(document["pac"], console)
         if found := document.get("from_prior"):

@@ -206,6 +206,7 @@ def report(transcript):
             "yeom": {
                 "advantage": 0.0415,
                 "advantage_interval": [0.0302, 0.0528],
+                "advantage_interval_of_these": [0.0402, 0.0428],
                 "tpr": 0.5312,
                 "fpr": 0.4897,
             },
@@ -498,7 +499,13 @@ def test_every_measured_and_theoretical_number_is_in_the_text(report, html):
         f"p = {report['prediction']['fit']['world_d_prime']['p_value']:.3f}",
     ]
     expected += ["2.197", "1.313", "2.032", "0.372", "1.102", "0.900", "0.788", "0.256", "0.654"]
-    expected += ["0.0012", "e^ε − 1 = 8", "0.042 0.030 to 0.053", "0.071 0.0093 to 0.134"]
+    expected += [
+        "0.0012",
+        "e^ε − 1 = 8",
+        "of pure ε",
+        "0.042 0.030 to 0.053",
+        "0.071 0.0093 to 0.134",
+    ]
     expected += ["53.1%", "49.0%", "0.01% to 1.1%", "10.0% → 88.1%", "2.600 → 0.489", "67, 67, 66"]
     expected += ["4711", "8.380227035", "Learning rate 0.005", "5123.25", "2410", "12.75", "1.5"]
     expected += list(report["versions"].values())
@@ -727,6 +734,7 @@ def sampled(report):
     prediction = {
         **{"method": "simulation", "standard_error": 0.001, "density": density},
         **{"mu": MU, "advantage": 0.2, "deterministic": True, "fit": {}},
+        "distance": {"standard_error": 0.1, "p_value": 0.25},
     }
     changed_steps = with_steps(report, sampling_rate=0.1, local_steps=1)
     return {**changed_steps, "prediction": prediction}
@@ -994,7 +1002,7 @@ def test_the_summary_sets_every_measure_beside_its_limit(report):
     assert rows["δ′"][1:] == ["0.0001 to 0.011", "at most 0.003"]
     assert rows["ε′ from sensitivities, classic RDP"] == ["2.197", "", "ε 2.197"]
     assert rows["ε′ at least, Clopper–Pearson"] == ["0.372", "", "ε 1.313"]
-    assert rows["Yeom advantage"] == ["0.042", "0.030 to 0.053", "e^ε − 1 = 8"]
+    assert rows["Yeom advantage"] == ["0.042", "0.030 to 0.053", "e^ε − 1 = 8, of pure ε"]
     assert rows["accuracy"][0] == "10.0% → 88.1%"
 
 
