@@ -235,6 +235,22 @@ def proxy(
     serve(listen, port, superlink_port, kit.folder(directory, "server"))
 
 
+@app.command(hidden=True)
+def supernode(directory: Directory) -> None:
+    """Become the SuperNode of this machine. start.sh calls it."""
+    from fedsim.deployment import supernode  # noqa: PLC0415
+
+    supernode.start(directory)
+
+
+@app.command(hidden=True)
+def apps(directory: Directory, parent: Annotated[int, typer.Argument()]) -> None:
+    """Start the processes of the SuperNode's tasks, beside it. `supernode` calls it."""
+    from fedsim.deployment import supernode  # noqa: PLC0415
+
+    supernode.serve_apps(directory, parent)
+
+
 def _address(text: str, port: int) -> tuple[str, int]:
     """Split HOST[:PORT]. Raises InputError."""
     from fedsim.deployment import kit  # noqa: PLC0415

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
@@ -14,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedsim import consent, reading
-from fedsim.deployment import budget_checks, connection_checks, kit
-from fedsim.deployment.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment import budget_checks, connection_checks, kit, supernode_checks
+from fedsim.deployment.findings import OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 
 
@@ -26,6 +25,7 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
     if host and text.isdecimal():
         yield from connection_checks.reached(place, host, int(text), host)
+        yield from supernode_checks.admitted(place, host, int(text))
     else:
         yield (
             "server",
@@ -33,34 +33,7 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
             f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT: set it to "
             f"{laid_out.address}:{laid_out.port}",
         )
-    port = kit.port(place, "NODE_PORT")
-    process = connection_checks.process(place, "supernode")
-    if process is not None:
-        yield "supernode", OK, f"runs (process {process})"
-        if _edited_since(place / "node.toml", process):
-            yield (
-                "node.toml",
-                WRONG,
-                "was edited after the node started, which goes by what it said before: "
-                f"sh {place / 'stop.sh'}, then sh {place / 'start.sh'}",
-            )
-    elif connection_checks.listening("127.0.0.1", port):
-        yield (
-            "supernode",
-            WRONG,
-            f"port {port} is taken by another program: set another NODE_PORT in "
-            f"{place / 'settings.env'}",
-        )
-    else:
-        yield "supernode", NOTE, f"is not running: sh {place / 'start.sh'}"
-
-
-def _edited_since(path: Path, process: int) -> bool:
-    """Whether a file was written after a process began, which read it then."""
-    try:
-        return path.stat().st_mtime > psutil.Process(process).create_time()
-    except (OSError, psutil.Error):
-        return False
+    yield from supernode_checks.running(place, kit.port(place, "NODE_PORT"))
 
 
 def _node_key(place: Path) -> Line:

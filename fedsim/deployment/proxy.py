@@ -10,6 +10,8 @@ SuperLink to find out; but as it reads a request whole before it asks, a long on
 of the server's keys signed it, which is looked at before its body is.
 """
 
+import asyncio
+import logging
 import re
 import ssl
 from collections.abc import AsyncIterator
@@ -26,7 +28,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from fedsim.runtimes.flower_private import replies_are_own, signer
+from fedsim.deployment import logs
+from fedsim.runtimes.flower_private import EARLIEST, LATEST, claim, replies_are_own, signer
+
+log = logging.getLogger(__name__)
 
 FLEET = re.compile(r"/v1/fleet/[a-z-]+")
 """The paths that are passed on, as they are on the wire: nothing to normalise, nothing encoded."""
@@ -44,6 +49,9 @@ LARGEST_UNSIGNED = 1 << 16
 
 CONNECTIONS = 1024
 """Connections at once, each with up to a request: a node has a few. Flower asks again on a 503."""
+
+UPKEEP_INTERVAL = 30.0
+"""Seconds between two looks at the certificate and at the length of the logs."""
 
 HOP_BY_HOP = {
     "connection",
@@ -75,8 +83,21 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
             app.state.client = client
             yield
 
-    async def forward(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         path = request.scope.get("raw_path", b"").decode("latin-1")
+        response = await forward(request, path)
+        if response.status_code >= 400:
+            log.warning(
+                "%s: %s %s of %s: %s",
+                request.client.host if request.client else "?",
+                request.method,
+                ascii(path[:80]),
+                _who(request, keys),
+                getattr(response, "body", b"").decode().strip() or "the SuperLink refuses it",
+            )
+        return response
+
+    async def forward(request: Request, path: str) -> Response:
         if refusal := _refusal(request, path, keys):
             return refusal
         content: AsyncIterator[bytes] | bytes = request.stream()
@@ -88,25 +109,32 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
         passed = [pair for pair in request.headers.raw if _passes(pair[0])]
         outgoing = client.build_request("POST", path, headers=passed, content=content)
         try:
-            answer = await client.send(outgoing, stream=True)
+            found = await client.send(outgoing, stream=True)
         except httpx.HTTPError:
             return PlainTextResponse("the SuperLink does not answer\n", status_code=502)
         response = StreamingResponse(
-            answer.aiter_raw(), answer.status_code, background=BackgroundTask(answer.aclose)
+            found.aiter_raw(), found.status_code, background=BackgroundTask(found.aclose)
         )
         response.raw_headers = [
-            (name.lower(), value) for name, value in answer.headers.raw if _passes(name)
+            (name.lower(), value) for name, value in found.headers.raw if _passes(name)
         ]
         return response
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-    return Starlette(routes=[Route("/{path:path}", forward, methods=methods)], lifespan=lifespan)
+    return Starlette(routes=[Route("/{path:path}", answer, methods=methods)], lifespan=lifespan)
 
 
 def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
     """Serve the machine folder of a server until the process is ended."""
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    log.setLevel(logging.INFO)
+    asyncio.run(_serve(configuration(host, port, superlink_port, server), server))
+
+
+def configuration(host: str, port: int, superlink_port: int, server: Path) -> uvicorn.Config:
+    """Return what the proxy of a server's folder is served by."""
     trusted = ssl.create_default_context(cafile=str(server / "superlink-ca.crt"))
-    uvicorn.run(
+    return uvicorn.Config(
         application(f"https://127.0.0.1:{superlink_port}", trusted, server / "keys"),
         host=host,
         port=port,
@@ -115,7 +143,58 @@ def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
         limit_concurrency=CONNECTIONS,
         log_level="warning",
         server_header=False,
+        ws="none",
     )
+
+
+async def _serve(config: uvicorn.Config, server: Path) -> None:
+    running = uvicorn.Server(config)
+    upkeep = asyncio.create_task(_upkeep(running, server))
+    try:
+        await running.serve()
+    finally:
+        upkeep.cancel()
+
+
+async def _upkeep(running: uvicorn.Server, server: Path) -> None:
+    """Say when the proxy listens; then take up new certificates, and keep logs short."""
+    while not running.started:
+        await asyncio.sleep(0.1)
+    log.info("passes the Fleet API on port %d", running.config.port)
+    shown = _written(server)
+    while True:
+        await asyncio.sleep(UPKEEP_INTERVAL)
+        logs.rotate(server / "logs")
+        if (written := _written(server)) != shown:
+            shown = written
+            _take_up(running.config, server)
+
+
+def _written(server: Path) -> list[float]:
+    """Return when the server's certificate and key were written; of one that is away, 0."""
+    files = (server / "server.crt", server / "server.key")
+    return [file.stat().st_mtime if file.exists() else 0 for file in files]
+
+
+def _take_up(config: uvicorn.Config, server: Path) -> None:
+    """Show new connections the certificate that is there now; one that does not fit, to none."""
+    try:
+        if config.ssl is not None:
+            config.ssl.load_cert_chain(server / "server.crt", server / "server.key", password="")
+            log.info("shows another certificate from now on")
+    except OSError as error:
+        log.warning("goes on with the certificate of before: %s", error)
+
+
+def _who(request: Request, keys: Path) -> str:
+    """Say of whom a request says that it is, and whether that one's clock is another."""
+    if (said := claim(request.headers)) is None:
+        return "nobody"
+    names = [path.stem for path in keys.glob("*.pub") if said.key == _public_key(path)]
+    who = names[0] if names else "a key that is not in keys/"
+    if EARLIEST < said.age < LATEST:
+        return who
+    return f"{who}, whose clock is {abs(said.age):.0f} s {'ahead' if said.age < 0 else 'behind'}"
 
 
 def _refusal(request: Request, path: str, keys: Path) -> Response | None:

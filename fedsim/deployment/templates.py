@@ -24,20 +24,33 @@ cd "$HERE/work"
 # Whether a process is one of this folder's: the number in a file left behind may be another's.
 ours() { ps -ww -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
 
+# start NAME LINE: begin a service, and wait until its log has the line that says it is ready.
 start() {
-    name=$1; shift
+    name=$1; ready=$2; log="$HERE/logs/$name.log"
     if [ -f "$HERE/$name.pid" ] && ours "$(cat "$HERE/$name.pid")"; then
         echo "$name is running already (process $(cat "$HERE/$name.pid"))"
         return
     fi
-    nohup "$@" >>"$HERE/logs/$name.log" 2>&1 </dev/null &
-    echo $! >"$HERE/$name.pid"
-    sleep 1
-    if ! ours "$(cat "$HERE/$name.pid")"; then
-        echo "$name did not start: $(tail -n 1 "$HERE/logs/$name.log")" >&2
-        exit 1
-    fi
-    echo "$name started (process $(cat "$HERE/$name.pid"), logs/$name.log)"
+    before=$(cat "$log" 2>/dev/null | wc -c)
+    nohup "$HERE/start.sh" "$name" >>"$log" 2>&1 </dev/null &
+    pid=$!
+    echo "$pid" >"$HERE/$name.pid"
+    tries=0
+    until tail -c "+$((before + 1))" "$log" | grep -q "$ready"; do
+        # While it becomes another program its arguments are not to be seen, but its state is.
+        case "$(ps -o stat= -p "$pid")" in "" | Z*)
+            echo "$name has ended (logs/$name.log); what is wrong: fedsim deploy check $HERE" >&2
+            exit 1 ;;
+        esac
+        if [ "$tries" -gt 480 ]; then
+            echo "$name is not ready after two minutes (logs/$name.log) and goes on trying;" \\
+                "what is wrong: fedsim deploy check $HERE" >&2
+            exit 1
+        fi
+        tries=$((tries + 1))
+        sleep 0.25
+    done
+    echo "$name started (process $pid, logs/$name.log)"
 }
 """
 
@@ -56,8 +69,8 @@ case "${1:-}" in
     superlink) run_superlink ;;
     proxy) run_proxy ;;
     "")
-        start superlink "$HERE/start.sh" superlink
-        start proxy "$HERE/start.sh" proxy
+        start superlink "Uvicorn running on"
+        start proxy "passes the Fleet API"
         ;;
     *) echo "usage: start.sh [superlink|proxy]" >&2; exit 2 ;;
 esac
@@ -65,13 +78,11 @@ esac
 
 NODE_SCRIPT = """
 run_supernode() {
-    exec nice -n "$NICE" flower-supernode --superlink "$SUPERLINK" \\
-        --root-certificates "$HERE/ca.crt" --auth-supernode-private-key "$HERE/node.key" \\
-        --port "$NODE_PORT" --node-config "$HERE/node.toml"
+    exec nice -n "$NICE" fedsim deploy supernode "$HERE/"
 }
 case "${1:-}" in
     supernode) run_supernode ;;
-    "") start supernode "$HERE/start.sh" supernode ;;
+    "") start supernode "SuperNode ID" ;;
     *) echo "usage: start.sh [supernode]" >&2; exit 2 ;;
 esac
 """
@@ -181,20 +192,33 @@ transcript-path = "../transcripts"
 UNIT = """\
 [Unit]
 Description=fedsim: @DESCRIPTION@
-After=network-online.target
-Wants=network-online.target
+# A server refuses nodes whose clock differs from its own.
+After=network-online.target time-sync.target
+Wants=network-online.target time-sync.target
+StartLimitIntervalSec=0
 
 [Service]
 # The folder of this machine as it was copied; see README.md.
 ExecStart=/bin/sh @FOLDER@/start.sh @SERVICE@
 User=fedsim
-Restart=on-failure
+UMask=0077
+# Flower ends a node that was refused as if it had been asked to.
+Restart=always
 # A node that was killed is taken for alive, and its key refused, for a minute.
 RestartSec=70
 NoNewPrivileges=true
+CapabilityBoundingSet=
+RestrictSUIDSGID=true
+LockPersonality=true
 PrivateTmp=true
+ProtectProc=invisible
+ProtectControlGroups=true
+ProtectKernelModules=true
+ProtectKernelTunables=true
 ProtectSystem=strict
 ProtectHome=read-only
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=true
 ReadWritePaths=@WRITABLE@
 
 [Install]
@@ -246,7 +270,7 @@ COMPOSE_SERVICE = """\
     profiles: ["@MACHINE@"]
     # The SuperLink is on the loopback of the proxy's machine, and of no other.
     network_mode: host
-    restart: on-failure
+    restart: always
     command: ["sh", "/etc/fedsim/@MACHINE@/start.sh", "@SERVICE@"]
     volumes: ["./@PLACE@:/etc/fedsim/@MACHINE@"]
 """
@@ -306,10 +330,12 @@ to the server can submit code to every owner: let no one else have an account th
 
 ## 3. Each owner
 
-Say in `node.toml` where the data lie and what you consent to, then:
+Have an account for the node alone: other accounts cannot take its work, but its own processes can.
+Keep the clock by NTP: a server refuses a node that is 5 s ahead of it. Say in `node.toml` where the
+data lie and what you consent to, then:
 
 ```sh
-sh /etc/fedsim/owner-0/start.sh             # or the systemd unit fedsim-supernode
+sh /etc/fedsim/owner-0/start.sh             # waits until it is connected; or fedsim-supernode
 fedsim deploy check /etc/fedsim/owner-0     # what is wrong, and how to mend it
 ```
 

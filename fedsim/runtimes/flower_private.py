@@ -4,15 +4,23 @@ Creating a `Message` reads the identity of the running task, and the public `Gri
 private `Run` in its signatures. Both have moved between releases; a test watches them.
 """
 
+import ssl
 import uuid
 from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
+import httpx
 import numpy as np
 import numpy.typing as npt
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP384R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+)
 from flwr.app import Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
@@ -30,39 +38,56 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
 from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 from flwr.compat.common import recorddict_compat
-from flwr.proto.fleet_pb2 import PushMessagesRequest
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.constant import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    TaskType,
+)
 from flwr.supercore.date import now
+from flwr.supercore.error import ApiErrorCode, FlowerError
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor, SuperExecAuthHttpInterceptor
 from flwr.supercore.primitives.asymmetric import (
     bytes_to_private_key,
     bytes_to_public_key,
+    public_key_to_bytes,
     verify_signature,
 )
 from flwr.supercore.run import Run
+from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from starlette.types import ASGIApp
 
 __all__ = [
     "DEPLOYMENT",
+    "EARLIEST",
     "GONE",
+    "LATEST",
     "NODE_UNAVAILABLE",
     "RUNTIMES",
     "SECAGG_CONFIGS",
     "Key",
     "Run",
+    "Runtime",
     "Stage",
     "array_from_bytes",
     "assign_message_id",
     "become_task",
     "check_secagg_key",
+    "claim",
     "combine_shares",
     "empty_run",
+    "gives_tasks_to_anybody",
     "replies_are_own",
     "secagg_input",
     "secagg_mask",
     "secagg_shared_key",
     "secaggplus_mod",
+    "server_knows",
     "signer",
     "superlink_app",
 ]
@@ -81,6 +106,89 @@ RUNTIMES = {
 """What a report calls the runtime behind each grid, by the name of its class."""
 
 
+EARLIEST, LATEST = -SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
+"""Between these numbers of seconds a signature is old, or a SuperLink refuses the node."""
+
+
+ACTIVATION: dict[int, bool] = {
+    ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL: True,
+    ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED: False,
+}
+"""Whether a server that refuses to activate a node so knows its key."""
+
+
+class Runtime:
+    """The Runtime API of a SuperNode, for whoever starts the processes of its tasks."""
+
+    def __init__(self, address: str, trusted: bytes, secret: bytes) -> None:
+        self._client = RuntimeHttpClient.from_server_address(
+            address,
+            insecure=False,
+            root_certificates=trusted,
+            interceptors=[
+                RuntimeVersionHttpInterceptor(component_name="SuperExec"),
+                SuperExecAuthHttpInterceptor(
+                    master_secret=secret,
+                    protected_methods=frozenset({"/flwr.proto.Runtime/AcquireTask"}),
+                ),
+            ],
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def task(self) -> str:
+        """Claim a task; return its token, "" where there is none. Raises httpx.HTTPError."""
+        request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+        return str(self._client.AcquireTask(request).token)
+
+
+def gives_tasks_to_anybody(url: str) -> bool | None:
+    """Whether the Runtime API at https:// or http:// wants no secret; None where it is none.
+
+    Claims no task.
+    """
+    version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
+    client = RuntimeHttpClient(url, interceptors=[version], verify=False, timeout=5)
+    try:
+        client.AcquireTask(AcquireTaskRequest(supported_task_types=[]))
+    except httpx.HTTPStatusError:
+        return False
+    except (httpx.HTTPError, ValueError):
+        return None
+    finally:
+        client.close()
+    return True
+
+
+def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey) -> bool | None:
+    """Whether a node's key is registered; None where the server takes no signature of it.
+
+    Asks to activate the node for an interval that no server grants, which is looked at after the
+    key. Raises httpx.HTTPError where the answer is another.
+    """
+    public = key.public_key()
+    authenticated = NodeAuthHttpInterceptor(key, public)
+    version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
+    client = FleetHttpClient(url, interceptors=[version, authenticated], verify=trusted, timeout=5)
+    request = ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=0)
+    try:
+        client.ActivateNode(request)
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code == httpx.codes.UNAUTHORIZED:
+            return None
+        answer = FlowerError.from_json(error.response.text)
+        if answer is None or answer.code not in ACTIVATION:
+            raise
+        return ACTIVATION[answer.code]
+    finally:
+        client.close()
+    return True
+
+
 def replies_are_own(body: bytes) -> bool:
     """Whether a request that brings replies says that all are of the node that brings them."""
     try:
@@ -92,22 +200,39 @@ def replies_are_own(body: bytes) -> bool:
     )
 
 
-def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:
-    """Return the key that signed a node's request now, by its headers alone; None where none did.
+@dataclass(frozen=True)
+class Claim:
+    """What the headers of a node's request say: whose it is, and when it was signed."""
 
-    As Flower's `superlink.routers.fleet.node_auth` does, once it has read the request.
-    """
+    key: EllipticCurvePublicKey
+    signature: bytes
+    signed: str
+    age: float
+    """Seconds since it was signed, by the clock of here."""
+
+
+def claim(headers: Mapping[str, str]) -> Claim | None:
+    """Return what a request says of itself; None where it says nothing that can be read."""
     try:
         key = bytes_to_public_key(b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True))
         signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
         signed = headers[TIMESTAMP_HEADER]
         age = (now() - datetime.fromisoformat(signed)).total_seconds()
-        fresh = -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
-        if not isinstance(key, EllipticCurvePublicKey) or not fresh:
-            return None
-        return key if verify_signature(key, signed.encode("ascii"), signature) else None
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
         return None
+    return Claim(key, signature, signed, age) if isinstance(key, EllipticCurvePublicKey) else None
+
+
+def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:
+    """Return the key that signed a node's request now, by its headers alone; None where none did.
+
+    As Flower's `superlink.routers.fleet.node_auth` does, once it has read the request.
+    """
+    said = claim(headers)
+    if said is None or not EARLIEST < said.age < LATEST or not said.signed.isascii():
+        return None
+    genuine = verify_signature(said.key, said.signed.encode("ascii"), said.signature)
+    return said.key if genuine else None
 
 
 def empty_run(run_id: int) -> Run:

@@ -230,6 +230,43 @@ def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
         kit.folder(written / "server", "owner-0")
 
 
+def test_units_restart_always_as_a_user_of_their_own_when_the_time_is_set(written: Path) -> None:
+    units = sorted(written.rglob("*.service"))
+    assert len(units) == 5
+    for unit in units:
+        lines = unit.read_text().splitlines()
+        wanted = {"Restart=always", "User=fedsim", "UMask=0077", "ProtectProc=invisible"}
+        assert wanted < set(lines)
+        assert any(line.startswith("After=") and "time-sync.target" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "said"),
+    [("sleep 60", 0, "supernode started"), ("exit 0", 1, "has ended (logs/supernode.log)")],
+)
+def test_starting_waits_until_the_node_is_connected(
+    tmp_path: Path, ending: str, status: int, said: str
+) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    folder = tmp_path / "kit" / "owners" / "owner-0"
+    settings = (folder / "settings.env").read_text()
+    (folder / "settings.env").write_text(settings.replace("BIN=", f"BIN={tmp_path}"))
+    (folder / "logs").mkdir()
+    (folder / "logs" / "supernode.log").write_text("SuperNode ID: of the last time\n")
+    connected = "echo SuperNode ID: 7; " if status == 0 else ""
+    (tmp_path / "fedsim").write_text(f"#!/bin/sh\nsleep 0.4; {connected}{ending} # {folder}/\n")
+    (tmp_path / "fedsim").chmod(0o700)
+    command = ["sh", folder / "start.sh"]
+    started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        assert started.returncode == status
+        assert said in started.stdout + started.stderr
+        log = (folder / "logs" / "supernode.log").read_text()
+        assert ("SuperNode ID: 7" in log) == (status == 0)
+    finally:
+        subprocess.run(["sh", folder / "stop.sh"], check=True, capture_output=True, timeout=60)
+
+
 def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
     folder = tmp_path / "kit" / "owners" / "owner-0"

@@ -1,14 +1,10 @@
 """Each thing that can be wrong with a node is found, and only that."""
 
-import os
 import shutil
-import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from fedsim.deployment import checks, kit
@@ -51,29 +47,6 @@ def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> Non
     path = written / "owners" / "owner-0" / "node.toml"
     path.write_text(path.read_text().replace('\nconsent = ""', ""))
     assert "is not asked for" in found("owner-0")["consent"]
-
-
-def test_a_config_that_was_edited_while_the_node_runs(written: Path, found: Found) -> None:
-    place = written / "owners" / "owner-0"
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)", f"{place}/node"]
-    with subprocess.Popen(sleeper) as node:
-        try:
-            (place / "supernode.pid").write_text(str(node.pid))
-            began = psutil.Process(node.pid).create_time()
-            os.utime(place / "node.toml", (began - 5, began - 5))
-            assert "node.toml" not in found("owner-0")
-            os.utime(place / "node.toml", (began + 5, began + 5))
-            assert "was edited after the node started" in found("owner-0")["node.toml"]
-        finally:
-            node.kill()
-
-
-def test_a_port_that_another_program_has(written: Path, found: Found, change: Change) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        other.settimeout(0.1)
-        port = other.getsockname()[1]
-        change(written / "owners" / "owner-0", "NODE_PORT", port)
-        assert f"port {port} is taken" in found("owner-0")["supernode"]
 
 
 @pytest.mark.parametrize(

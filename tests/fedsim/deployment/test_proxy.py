@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 
 import httpx
 import pytest
+import uvicorn
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata
@@ -22,7 +24,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fedsim.deployment import certificates, proxy
+from fedsim.deployment import certificates, kit, proxy
+from fedsim.deployment.renewal import renew
 
 Answer = tuple[int, dict[str, str], bytes]
 Ask = Callable[..., Answer]
@@ -228,10 +231,55 @@ def test_what_is_short_is_for_the_superlink_to_refuse(ask: Ask, seen: list[str])
     assert seen == ["/v1/fleet/pull-messages"]
 
 
-def test_connections_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    authority = certificates.authority(1)
-    (tmp_path / "superlink-ca.crt").write_bytes(authority.public)
-    told: dict[str, Any] = {}
-    monkeypatch.setattr(proxy.uvicorn, "run", lambda _, **options: told.update(options))
-    proxy.serve("127.0.0.1", 8443, 8000, tmp_path)
-    assert told["limit_concurrency"] == proxy.CONNECTIONS
+def test_connections_are_limited(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    config = proxy.configuration("127.0.0.1", 8443, 8000, tmp_path / "kit" / "server")
+    assert config.limit_concurrency == proxy.CONNECTIONS
+
+
+def test_what_is_refused_is_logged_with_whose_it_says_it_is(
+    ask: Ask, keys: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask("/v1/control/\x1b[31mlist-runs")
+    assert caplog.messages == [
+        "?: POST '/v1/control/\\x1b[31mlist-runs' of nobody: only the Fleet API passes here"
+    ]
+    caplog.clear()
+    pair = certificates.node_key()
+    ask("/v1/fleet/pull-messages", **_signed_by(pair))
+    assert "of a key that is not in keys/: the SuperLink refuses it" in caplog.text
+    (keys / "owner-0.pub").write_bytes(pair.public)
+    real = node_auth_http_interceptor.now
+    monkeypatch.setattr(node_auth_http_interceptor, "now", lambda: real() + timedelta(seconds=10))
+    ask("/v1/fleet/pull-messages", **_signed_by(pair))
+    assert "of owner-0, whose clock is 10 s ahead: the SuperLink refuses it" in caplog.text
+
+
+def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path: Path) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    server = tmp_path / "kit" / "server"
+    config = proxy.configuration("127.0.0.1", 8443, 8000, server)
+    config.load()
+    first = _shown(config, server)
+    renew(tmp_path / "kit", 30)
+    proxy._take_up(config, server)
+    second = _shown(config, server)
+    assert first != second
+    (server / "server.key").write_bytes(certificates.authority(1).private)
+    proxy._take_up(config, server)
+    assert _shown(config, server) == second
+
+
+def _shown(config: uvicorn.Config, server: Path) -> bytes:
+    """The certificate that a client which trusts the kit's authority is shown."""
+    assert config.ssl is not None
+    client = ssl.create_default_context(cafile=str(server / "ca.crt"))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    theirs = config.ssl.wrap_bio(to_server, to_client, server_side=True)
+    for end in (ours, theirs, ours, theirs):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    shown = ours.getpeercert(binary_form=True)
+    assert shown is not None
+    return shown

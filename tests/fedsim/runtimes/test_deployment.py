@@ -22,6 +22,7 @@ from fedsim.errors import InputError
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes import deployment
 from fedsim.runtimes.flower_command import FlowerError
+from fedsim.runtimes.flower_private import gives_tasks_to_anybody
 
 BIN = Path(sys.executable).parent
 OWNERS = 2
@@ -36,7 +37,7 @@ def _free_port() -> int:
 
 
 def _script(place: Path, name: str) -> None:
-    subprocess.run(["sh", str(place / name)], check=True, capture_output=True, timeout=60)
+    subprocess.run(["sh", str(place / name)], check=True, capture_output=True, timeout=180)
 
 
 def _deploy(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -271,6 +272,38 @@ def test_an_owners_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
     _wait_until_online(server_up, 1)
     assert deployment.statuses(server)[after["owner-1"]] == "online"
     assert deployment.register(server) == after
+
+
+@pytest.mark.slow
+def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: Path) -> None:
+    place = kit.folder(server_up, "owner-0")
+    own = (place / "node.key").read_bytes(), (place / "node.key.pub").read_bytes()
+    stranger = certificates.node_key()
+    (place / "node.key").write_bytes(stranger.private)
+    (place / "node.key.pub").write_bytes(stranger.public)
+    started = subprocess.run(
+        ["sh", str(place / "start.sh")], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert (started.returncode, "has ended" in started.stderr) == (1, True)
+    wrong = _wrong(place)
+    assert set(wrong) == {"registered", "supernode"}
+    assert "does not know the key SHA256:" in wrong["registered"]
+    assert "[code: 2004] Failed to activate SuperNode." in wrong["supernode"]
+
+    (place / "node.key").write_bytes(own[0])
+    (place / "node.key.pub").write_bytes(own[1])
+    _script(place, "start.sh")  # which waits until it is connected
+    node = kit.registered(server_up / "server")["owner-0"].node
+    assert deployment.statuses(server_up / "server")[node] == "online"
+    assert not _wrong(place)
+    port = kit.port(place, "NODE_PORT")
+    assert gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is False
+    assert gives_tasks_to_anybody(f"http://127.0.0.1:{port}") is None
+
+
+def _wrong(place: Path) -> dict[str, str]:
+    found = json.loads(_deploy("check", place, "--json").stdout)["findings"]
+    return {one["what"]: one["message"] for one in found if one["state"] == "wrong"}
 
 
 @pytest.mark.slow

@@ -1,0 +1,36 @@
+"""The logs of what start.sh begins: they are kept short, and their last complaint is read."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+LARGEST = 10 << 20
+"""Bytes of a log, after which it becomes NAME.log.1, in place of an older one."""
+
+TAIL = 1 << 16
+"""Bytes at the end of a log in which a complaint is looked for."""
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+COMPLAINT = re.compile(r"\[code: \d+\]|\bERROR\b|\w+(Error|Exception)\b|terminated|did not")
+
+
+def rotate(folder: Path) -> None:
+    """Copy long logs away and empty them; whoever writes one goes on, for start.sh appends."""
+    for log in folder.glob("*.log"):
+        if log.stat().st_size > LARGEST:
+            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            os.truncate(log, 0)
+
+
+def complaint(log: Path) -> str:
+    """Return the last complaint at the end of a log, as one printable line; "" where is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL))
+            lines = COLOUR.sub("", file.read().decode(errors="replace")).splitlines()
+    except OSError:
+        return ""
+    said = [line for line in lines if COMPLAINT.search(line)]
+    return "".join(c for c in said[-1] if c.isprintable())[:200].strip() if said else ""

@@ -1,0 +1,121 @@
+"""What is wrong with a node that runs, or would: whether the server takes it, and who its work."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+from fedsim.deployment import connection_checks, kit, logs
+from fedsim.deployment.findings import NOTE, OK, WRONG, Line
+from fedsim.runtimes.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
+
+CLOCKS_DIFFER = 2.0
+"""Seconds between two clocks that are spoken of, though a server does not refuse the node yet."""
+
+
+def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
+    """Look at whether the server takes this node's signature: its clock, and its key."""
+    url = f"https://{host}:{port}"
+    try:
+        trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
+        ahead = connection_checks.clock_ahead(url, trusted)
+        private = load_ssh_private_key((place / "node.key").read_bytes(), password=None)
+        if ahead is None or not isinstance(private, EllipticCurvePrivateKey):
+            return
+        known = server_knows(url, trusted, private)
+    except httpx.HTTPStatusError as error:
+        yield "registered", WRONG, f"the server answers {error.response.status_code}: see its log"
+        return
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm, httpx.HTTPError):
+        return  # which other lines say
+    yield _clock(ahead)
+    if known is None:
+        yield "registered", WRONG, "the server takes no signature of this node: see the clock"
+    elif known:
+        yield "registered", OK, "the server knows the key"
+    else:
+        yield (
+            "registered",
+            WRONG,
+            f"the server does not know the key {kit.key(place / 'node.key.pub')}: send it "
+            "node.key.pub, for its folder keys/, and have it give fedsim deploy register",
+        )
+
+
+def _clock(ahead: float) -> Line:
+    """Say how far this clock is ahead of the server's, known to half a second."""
+    way = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
+    if not EARLIEST + 1 < -ahead < LATEST - 1:
+        remedy = "so that the server refuses this node: set the clock of both by NTP"
+        return "clock", WRONG, f"is {way}, {remedy}"
+    if abs(ahead) > CLOCKS_DIFFER:
+        return "clock", NOTE, f"is {way}: set the clock of both by NTP"
+    return "clock", OK, "is the server's"
+
+
+def running(place: Path, port: int) -> Iterator[Line]:
+    """Look at whether the SuperNode runs, and who could take its work."""
+    process = connection_checks.process(place, "supernode")
+    listening = connection_checks.listening("127.0.0.1", port)
+    if process is None and (place / "supernode.pid").exists():
+        said = logs.complaint(place / "logs" / "supernode.log")
+        yield (
+            "supernode",
+            WRONG,
+            f"has ended by itself ({said or 'its log does not say why'}): mend that, then sh "
+            f"{place / 'start.sh'}",
+        )
+    elif process is None and not listening:
+        yield "supernode", NOTE, f"is not running: sh {place / 'start.sh'}"
+    elif process is not None and not listening:
+        said = logs.complaint(place / "logs" / "supernode.log")
+        yield "supernode", WRONG, f"runs (process {process}), but is not ready ({said}): see logs/"
+    elif process is None and gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is None:
+        yield (
+            "supernode",
+            WRONG,
+            f"port {port} is taken by another program: set another NODE_PORT in "
+            f"{place / 'settings.env'}",
+        )
+    else:
+        yield "supernode", OK, f"runs (process {process})" if process else "runs"
+        yield _runtime(port, process)
+    if process is not None and _edited_since(place / "node.toml", process):
+        yield (
+            "node.toml",
+            WRONG,
+            "was edited after the node started, which goes by what it said before: "
+            f"sh {place / 'stop.sh'}, then sh {place / 'start.sh'}",
+        )
+
+
+def _runtime(port: int, process: int | None) -> Line:
+    """Look at whether the Runtime API, at which tasks are had, is this node's alone."""
+    what = "Runtime API"
+    found = connection_checks.addresses(port, process)
+    if reachable := [address for address in found or [] if not address.is_loopback]:
+        return what, WRONG, f"listens on {reachable[0]}: start the node with start.sh"
+    schemes = ("https", "http")
+    if any(gives_tasks_to_anybody(f"{scheme}://127.0.0.1:{port}") for scheme in schemes):
+        return (
+            what,
+            WRONG,
+            "gives every account of this machine the run's model and the right to answer for this "
+            "node: start the node with start.sh",
+        )
+    if found is None:
+        return what, NOTE, f"asks for a secret; look at which address port {port} is open on"
+    return what, OK, "asks for a secret, on loopback"
+
+
+def _edited_since(path: Path, process: int) -> bool:
+    """Whether a file was written after a process began, which read it then."""
+    try:
+        return path.stat().st_mtime > psutil.Process(process).create_time()
+    except (OSError, psutil.Error):
+        return False

@@ -1,0 +1,40 @@
+"""Logs are kept short, and say what went wrong last."""
+
+from pathlib import Path
+
+import pytest
+
+from fedsim.deployment import logs
+
+
+def test_a_long_log_is_copied_away_and_who_writes_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LARGEST", 10)
+    (tmp_path / "short.log").write_text("short")
+    with (tmp_path / "long.log").open("a") as file:
+        file.write("a long log\n")
+        file.flush()
+        logs.rotate(tmp_path)
+        file.write("more\n")
+    contents = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert contents == {"short.log": "short", "long.log.1": "a long log\n", "long.log": "more\n"}
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            "\x1b[91mERROR \x1b[0m: Exit Code: 305\n[code: 2004] Failed to activate.\nINFO: over\n",
+            "[code: 2004] Failed to activate.",
+        ),
+        ("\x1b[92mINFO \x1b[0m: SuperNode terminated gracefully.\n", "terminated gracefully."),
+        ("Traceback:\nOSError: no\x07 port\n", "OSError: no port"),
+        ("INFO: all is well\n", ""),
+    ],
+)
+def test_the_last_complaint_of_a_log(tmp_path: Path, log: str, said: str) -> None:
+    (tmp_path / "a.log").write_text(log)
+    assert logs.complaint(tmp_path / "a.log").endswith(said)
+    assert bool(logs.complaint(tmp_path / "a.log")) == bool(said)
+    assert logs.complaint(tmp_path / "none.log") == ""
