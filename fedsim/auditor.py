@@ -65,6 +65,8 @@ def attend(message: Message, context: Context) -> Message:
         "request.replacement": request.replacement,
         "request.challenged": request.challenged,
         "request.noise-multiplier": request.noise_multiplier,
+        "request.earlier": request.earlier,
+        "request.released": request.released,
     }
     path = transcript_path(context)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -219,6 +219,11 @@ class Account:
         """Return the rounds of an owner."""
         return self.counts.get(owner, Counter())
 
+    @property
+    def most(self) -> int:
+        """How many rounds the owner with the most of them has."""
+        return max((counts.total() for counts in self.counts.values()), default=0)
+
     def copy(self) -> "Account":
         """Return another account of the same releases."""
         counts = {owner: Counter(spent) for owner, spent in self.counts.items()}
@@ -439,6 +444,8 @@ class Attempt:
 
     `epsilon` is what it has cost the worst owner so far: with noise from the operating system of
     everything that the run released, else of one training. It is what privacy.stop-at limits.
+    `earlier` and `released` are how many rounds, of these trials and of all trials together, went
+    before it with noise that it does not draw again.
     """
 
     def __init__(
@@ -476,6 +483,8 @@ class Attempt:
         ]
         self._training = _Course.of(config, account, planned)
         self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
+        self.earlier = account.most if adds_up(config) else 0
+        self.released = everything.most if adds_up(config) else 0
         vantage = config.federation.vantage
         self.epsilon = max(
             epsilon_of(config, self._limited.account.spent(owner), vantage)

@@ -21,6 +21,7 @@ from adversaries import canaries
 from adversaries.posterior import log_odds
 from fedsim import adversary, canary, device, federation, identifiability
 from fedsim.accounting import PLD
+from fedsim.composition import adds_up
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.data import BUNDLED
 from fedsim.errors import InputError
@@ -38,8 +39,9 @@ class Belief:
 
     first_trial, round: which; log_odds [T]: for D; sensitivities, noise_stds [T]: of the round;
     epsilon, rho_beta: what the noise of all rounds so far allows this vantage point at the
-    configured delta, also of those that it missed: the models that it did see carry what they
-    released; missed: how many rounds of this training the auditor did not see.
+    configured delta, also of those that it missed, the models that it did see carry what they
+    released, and of attempts at this training that were interrupted; missed: how many rounds of
+    this training the auditor did not see.
     """
 
     first_trial: int
@@ -67,14 +69,28 @@ class Belief:
 
 @dataclass
 class _Training:
-    """One cohort of trials, as far as it was seen; concluded: the last round whose sum is known."""
+    """One cohort of trials, as far as it was seen.
+
+    nominal: the noise multiplier; earlier: the rounds of attempts that were interrupted; before:
+    how many rounds all trainings had released when it began; groups, rounds: those that are
+    accounted; concluded: the last round whose sum is known.
+    """
 
     trials: range
     memory: adversary.Memory
+    nominal: float
+    earlier: int
+    before: int
     groups: list[Steps]
+    rounds: int = 0
     previous: ObservedRound | None = None
     concluded: int = 0
     missed: int = 0
+
+    def add(self, steps: Steps, rounds: int) -> None:
+        """Count rounds alike, of these steps together."""
+        self.groups.append(steps)
+        self.rounds += rounds
 
 
 class LiveAudit:
@@ -117,15 +133,26 @@ class LiveAudit:
         if training is None or (before is not None and observed.round <= before.round):
             # A cohort that begins, or begins anew. Messages arrive in order: one that does not is
             # never put together with those before it.
-            training = _Training(trials, adversary.Memory.empty(len(trials)), [])
-            self._miss(config, training, told["noise-multiplier"], observed.round - 1)
+            seen = training.rounds if training is not None and adds_up(config) else 0
+            training = _Training(
+                trials,
+                adversary.Memory.empty(len(trials)),
+                told["noise-multiplier"],
+                max(told["earlier"], seen),
+                told["released"],
+                [],
+            )
+            if training.earlier:
+                steps = _worst(config, training.nominal, training.earlier)
+                training.add(steps, training.earlier)
+            self._miss(config, training, observed.round - 1)
             self._trainings[first] = training
             self.beliefs[first] = []
         previous, belief = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
             # Without the message between, neither the sum of the one nor the model of the other.
             missed = observed.round - previous.round
-            self._miss(config, training, told["noise-multiplier"], missed)
+            self._miss(config, training, missed)
             previous = None
         if previous is not None and "sum" in observed.model:
             belief = self._conclude(config, training, previous, observed)
@@ -163,14 +190,26 @@ class LiveAudit:
         return sum(len(training.trials) for training in self._trainings.values())
 
     def everything(self) -> Mechanism | None:
-        """Return the noise of all rounds of all trials so far, one after another; None of none."""
+        """Return the noise of all rounds of all trials so far, one after another; None of none.
+
+        What this transcript does not have, such as trials that finished before an interruption, is
+        as many rounds as the server says, with as little noise as is tolerated.
+        """
+        trainings = self._trainings.values()
         groups = [
             replace(group, count=group.count * len(training.trials))
-            for training in self._trainings.values()
+            for training in trainings
             for group in training.groups
         ]
         if self.config is None or not groups:
             return None
+        last = max(trainings, key=lambda training: training.before)
+        seen = sum(
+            len(training.trials) * (training.earlier if training is last else training.rounds)
+            for training in trainings
+        )
+        if last.before > seen:
+            groups.append(_worst(self.config, last.nominal, last.before - seen))
         return Mechanism(tuple(groups), self.config.privacy.neighbouring)
 
     def canary_effect(self, confidence: float) -> canaries.Effect | None:
@@ -205,12 +244,11 @@ class LiveAudit:
             self.config, self._given = config, given
         return self.config
 
-    def _miss(self, config: Config, training: _Training, nominal: float, rounds: int) -> None:
+    def _miss(self, config: Config, training: _Training, rounds: int) -> None:
         """Note rounds that were not seen; of their noise there was as little as is tolerated."""
         if rounds:
-            fewest = config.federation.fewest_participants
             training.missed += rounds
-            training.groups.append(_steps(config, nominal, fewest, rounds))
+            training.add(_worst(config, training.nominal, rounds), rounds)
 
     def _conclude(
         self, config: Config, training: _Training, before: ObservedRound, now: ObservedRound
@@ -220,7 +258,7 @@ class LiveAudit:
         everybody = range(config.federation.owners)
         present = everybody if now.participants is None else now.participants
         nominal = told["noise-multiplier"]
-        training.groups.append(_steps(config, nominal, len(present), 1))
+        training.add(_steps(config, nominal, len(present), 1), 1)
         training.concluded = before.round
         released = torch.tensor(now.model["sum"])
         if self._canary_seed is not None:
@@ -300,6 +338,11 @@ def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
     )
 
 
+def _worst(config: Config, nominal: float, rounds: int) -> Steps:
+    """Return rounds that nobody saw, with as many owners missing as are tolerated."""
+    return _steps(config, nominal, config.federation.fewest_participants, rounds)
+
+
 NOBODY = -1
 """The partition of an adversary that is no owner."""
 
@@ -339,7 +382,10 @@ def _request(observed: ObservedRound) -> dict[str, Any]:
     """Return what the request of a message said. Raises InputError if it is of something else."""
     told = {
         name: observed.mechanism.get(f"request.{name}")
-        for name in ("first-trial", "record", "replacement", "challenged", "noise-multiplier")
+        for name in (
+            *("first-trial", "record", "replacement", "challenged", "noise-multiplier"),
+            *("earlier", "released"),
+        )
     }
     if None in told.values() or "parameters" not in observed.model:
         raise InputError(

@@ -20,6 +20,7 @@ from adversaries import estimators
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import audit_page, figures, identifiability, live_claim, precision, report_directory
 from fedsim.accounting import PLD
+from fedsim.composition import adds_up
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
 from fedsim.report_figures import inline
@@ -80,6 +81,7 @@ def assemble(
         "missed": audit.missed,
         "trials": sum(len(belief.log_odds) for belief in last),
         "bounds": _bounds(audit),
+        "released": _released(audit),
         "belief": _beliefs(audit, last),
         "empirical": _empirical(audit, last, confidence, worlds),
         "canaries": _canaries(audit, confidence),
@@ -174,6 +176,15 @@ def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
     # Of sampled steps, the largest epsilon and the largest advantage need not be of one cohort.
     found["rho_alpha"] = max(map(identifiability.rho_alpha, mechanisms))
     return found | {"noise_multiplier": min(one.noise_multiplier for one in worst.groups)}
+
+
+def _released(audit: LiveAudit) -> dict[str, Any] | None:
+    """Return what everything that was released comes to; None where no guarantee speaks of it."""
+    mechanism = audit.everything()
+    if mechanism is None or audit.config is None or not adds_up(audit.config):
+        return None
+    epsilon = PLD.epsilon(mechanism, audit.config.privacy.delta)
+    return {"epsilon": epsilon, "rho_beta": identifiability.rho_beta_of_epsilon(epsilon)}
 
 
 def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
@@ -279,9 +290,15 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     if bounds is not None:
         rows += [
             ("noise multiplier", _infinite(bounds["noise_multiplier"])),
-            ("epsilon", f"{_infinite(bounds['epsilon'])} at delta {bounds['delta']:g}"),
+            (
+                "epsilon of one training",
+                f"{_infinite(bounds['epsilon'])} at delta {bounds['delta']:g}",
+            ),
             ("ρβ, ρα", f"{percent(bounds['rho_beta'])}, {number(bounds['rho_alpha'])}"),
         ]
+    if released := report["released"]:
+        together = f"{_infinite(released['epsilon'])} at delta {report['delta']:g}"
+        rows.append(("epsilon of everything released", together))
     if empirical is not None:
         low, high = empirical["advantage_interval"]
         rows.append(

@@ -60,7 +60,9 @@ class Request:
     round counts from 1; trials are numbered over the whole campaign; record, replacement and
     challenged, the owner of the challenge, are -1 for an owner whom they do not concern, and the
     first two where all data of an owner are the challenge; noise_multiplier is sigma over the
-    sensitivity.
+    sensitivity. earlier: how many rounds interrupted attempts at these trials released, each under
+    noise of its own; released: how many all trainings did before this attempt, each trial's by
+    itself.
     """
 
     round: int
@@ -71,6 +73,8 @@ class Request:
     record: int = -1
     replacement: int = -1
     challenged: int = -1
+    earlier: int = 0
+    released: int = 0
 
     def to_record(self) -> ConfigRecord:
         """Return the request as a Flower record."""

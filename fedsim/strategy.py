@@ -309,9 +309,9 @@ class DPSGD(Strategy):
                 for position in (self.challenge.record, self.challenge.replacement)
             )
             told = (record, replacement, self.challenge.owner)
-        return Request(
-            round, self.trials.start, len(self.trials), self.noise_multiplier, role, *told
-        )
+        before = (0, 0) if self.attempt is None else (self.attempt.earlier, self.attempt.released)
+        first, count = self.trials.start, len(self.trials)
+        return Request(round, first, count, self.noise_multiplier, role, *told, *before)
 
     def _role(self, partition: int) -> Role:
         if partition == self.challenge.owner:

@@ -1,15 +1,28 @@
 """A guarantee speaks of everything that was released, and never of one training of several."""
 
+import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from fedsim import client_app, guarantee, ledger, privacy, report, server_app
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim import (
+    admission,
+    budget,
+    client_app,
+    guarantee,
+    ledger,
+    privacy,
+    report,
+    server_app,
+)
+from fedsim.accounting import PLD
+from fedsim.config import Config, Scalar, load, to_run_config
+from fedsim.deployment import kit
 from fedsim.guarantee import Guarantee
-from fedsim.mechanism import Vantage
+from fedsim.mechanism import Mechanism, Vantage
 from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 
@@ -45,6 +58,24 @@ def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(sma
     bare = of(small(SYSTEM), Vantage.SERVER)
     assert not bare.given
     assert bare.note == "Epsilon is infinite towards this vantage."
+
+
+def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
+    tmp_path: Path,
+) -> None:
+    config = load(Path(__file__).parents[2] / "configs" / "deployment.toml")
+    found, nominal = of(config), privacy.noise_multiplier(config)
+    assert found.given
+    assert found.released is not None
+    assert found.released["trainings"] == 1
+    assert found.released["epsilon"] <= config.privacy.stop_at
+    assert budget.plan(config, nominal) == config.training.rounds
+    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    limits = tomllib.loads((tmp_path / "kit" / "owners" / "owner-0" / "node.toml").read_text())
+    assert config.trials.count <= limits["max-trials"]
+    one = admission.released(config, nominal, config.trials.count)
+    charged = Mechanism((replace(one, count=config.training.rounds),), config.privacy.neighbouring)
+    assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
 
 
 @pytest.mark.parametrize("trials", [1, 8])

@@ -2,38 +2,59 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
 from adversaries.posterior import log_odds
-from fedsim import client_app, live_audit, server_app, transcript
+from fedsim import (
+    budget,
+    client_app,
+    client_ledger,
+    ledger,
+    live_audit,
+    live_report,
+    server_app,
+    transcript,
+)
+from fedsim.accounting import PLD
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.live_audit import LiveAudit
+from fedsim.mechanism import Mechanism
 from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.strategy import DPSGD
 
 AUDITOR = 7777
 Make = Callable[..., Config]
 
 
 def _audited(
-    config: Config, folder: Path, node_config: dict[str, Scalar] | None = None
+    config: Config,
+    folder: Path,
+    node_config: dict[str, Scalar] | None = None,
+    run_id: int = RUN_ID,
 ) -> tuple[Arrays, transcript.Transcript, RunDirectory]:
-    """Run with an auditor beside the owners, whose first node has `node_config` besides."""
+    """Run with an auditor beside the owners, whose first node has `node_config` besides.
+
+    run_id: as Flower has it, which numbers a continued run anew.
+    """
     directory = RunDirectory.create(folder / "run", config)
     run_config = to_run_config(config)
     grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
     grid.contexts[1000].node_config.update(node_config or {})
+    for context in grid.contexts.values():
+        context.run_id = run_id
     recordings = folder / "transcripts"
     told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(recordings)}
     grid.contexts[AUDITOR] = Context(
-        run_id=RUN_ID, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
+        run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
     )
     server_app.run(grid, config, directory)
-    recorded = transcript.read(recordings / f"{RUN_ID}.fedt")
+    recorded = transcript.read(recordings / f"{run_id}.fedt")
     return directory.read_arrays("transcript.npz"), recorded, directory
 
 
@@ -51,6 +72,47 @@ def test_under_central_trust_an_auditor_believes_what_a_participant_does(
     )
     np.testing.assert_allclose(heard, found["log_odds"], rtol=0, atol=1e-6)
     assert recorded.ended
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+@pytest.mark.parametrize("cohort", [8, 4], ids=["the only cohort", "the second of two"])
+def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
+    cohort: int, small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small({"privacy.noise-source": "system", "trials.cohort": cohort})
+    delta, place = config.privacy.delta, (8 - cohort, 2)
+    terms: dict[str, Scalar] = {"consent": "central,challenge,adversary", "max-trials": 8}
+    terms |= {"state-path": str(tmp_path / "client"), "epsilon-limit": 99.0, "delta-limit": delta}
+    aggregate = DPSGD.aggregate_train
+
+    def dying(self: DPSGD, server_round: int, replies: Any) -> Any:
+        if (self.trials.start, server_round) == place:
+            raise Killed
+        return aggregate(self, server_round, replies)
+
+    monkeypatch.setattr(DPSGD, "aggregate_train", dying)
+    with pytest.raises(Killed):
+        _audited(config, tmp_path, terms)
+    monkeypatch.undo()
+    directory = RunDirectory.open(tmp_path / "run")
+    budget.accept(directory, 99.0)
+    _, recorded, _ = _audited(config, tmp_path, terms, run_id=2)
+    audit = LiveAudit()
+    live_audit.replay(audit, recorded.rounds)
+    report = directory.read_report()
+    one, everything = report["bounds"]["epsilon"], report["released"]["epsilon"]
+    assert one == PLD.epsilon(Mechanism.alike(report["mechanism"]["noise_multiplier"], 5), delta)
+    assert report["released"]["rounds"] == 8 * 3 + cohort * 2
+    heard = live_report.assemble(audit, recorded.facts, 0.95)
+    assert heard["bounds"]["epsilon"] == pytest.approx(one, rel=1e-12)
+    assert heard["released"]["epsilon"] == pytest.approx(everything, rel=1e-12)
+    last = ledger.read(directory)[-1]
+    assert last.released[0]["participant"] == pytest.approx(everything, rel=1e-12)
+    answered = client_ledger.read(tmp_path / "client")
+    assert client_ledger.epsilon(answered, delta) == pytest.approx(everything, rel=1e-9)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
