@@ -89,7 +89,9 @@ def assemble(
     report["alarms"] = _alarms(audit, last, report, worlds)
     report["claim"] = None
     if claimed is not None:
-        measured = report["canaries"] is not None or report["empirical"] is not None
+        canaries = report["canaries"]
+        heard = canaries is not None and canaries["reason"] is None
+        measured = heard or report["empirical"] is not None
         report["claim"] = live_claim.judge(audit, *claimed, report["alarms"], measured, ended)
     finite: dict[str, Any] = strict_json(report)
     return finite

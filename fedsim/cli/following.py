@@ -78,6 +78,7 @@ def follow(
     """
     if not patience > 0:
         raise InputError(f"--patience is {patience:g}; give a number of seconds above 0")
+    console.print(f"Following {place}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     statuses = []
     with _stopping() as asked:
         for watch in _runs(place, patience, asked):

@@ -77,8 +77,6 @@ def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = N
     directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
     lines = directory / "beliefs.jsonl"
     console = Terminal(stderr=True)
-    if stop is not None:
-        console.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     report_directory.check(directory)
     rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
