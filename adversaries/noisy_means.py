@@ -62,6 +62,7 @@ class Release:
     fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the last
         place of its parameter: noise that a model holds is discrete
     fingerprint_rounding: `rounding` of these coordinates alone
+    along_mean: `score` of e along the mean that was subtracted: standard normal if e is noise alone
     """
 
     round: int
@@ -75,6 +76,7 @@ class Release:
     fingerprint: npt.NDArray[np.float32]
     count_std: float | None = None
     fingerprint_rounding: float = 0.0
+    along_mean: float = 0.0
 
     @property
     def left_over(self) -> float:
@@ -140,15 +142,33 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
     """
     if size < 2 or gap <= 0 or energy <= 0:
         return 0.0
-    projection = (shifted - energy - gap) / (2 * math.sqrt(gap))
+    normal = score((energy + gap - shifted) / (2 * math.sqrt(gap)), energy, size)
+    loudness = min(math.sqrt(gap * size / energy), LOUDEST)
+    return loudness * normal - loudness**2 / 2
+
+
+def score(projection: float, energy: float, size: int) -> float:
+    """Return Student's t of <e, v>, v a unit vector, as the standard normal that it is for noise.
+
+    energy = |e|^2, size = P, e ~ N(0, s^2 I) with s unknown. 0 where nothing can be told.
+    """
+    if size < 2 or energy <= 0:
+        return 0.0
     across = max(energy - projection**2, 0.0)
-    statistic = -projection / math.sqrt(across / (size - 1)) if across else -math.inf * projection
+    statistic = projection / math.sqrt(across / (size - 1)) if across else math.inf * projection
     # Both tails, each where it is exact; far out the normal quantile is cut, which costs evidence.
     normal = float(norm.isf(student.sf(statistic, size - 1)) if statistic > 0
                    else norm.ppf(student.cdf(statistic, size - 1)))  # fmt: skip
-    normal = min(max(normal, -37.0), 37.0)
-    loudness = min(math.sqrt(gap * size / energy), LOUDEST)
-    return loudness * normal - loudness**2 / 2
+    return min(max(normal, -37.0), 37.0)
+
+
+def fit(releases: Sequence[Release]) -> float:
+    """Return the p-value of what is left over being noise alone, none of it along the mean.
+
+    What an aggregate that is no mean of these updates leaves over moves with them.
+    """
+    scores = [release.along_mean for release in releases if not release.noiseless]
+    return float(chi2.sf(sum(each**2 for each in scores), len(scores))) if scores else 1.0
 
 
 def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:
@@ -195,8 +215,12 @@ def _root_mean_square(release: Release) -> float:
     return math.sqrt(coordinates @ coordinates / coordinates.size) if coordinates.size else 0.0
 
 
-def repeated_noise(releases: Sequence[Release], confidence: float) -> list[tuple[int, int]]:
+def repeated_noise(
+    releases: Sequence[Release], confidence: float, least: float = 0.0
+) -> list[tuple[int, int]]:
     """Return pairs of rounds whose noise is the same, or nearly: correlated beyond chance.
+
+    least: correlation that does not count yet, where something else may be left over with the noise
 
     The correlation of two independent normals of n coordinates is about N(0, 1/n); the limit is
     Bonferroni's over all pairs, so that independent noise is accused with probability at most
@@ -214,5 +238,5 @@ def repeated_noise(releases: Sequence[Release], confidence: float) -> list[tuple
     pairs = len(noisy) * (len(noisy) - 1) / 2
     # P(|r| > x) <= 2 exp(-(n - 1) x^2 / 2) for directions on the sphere (concentration of measure).
     limit = math.sqrt(2 * math.log(2 * pairs / significance(confidence)) / (coordinates - 1))
-    first, second = np.nonzero(np.triu(correlation > max(limit, 0.0), 1))
+    first, second = np.nonzero(np.triu(correlation > max(limit, least), 1))
     return [(noisy[i].round, noisy[j].round) for i, j in zip(first, second, strict=True)]

@@ -1,15 +1,21 @@
-"""Whether a transcript supports the epsilon that somebody claims of all of its rounds.
+"""What a transcript says of the epsilon that somebody claims of all of its rounds.
 
-What refutes the claim is proven with the confidence of every alarm. What supports it is the noise
-that was measured, at the low end of its interval; where noise was configured and the measured one
-does not contradict it, the configured. Where neither holds, the audit cannot tell, and says why.
+A transcript measures the noise that is added to whole updates. What refutes a claim about those is
+proven with the confidence of every alarm. What supports it is the noise that was measured, at the
+low end of its interval; where noise was configured and the measured one does not contradict it, the
+configured. A claim about records, or one that rests on noise which was there before the recorder
+saw anything, is not judged: the report says why, and what would let it be.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from adversaries.intervals import ALARM_CONFIDENCE
+from fedsim.client_noise import Reported
+from fedsim.transcript import UNITS
+from fedsim.transcript_findings import finding
 from fedsim.verdict import Verdict
 
 Part = Mapping[str, Any]
@@ -17,59 +23,135 @@ Part = Mapping[str, Any]
 ROUNDING = 1e-6
 """Relative excess of an epsilon over the claim that is rounding."""
 
+RECORDS = (
+    "it is of a record of a client's data, and a transcript measures what is learnt of a client's "
+    "whole update"
+)
+UNKNOWN_UNIT = (
+    "clients report an epsilon of their own, so that it may be of their records, of which a "
+    "transcript measures nothing; if it is of a client's whole update, say so: "
+    'record(..., unit="client"), or --claimed-unit client'
+)
+NOISE_ELSEWHERE = (
+    "nobody adds noise after the updates were sent, and what clients add before is part of what "
+    "was recorded; where they do, record one of them: recording_mod(local_dp=...), or canary_mod"
+)
+UNBOUNDED = (
+    "nobody recorded what an update is clipped to, without which noise protects nobody in "
+    "particular; declare it: record(..., clipping_norm=...)"
+)
+UNKNOWN_COUNT = (
+    "no noise on the count of clipped updates was recorded, which adaptive clipping releases too"
+)
+HIDDEN = "the configured noise is so small that rounding hides whether it was added"
+CANARY_UNIT = (
+    "canaries measure what is learnt of a client's whole update as training returns it, and "
+    "nothing says that the claim is of that; if it is, say so with --claimed-unit client"
+)
+CANARIES = "canaries may disprove a claim, and support none; record at the server as well"
+UNCERTAIN = (
+    "the noise that was measured allows an epsilon of {}; more rounds would measure it more "
+    "exactly, and configured noise would be held against it"
+)
 
-def judge(
-    claimed: float,
-    delta: float,
-    release: Part | None,
-    canary: Part | None,
-    findings: list[dict[str, Any]],
-    missing: str,
-) -> dict[str, Any]:
+
+@dataclass(frozen=True)
+class Claimed:
+    """An epsilon at a delta; unit: one of `transcript.UNITS`, None where nobody said."""
+
+    epsilon: float
+    delta: float
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What there is to judge by.
+
+    mechanism: as recorded; release, canary: of the report; unmeasured: why there is no release;
+    reported: what clients say of themselves; missing: why rounds may be missing; alarms: whether
+    anything else is wrong
+    """
+
+    mechanism: Mapping[str, Any]
+    release: Part | None
+    canary: Part | None
+    unmeasured: str
+    reported: Reported | None
+    missing: str
+    alarms: bool
+
+
+def judge(claim: Claimed, evidence: Evidence, findings: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not judged.
 
-    release, canary, findings: as in the report, with infinity as it is; what refutes the claim is
-    appended to the findings. missing: why rounds may be missing, "" if none are.
+    What refutes the claim is appended to the findings.
     """
-    refuted = _refutations(claimed, delta, release, canary)
-    alarmed = any(finding["severity"] == "alarm" for finding in findings)
-    findings += [{"severity": "alarm", "text": text, "rounds": []} for text in refuted]
-    verdict, reasons = Verdict.CONVICTED, list[str]()
-    if not refuted:
-        verdict, reasons = _supported(claimed, release, alarmed, missing)
-    return {"epsilon": claimed, "delta": delta, "verdict": verdict.value, "reasons": reasons}
-
-
-def _refutations(
-    claimed: float, delta: float, release: Part | None, canary: Part | None
-) -> list[str]:
-    measured = []
-    if release is not None:
-        proven = release["proven"]
-        measured.append((proven["epsilon"], f"of node {proven['node']}"))
-    if canary is not None:
-        measured.append((canary["proven"]["epsilon_all_rounds"], "that canaries measured"))
-    return [
-        f"the claim of epsilon {claimed:g} at delta {delta:g} is refuted: the epsilon {whose} is "
-        f"{'infinite' if math.isinf(epsilon) else f'at least {epsilon:.3g}'} "
-        f"({ALARM_CONFIDENCE:.1%} confidence)"
-        for epsilon, whose in measured
-        if epsilon > claimed
+    unit = claim.unit or evidence.mechanism.get("unit")
+    unit = unit if unit in UNITS else None
+    refuted, verdict, reasons = list[str](), Verdict.NOT_JUDGED, [RECORDS]
+    if unit is None and evidence.reported is not None:
+        reasons = [UNKNOWN_UNIT]
+    elif unit != "record":
+        refuted, verdict, reasons = _of_updates(claim, unit, evidence)
+    findings += [
+        finding("alarm", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
+        for text in refuted
     ]
+    return {
+        "epsilon": claim.epsilon,
+        "delta": claim.delta,
+        "unit": unit,
+        "verdict": verdict.value,
+        "reasons": reasons,
+    }
 
 
-def _supported(
-    claimed: float, release: Part | None, alarmed: bool, missing: str
-) -> tuple[Verdict, list[str]]:
-    """Return the verdict on a claim that nothing refutes, and why it is not judged."""
-    if alarmed:
-        return Verdict.SUSPECT, []
+def _of_updates(
+    claim: Claimed, unit: str | None, evidence: Evidence
+) -> tuple[list[str], Verdict, list[str]]:
+    """Return what refutes a claim of whole updates, the verdict, and why there is none."""
+    release, canary = evidence.release, evidence.canary
+    refuted, unjudged = [], []
+    if canary is not None and unit is None and "clipping" not in evidence.mechanism:
+        unjudged.append(CANARY_UNIT)
+    elif canary is not None:
+        unjudged.append(CANARIES)
+        refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "that canaries found")
     if release is None:
-        return Verdict.NOT_JUDGED, [NO_RELEASE]
-    if missing:
-        return Verdict.NOT_JUDGED, [f"{missing}, and the claim is of all rounds"]
+        unjudged += [] if canary is not None else [evidence.unmeasured]
+    elif why := _unjudgeable(release):
+        unjudged.append(why)
+    else:
+        proven = release["proven"]
+        refuted += _refutation(claim, proven["epsilon"], f"of node {proven['node']}")
+        if not refuted:
+            return [], *_of_release(claim, release, evidence)
+    if refuted:
+        return refuted, Verdict.CONVICTED, []
+    return [], Verdict.NOT_JUDGED, unjudged
+
+
+def _unjudgeable(release: Part) -> str:
+    """Say why a release says nothing of a claim, "" if it does."""
+    claimed = None not in release["claimed_std"] and 0 not in release["claimed_std"]
+    if release["noise"] == "none":
+        return "" if claimed else NOISE_ELSEWHERE
+    if release["noise"] == "hidden":
+        return HIDDEN
+    if not release["clipped"]:
+        return UNBOUNDED
+    return "" if release["count_known"] else UNKNOWN_COUNT
+
+
+def _of_release(claim: Claimed, release: Part, evidence: Evidence) -> tuple[Verdict, list[str]]:
+    """Return the verdict on a claim that nothing refutes, and why it is not judged."""
+    if evidence.alarms:
+        return Verdict.SUSPECT, []
+    if evidence.missing:
+        return Verdict.NOT_JUDGED, [f"{evidence.missing}, and the claim is of all rounds"]
     at_most = release["proven"]["epsilon_at_most"]
-    if at_most <= claimed * (1 + ROUNDING):
+    if at_most <= claim.epsilon * (1 + ROUNDING):
         return Verdict.SUPPORTED, []
     if release["noise"] == "as claimed":  # by the configuration itself the claim is too small
         return Verdict.SUSPECT, []
@@ -77,11 +159,8 @@ def _supported(
     return Verdict.NOT_JUDGED, [UNCERTAIN.format(largest)]
 
 
-NO_RELEASE = (
-    "what was recorded measures at most a lower bound of epsilon, which supports no claim; record "
-    "at the server, or a local mechanism with recording_mod(local_dp=...)"
-)
-UNCERTAIN = (
-    "the noise that was measured allows an epsilon of {}; more rounds would measure it more "
-    "exactly, and configured noise would be held against it"
-)
+def _refutation(claim: Claimed, epsilon: float, whose: str) -> list[str]:
+    if epsilon <= claim.epsilon:
+        return []
+    found = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
+    return [f"is refuted: the epsilon {whose} is {found} ({ALARM_CONFIDENCE:.1%} confidence)"]

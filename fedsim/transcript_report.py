@@ -34,7 +34,9 @@ def verdict(report: Report) -> str:
     said = stated(report)
     if release is not None and release["noise"] == "none":
         said.append(
-            f"No noise: epsilon is infinite, and certain of every owner is {release['towards']}."
+            "No noise is added to the updates as they were sent: of these epsilon is infinite, and "
+            f"certain of every owner is {release['towards']}. Noise that owners add before is not "
+            "seen from here."
         )
     elif release is not None:
         owner = worst(release)

@@ -14,6 +14,7 @@ KNOW_FLOWER = {
     "fedsim.app_audit.execution",
     "fedsim.app_audit.introspection",
     "fedsim.app_audit.loading",
+    "fedsim.app_audit.rehearsal",
     "fedsim.app_audit.worker",
     "fedsim.auditor",
     "fedsim.client_app",

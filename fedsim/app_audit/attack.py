@@ -82,6 +82,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
         client_norm_kept=False,
         seeded=honest.seeded,
         statements=honest.statements,
+        training=honest.training,
     )
     configuration = replace(configuration, observation=seen)
     player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)

@@ -10,7 +10,7 @@ import fedsim
 from adversaries import estimators, lower_bounds
 from adversaries.estimators import Advantage
 from adversaries.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.app_audit import attack
+from fedsim.app_audit import attack, training
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
 from fedsim.app_audit.guarantee import Guarantee
@@ -26,6 +26,13 @@ DEFAULT_DELTA = 1e-5
 
 BOUNDS = ("clopper_pearson", "gaussian")
 """The lower bounds that judge a claim; neither knows the mechanism nor trusts its noise."""
+
+
+UNKNOWN = (
+    "theory does not know what {} adds to what it makes of the updates, and the attack disproved "
+    "nothing; a wrapper of Flower's around FedAvg is what theory knows"
+)
+"""Why a claim is not judged that an attack alone looked at."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,21 @@ class AppAudit:
         """What the audit concludes about the claim."""
         if self.claim is None:
             return Verdict.NO_CLAIM
+        if training.unseen(self.configuration, self.claim):
+            return Verdict.NOT_JUDGED
         if self.proven.epsilon > self.claim.epsilon:
             return Verdict.CONVICTED
         if self.epsilon is None:
             return Verdict.NOT_JUDGED
         return Verdict.SUPPORTED if self._supported else Verdict.SUSPECT
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
+        if self.verdict is not Verdict.NOT_JUDGED:
+            return ()
+        unseen = training.unseen(self.configuration, self.claim)
+        return (unseen or UNKNOWN.format(" > ".join(self.configuration.strategies)),)
 
     @property
     def contradictory(self) -> bool:
@@ -94,6 +111,7 @@ class AppAudit:
         document = {
             "app": self.app,
             "verdict": self.verdict.value,
+            "reasons": self.reasons,
             "claim": None if self.claim is None else asdict(self.claim),
             "judged": {"delta": self.delta, "scope": self.scope.value},
             "theory": {

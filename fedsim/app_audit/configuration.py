@@ -28,6 +28,8 @@ class Claim:
     """Somebody's statement that a run, or a round of it, is (epsilon, delta)-private.
 
     vantage: towards whom; None where nobody said, so that the configuration decides
+    unit: one of `fedsim.transcript.UNITS`, None where nobody said: "client" is a client's whole
+        update as its training returns it, "record" a record of its data
 
     Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
     """
@@ -37,6 +39,7 @@ class Claim:
     scope: Scope
     source: str
     vantage: Vantage | None = None
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < math.inf:
@@ -107,6 +110,20 @@ class Statement:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What the honest run showed of the clients' training, which trials do not run.
+
+    random: whether a client that trained one model twice, from other seeds, returned two updates
+    libraries: of differential privacy, that the app's modules import
+    epsilon: the largest that a client reported among its metrics, None if none did
+    """
+
+    random: bool
+    libraries: tuple[str, ...] = ()
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True)
 class Observation:
     """What one honest run of the app, and one with a huge update, showed.
 
@@ -124,6 +141,7 @@ class Observation:
     client_norm_kept: bool
     seeded: bool
     statements: tuple[Statement, ...]
+    training: Training | None = None
 
     @property
     def constant_weights(self) -> bool:
@@ -158,7 +176,9 @@ def claim_of(configuration: Configuration) -> Claim | None:
     if seen is not None and seen.statements:
         last = seen.statements[-1]
         source = "the app's accountant, at its end"
-        return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT)
+        return Claim(
+            last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, unit="client"
+        )
     return local_claim(configuration)
 
 
@@ -168,4 +188,4 @@ def local_claim(configuration: Configuration) -> Claim | None:
     if local is None or not 0 < local.delta < 1:
         return None
     source = "LocalDpMod, of every message"
-    return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER)
+    return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER, unit="client")

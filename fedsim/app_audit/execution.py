@@ -11,7 +11,6 @@ import copy
 import io
 import logging
 import math
-import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -24,8 +23,9 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.app_audit import introspection
-from fedsim.app_audit.configuration import Statement
+from fedsim import client_noise
+from fedsim.app_audit import introspection, rehearsal, training
+from fedsim.app_audit.configuration import Statement, Training
 from fedsim.app_audit.loading import FlowerApp, Train, loaded, patched
 from fedsim.app_audit.measurement import (
     AppFailedError,
@@ -50,6 +50,7 @@ class AuditedApp:
         self._recorder: _Recorder | None = None
         self._templates: dict[tuple[str, int], RecordDict] = {}
         self._app: FlowerApp
+        self._seed = 0
 
     @property
     def name(self) -> str:
@@ -65,7 +66,8 @@ class AuditedApp:
         self._recorder = recorder
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
-        _set_seeds(seed)
+        self._seed = seed
+        rehearsal.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
             with _hooks(recorder, grid), quiet, _without_logs():
@@ -77,7 +79,7 @@ class AuditedApp:
             raise AppFailedError(f"the app failed: {type(error).__name__}: {error}") from error
         finally:
             recorder.detach()
-        return recorder.finish(self._app.mods)
+        return recorder.finish(self._app.mods, training.libraries(self._app.root))
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Answer a message next to the app's train function (a Flower mod)."""
@@ -87,7 +89,12 @@ class AuditedApp:
         if not kind.startswith("train"):
             return call_next(message, context)
         if script is None:
-            reply = call_next(message, context)
+            if self._recorder.random is None:
+                again = self._seed + 1
+                answer = rehearsal.rehearsed(call_next, message, context, again)
+                reply, self._recorder.random = answer
+            else:
+                reply = call_next(message, context)
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
@@ -168,7 +175,9 @@ class _Recorder:
         self.nodes, self.script = nodes, script
         self.statements: list[Statement] = []
         self.seeded = False
+        self.random: bool | None = None  # whether training is; known once one client has trained
         self.local: LocalDpMod | None = None
+        self._epsilons: list[float] = []
         self._rounds: list[Round] = []
         self._model: Vector = np.empty(0)
         self._replies: dict[int, RecordDict] = {}
@@ -183,6 +192,9 @@ class _Recorder:
         if not self._replies:  # all clients of a round get the same model
             self._model = _flat(message.content)
         self._replies[partition] = copy.copy(reply.content)
+        for metrics in reply.content.metric_records.values():
+            epsilon = client_noise.reported_epsilon(metrics)
+            self._epsilons += [] if epsilon is None else [epsilon]
 
     def attach(self, strategy: Strategy) -> None:
         """Watch the aggregation of a strategy, and of the one inside its noise."""
@@ -216,8 +228,11 @@ class _Recorder:
             else:
                 strategy.aggregate_train = own
 
-    def finish(self, mods: tuple[object, ...]) -> Execution:
-        """Return what was seen. Raises AppFailedError if no round was."""
+    def finish(self, mods: tuple[object, ...], libraries: tuple[str, ...]) -> Execution:
+        """Return what was seen. Raises AppFailedError if no round was.
+
+        libraries: of differential privacy, that the app imports.
+        """
         if self._strategy is None or not self._rounds:
             raise AppFailedError(
                 "the app trained no round through Strategy.start of flwr.serverapp.strategy; apps "
@@ -231,6 +246,9 @@ class _Recorder:
             tuple(self.statements),
             self.seeded,
             self._model.size,
+            None
+            if self.random is None
+            else Training(self.random, libraries, max(self._epsilons, default=None)),
         )
 
     def _watch_inside(self, inner: Strategy) -> None:
@@ -385,15 +403,6 @@ def _floating(array: Array) -> bool:
 
 def _partition(context: Context) -> int:
     return int(context.node_config["partition-id"])
-
-
-def _set_seeds(seed: int) -> None:
-    """Set the global seeds that an app's noise may come from: Python's, NumPy's, PyTorch's."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002  (Flower draws its noise from it)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(seed)
 
 
 @contextlib.contextmanager

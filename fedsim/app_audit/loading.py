@@ -23,13 +23,14 @@ Innermost = Callable[[Message, Context, Train], Message]
 
 @dataclass(frozen=True)
 class FlowerApp:
-    """An app that is loaded: its two components, its run configuration and its clients' mods."""
+    """An app that is loaded: its two components, run configuration, clients' mods and directory."""
 
     name: str
     server_app: ServerApp
     client_app: ClientApp
     run_config: dict[str, Scalar]
     mods: tuple[object, ...]
+    root: Path
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def loaded(
         server_app = _component(root, components, "serverapp", ServerApp)
         client_app = _component(root, components, "clientapp", ClientApp)
         name = str(described.get("project", {}).get("name", root.name))
-        yield FlowerApp(name, server_app, client_app, run_config, tuple(mods))
+        yield FlowerApp(name, server_app, client_app, run_config, tuple(mods), root)
 
 
 def _read(root: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.app_audit.configuration import Configuration, Statement
+from fedsim.app_audit.configuration import Configuration, Statement, Training
 from fedsim.randomness import Role, generator
 
 Vector = npt.NDArray[np.float64]
@@ -76,13 +76,17 @@ class Round:
 
 @dataclass(frozen=True)
 class Execution:
-    """What was seen of one run; `seeded`: whether the server set NumPy's global seed."""
+    """What was seen of one run.
+
+    seeded: whether the server set NumPy's global seed; training: None for a scripted run
+    """
 
     rounds: tuple[Round, ...]
     configuration: Configuration
     statements: tuple[Statement, ...]
     seeded: bool
     parameters: int
+    training: Training | None = None
 
 
 class App(Protocol):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fedsim.app_audit import guarantee as theory
+from fedsim.app_audit import training
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of, local_claim
 from fedsim.mechanism import Neighbouring, Vantage, sensitivity
 
@@ -143,7 +144,7 @@ def inner_strategy(subject: Subject) -> Finding | None:
     inner = subject.configuration.strategies[-1]
     return Finding(
         "inner-strategy",
-        True,
+        subject.configuration.known,  # code of somebody's own may yet be an average
         f"{central.strategy} adds noise for the average of clipped updates to what {inner} makes "
         "of it, whose sensitivity is another and not known",
         "wrap a plain FedAvg, and apply the server optimiser to its noisy result",
@@ -228,18 +229,27 @@ def no_noise(subject: Subject) -> Finding | None:
             "what it adds, only the attack speaks",
             "state the claim with --claimed-epsilon and --claimed-delta",
         )
+    seen = configuration.observation
+    # Before the run nobody knows what training does.
+    trained = seen is not None and seen.training is not None and not training.unseen(configuration)
     return Finding(
         "no-noise",
-        True,
-        "nothing adds noise: every update reaches every participant as it is, in the average",
-        "wrap the strategy in DifferentialPrivacyServerSideFixedClipping with an accountant",
+        trained,
+        "nothing adds noise: every update reaches every participant as it is, in the average"
+        if trained
+        else "nothing adds noise to an update on its way: it reaches every participant, in the "
+        "average, as the client's training returns it, with what noise there may be in that",
+        "wrap the strategy in DifferentialPrivacyServerSideFixedClipping with an accountant"
+        if trained
+        else "nothing if training is private by itself (Opacus, say) and records are what is "
+        "claimed; else wrap the strategy in DifferentialPrivacyServerSideFixedClipping",
     )
 
 
 def noise_below_claim(subject: Subject) -> Finding | None:
     """The true noise does not amount to the claim."""
     claim, guarantee = subject.claim, subject.guarantee
-    if claim is None or guarantee is None:
+    if claim is None or guarantee is None or training.unseen(subject.configuration, claim):
         return None
     epsilon = guarantee.epsilon(claim.delta, claim.scope)
     if epsilon <= claim.epsilon * (1 + 1e-6):

@@ -45,6 +45,7 @@ def audit_app(
     run_config: list[str],
     claimed_epsilon: float | None,
     claimed_delta: float | None,
+    claimed_unit: str | None,
     neighbouring: Neighbouring,
     confidence: float,
     seed: int,
@@ -61,7 +62,7 @@ def audit_app(
     from fedsim.app_audit.audit import audit, check  # noqa: PLC0415
     from fedsim.app_audit.process import opened  # noqa: PLC0415
 
-    claim = _claim(claimed_epsilon, claimed_delta)
+    claim = _claim(claimed_epsilon, claimed_delta, claimed_unit)
     if nodes < 2:
         raise InputError(f"{nodes} nodes are no federation; give at least 2")
     if not time_limit > 0:
@@ -145,6 +146,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
         ("Claimed", said),
+        *(("Not judged", reason) for reason in outcome.reasons),
         ("By theory", _theory(outcome)),
         (
             "By attack",
@@ -194,14 +196,16 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _claim(epsilon: float | None, delta: float | None) -> Claim | None:
+def _claim(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
     if epsilon is None and delta is None:
+        if unit is not None:
+            raise InputError("--claimed-unit is of a claim; give --claimed-epsilon with it")
         return None
     if epsilon is None or delta is None:
         raise InputError(
             "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
         )
-    return Claim(epsilon, delta, Scope.RUN, "given")
+    return Claim(epsilon, delta, Scope.RUN, "given", unit=unit)
 
 
 @contextmanager

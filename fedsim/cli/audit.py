@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -48,6 +48,14 @@ def audit(
         typer.Option(
             metavar="PATH",
             help="Instead of a transcript: a Flower app's directory, whose code is run.",
+        ),
+    ] = None,
+    claimed_unit: Annotated[
+        Literal["client", "record"] | None,
+        typer.Option(
+            help="Whom the claim protects: a client, with its whole update as training returns it, "
+            "or a record of its data.",
+            show_default="as it can be told",
         ),
     ] = None,
     trials: Annotated[
@@ -135,7 +143,7 @@ def audit(
 
     fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
-    of_claims = (claimed_epsilon, claimed_delta, strict or None)
+    of_claims = (claimed_epsilon, claimed_delta, claimed_unit, strict or None)
     of_auditors = (data_root, canary_seed_file, worlds, no_challenge or None)
     if app is not None:
         from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
@@ -152,6 +160,7 @@ def audit(
             run_config=run_config or [],
             claimed_epsilon=claimed_epsilon,
             claimed_delta=claimed_delta,
+            claimed_unit=claimed_unit,
             neighbouring=neighbouring or Neighbouring.ADD_REMOVE,
             confidence=0.95 if confidence is None else confidence,
             seed=seed or 0,
@@ -181,6 +190,8 @@ def audit(
             "--out and --worlds are for one run, and --follow goes on to the next; add --once"
         )
     claimed = _claimed(claimed_epsilon, claimed_delta, delta)
+    if claimed is None and claimed_unit is not None:
+        raise InputError("--claimed-unit is of a claim; give --claimed-epsilon and --claimed-delta")
     level = 0.95 if confidence is None else confidence
     live = live_audit.Options(
         data_root=data_root,
@@ -196,6 +207,7 @@ def audit(
         delta=next((each for each in (claimed_delta, delta) if each is not None), 1e-5),
         confidence=level,
         claimed_epsilon=claimed_epsilon,
+        claimed_unit=claimed_unit,
         out=out,
         as_json=json_,
     )

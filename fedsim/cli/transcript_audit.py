@@ -19,13 +19,14 @@ class Options:
     delta: float
     confidence: float
     claimed_epsilon: float | None
+    claimed_unit: str | None
     out: Path | None
     as_json: bool
 
     @property
-    def values(self) -> tuple[float, float, float | None]:
-        """Delta, confidence and claimed epsilon, as functions of `transcript_audit` take them."""
-        return self.delta, self.confidence, self.claimed_epsilon
+    def values(self) -> tuple[float, float, float | None, str | None]:
+        """Delta, confidence and the claim, as functions of `transcript_audit` take them."""
+        return self.delta, self.confidence, self.claimed_epsilon, self.claimed_unit
 
 
 def check(options: Options) -> None:

@@ -16,8 +16,9 @@ from adversaries.canaries import vector
 from adversaries.noisy_means import evidence_against
 from fedsim import gaussian
 from fedsim.errors import InputError
+from fedsim.recorded_noise import CONFIGURED, NUMBERS
 from fedsim.transcript import Canary, Facts, ObservedRound, Reply, Transcript
-from fedsim.transcript_audit import CONFIGURED, EVIDENCE, NUMBERS, Auditor, audit
+from fedsim.transcript_audit import EVIDENCE, Auditor, audit
 
 DELTA, CONFIDENCE = 1e-5, 0.99
 NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2
@@ -447,7 +448,6 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -
 @pytest.mark.parametrize(
     "changes",
     [
-        {"aggregation": "other"},
         {"noise_multiplier": -1.0, "num_sampled_clients": "many"},
         {"clipping_norm": float("nan"), "noise_clipping_norm": 0.0},
         {"aggregation": 3, "inner_strategy": "{0}", "clipping_norm": True},
@@ -492,7 +492,9 @@ def test_no_configured_number_keeps_an_audit_from_its_report(
 
 def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
     config = SERVER | {"aggregation": "other", "inner_strategy": "FedAdam"}
-    assert "FedAdam does not release the mean" in texts(report_of(federation(mechanism=config)))
+    report = report_of(federation(mechanism=config))
+    assert "FedAdam does not release the plain mean" in texts(report, "caution")
+    assert (report["release"], texts(report, "alarm")) == (None, "")
 
 
 def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:

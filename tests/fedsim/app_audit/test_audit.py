@@ -11,7 +11,7 @@ from scipy.stats import binom
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import gaussian
 from fedsim.app_audit.audit import AppAudit, audit
-from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.app_audit.configuration import Claim, Scope, Training
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.cli.app_audit import results
@@ -21,6 +21,7 @@ from fedsim.mechanism import Neighbouring, Vantage
 from fedsim.verdict import Verdict
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
+OPACUS = APP.with_name("opacus_app")
 FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}
 ONE_SIGMA = {"noise-multiplier": 1.0, "num-server-rounds": 4}
 CLAIM = Claim(1.4, 1e-5, Scope.RUN, "given")
@@ -82,6 +83,48 @@ def test_the_corrected_twin_is_supported(mistake: str) -> None:
     assert outcome.claim is not None
     assert outcome.epsilon is not None
     assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
+
+
+HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
+
+
+@pytest.mark.parametrize("variant", HONEST_OWN)
+def test_an_honest_strategy_of_ones_own_is_not_accused(variant: str) -> None:
+    outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, Scope.RUN, "given"), trials=40)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    assert "theory does not know" in outcome.reasons[0]
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+
+
+def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack() -> None:
+    assert audited("own-quiet", FOUR_SIGMA, CLAIM, trials=200).verdict is Verdict.CONVICTED
+
+
+def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out() -> None:
+    claim = Claim(2.0, 1e-5, Scope.RUN, "given")
+    with opened(OPACUS, 3, {"num-server-rounds": 1}) as app:
+        outcome = audit(app, trials=150, seed=0, claim=claim)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    said = "its modules import opacus and clients report an epsilon of their own"
+    assert said in outcome.reasons[0]
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+    of_records = replace(outcome, claim=replace(claim, unit="record"))
+    assert of_records.verdict is Verdict.NOT_JUDGED
+    assert "the claim is of a record" in of_records.reasons[0]
+    # Noise for records is none for a client's whole update.
+    assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
+
+
+def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
+    outcome = audited("none", FOUR_SIGMA, trials=200)
+    seen = outcome.configuration.observation
+    assert seen is not None
+    assert seen.training == Training(random=False)
+    assert outcome.verdict is Verdict.CONVICTED
+    at_random = replace(seen, training=Training(random=True))
+    hidden = replace(outcome, configuration=replace(outcome.configuration, observation=at_random))
+    assert hidden.verdict is Verdict.NOT_JUDGED
+    assert "it may add noise of its own" in hidden.reasons[0]
 
 
 def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> None:

@@ -24,6 +24,7 @@ from fedsim.app_audit.configuration import (
     Observation,
     Scope,
     Statement,
+    Training,
 )
 from fedsim.app_audit.introspection import configuration_findings, configuration_of
 from fedsim.app_audit.rules import RULES, Finding, findings
@@ -39,6 +40,7 @@ HONEST = Observation(
     client_norm_kept=False,
     seeded=False,
     statements=(),
+    training=Training(random=False),
 )
 
 

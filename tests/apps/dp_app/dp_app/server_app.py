@@ -22,6 +22,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from dp_app.own_strategies import OWN
 from dp_app.variants import known
 
 app = ServerApp()
@@ -67,6 +68,9 @@ def _strategy(config: Any, variant: str) -> Strategy:
         min_available_nodes=clients,
         weighted_by_key="num-examples" if by_examples else "one",
     )
+    if variant in OWN:
+        options = {"fraction_evaluate": 0.0, "min_available_nodes": clients}
+        return OWN[variant](norm, z, min_train_nodes=clients, **options)
     if variant == "none" or variant.startswith("local-dp"):
         return average
     if variant in ("adaptive", "client-adaptive"):

@@ -15,6 +15,12 @@ VARIANTS = {
     "client-unclipped": "central noise, clients should clip and do not",
     "client-adaptive": "Flower's client-side adaptive clipping",
     "server-adam": "central noise on what FedAdam makes of the average",
+    "own-clipping": "a strategy of one's own clips and adds noise, as it should",
+    "own-quiet": "a strategy of one's own adds a tenth of its noise",
+    "own-same-seed": "a strategy of one's own draws the same noise in every round",
+    "own-per-layer": "a strategy of one's own clips every array by itself, and adds noise",
+    "own-adaptive": "a strategy of one's own moves its clipping norm by a noisy count",
+    "own-adam": "a strategy of one's own takes Adam's step by a noisy mean",
     "local-dp-tight": "LocalDpMod, its sensitivity tied to its clipping norm",
     "local-dp-loose": "LocalDpMod, its sensitivity a tenth of its clipping norm",
 }
