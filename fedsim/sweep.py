@@ -34,6 +34,11 @@ SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
 and the one that assumes least. summary.csv has all of them."""
 
 
+ADD_UP = (
+    "ε is of one training: what all trainings of all these runs released of the same people adds up"
+)
+"""Said of runs whose noise is real."""
+
 OF_A_RUN = ("run.out", "run.name")
 """Keys that every run of a sweep gets a value of its own for."""
 
@@ -100,9 +105,10 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return a row for each run, with the same columns in all: the swept keys, then the figures.
 
     run, status ("done" or the failure), trials, advantage with its interval and confidence,
-    predicted, rho_alpha, epsilon (tight) and delta, the name of the lower bound on epsilon that its
-    report leads with, that bound, and a column for every one; None where unknown, infinite or
-    refused.
+    predicted, rho_alpha, epsilon of one training (tight) and delta, epsilon_released by all
+    trainings of the run where a guarantee may speak of it, the name of the lower bound on epsilon
+    that its report leads with, that bound, and a column for every one; None where unknown, infinite
+    or refused.
     """
     reports = [outcome.report for outcome in outcomes if outcome.report]
     names = list(
@@ -134,6 +140,7 @@ def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
         "rho_alpha": at(report, "bounds.rho_alpha"),
         "epsilon": at(report, "bounds.tight_epsilon"),
         "delta": at(report, "bounds.delta"),
+        "epsilon_released": at(report, "released.epsilon"),
         "headline": at(report, "empirical.headline.name"),
         f"{BOUND_COLUMN}headline": at(report, "empirical.headline.epsilon"),
         **{f"{BOUND_COLUMN}{name}": proven(name) for name in bounds},
@@ -144,10 +151,13 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     """Return the runs as the terminal shows them."""
     swept = len(outcomes[0].point.values)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
+    said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
+    if any(at(outcome.report or {}, "released") for outcome in outcomes):
+        said.append(ADD_UP)
     drawn = Table(
         title="Runs of the sweep",
         title_justify="left",
-        caption=f"intervals and bounds at {' or '.join(map(percent, levels))}" if levels else None,
+        caption="; ".join(said) or None,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=0,

@@ -78,6 +78,19 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
 
 
+def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Path) -> None:
+    pac: dict[str, Scalar] = {"privacy.noise": "pac", "privacy.rho-beta": 0.0}
+    pac |= {"privacy.mutual-information": 0.01, "audit.mode": "instrumented"}
+    config = small(SYSTEM | pac)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    server_app.run(grid, config, directory)
+    told = directory.read_report()["pac"]
+    assert told["mutual_information"] == 0.01
+    assert told["released_information"] == pytest.approx(0.08)
+    assert "Told by all 8 trials together" in (directory.path / "report.html").read_text()
+
+
 @pytest.mark.parametrize("trials", [1, 8])
 def test_the_report_of_a_real_run_states_everything_that_it_released(
     trials: int, small: Make, tmp_path: Path
