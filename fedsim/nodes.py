@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 
 from fedsim import auditor, messages, reading
 from fedsim.errors import InputError
-from fedsim.replies import sort_out
+from fedsim.replies import failure, sort_out
 from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.flower_private import GONE
 
@@ -117,7 +117,7 @@ class Auditors:
         if node is None:
             return
         if reply.has_error():
-            self._leave(node, str(reply.error.reason))
+            self._leave(node, failure(reply))
             return
         try:
             partition = _claimed_partition(reply)
@@ -292,11 +292,11 @@ def _introduced(
             continue
         if reply.has_error() and reply.error.code in GONE:
             # Listed for a minute after it was killed, and perhaps on its way back.
-            reasons[str(reply.error.reason)] = None
+            reasons[failure(reply)] = None
             continue
         try:
             if reply.has_error():
-                raise RuntimeError(f"a node failed to identify itself: {reply.error.reason}")
+                raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
             claims[node] = _claimed_partition(reply)
         except RuntimeError as error:
             if _is_stranger(node, registered):

@@ -75,14 +75,14 @@ def sort_out(
         if partition is None or partition not in asked:
             # Flower attributes some failures to the server's own node.
             strangers.append(
-                f"owner {'?' if partition is None else partition} failed: {reply.error.reason}"
+                f"owner {'?' if partition is None else partition} failed: {failure(reply)}"
                 if reply.has_error()
                 else f"node {node} answered, which was not asked"
             )
         elif answers[node] > 1:
             failed[partition] = f"it answered {answers[node]} times"
         elif reply.has_error():
-            failed[partition] = str(reply.error.reason)
+            failed[partition] = failure(reply)
         else:
             try:
                 _check_partition(reply, partition)
@@ -98,6 +98,14 @@ def sort_out(
         tuple(missing),
         tuple(strangers),
     )
+
+
+def failure(reply: Message) -> str:
+    """Return why a node failed, in one line.
+
+    Ray puts a traceback before what was wrong, of which Flower may keep no more than its beginning.
+    """
+    return str(reply.error.reason).strip().rpartition("\n")[2]
 
 
 def check_round(reply: Message, round: int) -> None:

@@ -25,7 +25,7 @@ from fedsim import messages
 from fedsim.config import Config, from_run_config
 from fedsim.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
 from fedsim.messages import Request
-from fedsim.replies import check_bytes
+from fedsim.replies import check_bytes, failure
 from fedsim.runtimes import flower_private as flower
 from fedsim.runtimes.flower_private import Key, Stage
 
@@ -247,7 +247,7 @@ class SecureSum:
     def _why(self, node: int) -> str:
         """Return why a node's answer is not there."""
         if node in self.failed:
-            return str(self.failed[node].error.reason)
+            return failure(self.failed[node])
         return f"no answer within {self.timeout:g} s (federation.timeout)"
 
 

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 
 from fedsim import messages, replies
 from fedsim.runtimes.flower_private import become_task
@@ -166,3 +166,13 @@ def test_a_reply_without_any_metrics_is_false() -> None:
     found = replies.sort_out([answer], {0: 1000}, [0], lambda reply: None)
     assert found.missing == ()
     assert "its reply is false" in found.failed[0]
+
+
+def test_why_a_node_failed_is_told_without_the_traceback_before_it() -> None:
+    asked = Message(RecordDict(), dst_node_id=7, message_type="train")
+    traceback = "\n".join(f'File "app/{depth}.py", line 1, in train' for depth in range(100))
+    reason = f"<class 'RayTaskError'>:<'{traceback}\n\nException: the model diverged'>"
+    failed = replies.sort_out(
+        [Message(Error(code=2, reason=reason), reply_to=asked)], nodes={0: 7}, asked=[0]
+    ).failed
+    assert failed == {0: "Exception: the model diverged'>"}
