@@ -10,41 +10,41 @@ from typing import Any
 
 from fedsim import cautions
 from fedsim.accounting import PLD
+from fedsim.app_audit.configuration import Claim
 from fedsim.live_audit import LiveAudit
 from fedsim.verdict import Verdict
 
 
 def judge(
-    audit: LiveAudit,
-    claimed: float,
-    delta: float,
-    alarms: Sequence[str],
-    measured: bool,
-    ended: bool,
+    audit: LiveAudit, claim: Claim, alarms: Sequence[str], measured: bool, ended: bool
 ) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not supported.
 
     alarms: what contradicts the noise that the server says; measured: whether anything was held
     against that noise; ended: whether the run did.
     """
-    verdict, reasons = _verdict(audit, claimed, delta, alarms, measured, ended)
-    return {"epsilon": claimed, "delta": delta, "verdict": verdict.value, "reasons": reasons}
+    verdict, reasons = _verdict(audit, claim, alarms, measured, ended)
+    return {
+        "epsilon": claim.epsilon,
+        "delta": claim.delta,
+        "unit": claim.unit,
+        "verdict": verdict.value,
+        "reasons": reasons,
+    }
 
 
 def _verdict(
-    audit: LiveAudit,
-    claimed: float,
-    delta: float,
-    alarms: Sequence[str],
-    measured: bool,
-    ended: bool,
+    audit: LiveAudit, claim: Claim, alarms: Sequence[str], measured: bool, ended: bool
 ) -> tuple[Verdict, list[str]]:
     config, mechanism = audit.config, audit.everything()
     if config is None or mechanism is None:
         return Verdict.NOT_JUDGED, ["no round was seen from its beginning to its end"]
+    if claim.unit not in (None, config.privacy.unit):
+        own = config.privacy.unit
+        return Verdict.NOT_JUDGED, [f"the claim is of a {claim.unit}, the run protects a {own}"]
     against = [*alarms, *cautions.dp_failings(config)]
-    epsilon = PLD.epsilon(mechanism, delta)
-    if epsilon > claimed:
+    epsilon = PLD.epsilon(mechanism, claim.delta)
+    if epsilon > claim.epsilon:
         against.append(f"the noise that the server says allows epsilon {epsilon:.4g}")
     if against:
         return Verdict.SUSPECT, against

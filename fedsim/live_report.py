@@ -20,6 +20,7 @@ from adversaries import estimators
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim import audit_page, figures, identifiability, live_claim, precision, report_directory
 from fedsim.accounting import PLD
+from fedsim.app_audit.configuration import Claim
 from fedsim.composition import adds_up
 from fedsim.errors import InputError
 from fedsim.live_audit import Belief, LiveAudit
@@ -41,14 +42,14 @@ def assemble(
     facts: Facts,
     confidence: float,
     worlds: Bools | None = None,
-    claimed: tuple[float, float] | None = None,
+    claim: Claim | None = None,
     ended: bool = False,
 ) -> dict[str, Any]:
     """Return the report so far as strict JSON values; infinity is null.
 
     worlds bool [T]: which trials trained on D, where whoever ran the federation has told; None
-    before that. Without them nobody can say whether the beliefs are right. claimed: epsilon and
-    delta that somebody claims of the run, None if nobody does; ended: whether the run did. Raises
+    before that. Without them nobody can say whether the beliefs are right. claim: what
+    somebody claims of the run, None if nobody does; ended: whether the run did. Raises
     InputError for an impossible confidence, or worlds of another run.
     """
     config = audit.config
@@ -88,11 +89,11 @@ def assemble(
     }
     report["alarms"] = _alarms(audit, last, report, worlds)
     report["claim"] = None
-    if claimed is not None:
+    if claim is not None:
         canaries = report["canaries"]
         heard = canaries is not None and canaries["reason"] is None
         measured = heard or report["empirical"] is not None
-        report["claim"] = live_claim.judge(audit, *claimed, report["alarms"], measured, ended)
+        report["claim"] = live_claim.judge(audit, claim, report["alarms"], measured, ended)
     finite: dict[str, Any] = strict_json(report)
     return finite
 

@@ -43,9 +43,7 @@ def audit_app(
     rounds: int | None,
     nodes: int,
     run_config: list[str],
-    claimed_epsilon: float | None,
-    claimed_delta: float | None,
-    claimed_unit: str | None,
+    claim: Claim | None,
     neighbouring: Neighbouring,
     confidence: float,
     seed: int,
@@ -62,7 +60,6 @@ def audit_app(
     from fedsim.app_audit.audit import audit, check  # noqa: PLC0415
     from fedsim.app_audit.process import opened  # noqa: PLC0415
 
-    claim = _claim(claimed_epsilon, claimed_delta, claimed_unit)
     if nodes < 2:
         raise InputError(f"{nodes} nodes are no federation; give at least 2")
     if not time_limit > 0:
@@ -194,18 +191,6 @@ def _worlds(outcome: "AppAudit") -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _claim(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
-    if epsilon is None and delta is None:
-        if unit is not None:
-            raise InputError("--claimed-unit is of a claim; give --claimed-epsilon with it")
-        return None
-    if epsilon is None or delta is None:
-        raise InputError(
-            "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
-        )
-    return Claim(epsilon, delta, Scope.RUN, "given", unit=unit)
 
 
 @contextmanager

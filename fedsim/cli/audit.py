@@ -144,6 +144,7 @@ def audit(
     fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
     of_claims = (claimed_epsilon, claimed_delta, claimed_unit, strict or None)
+    claim = _claim(claimed_epsilon, claimed_delta, claimed_unit)
     of_auditors = (data_root, canary_seed_file, worlds, no_challenge or None)
     if app is not None:
         from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
@@ -158,9 +159,7 @@ def audit(
             rounds=rounds,
             nodes=5 if nodes is None else nodes,
             run_config=run_config or [],
-            claimed_epsilon=claimed_epsilon,
-            claimed_delta=claimed_delta,
-            claimed_unit=claimed_unit,
+            claim=claim,
             neighbouring=neighbouring or Neighbouring.ADD_REMOVE,
             confidence=0.95 if confidence is None else confidence,
             seed=seed or 0,
@@ -189,16 +188,15 @@ def audit(
         raise InputError(
             "--out and --worlds are for one run, and --follow goes on to the next; add --once"
         )
-    claimed = _claimed(claimed_epsilon, claimed_delta, delta)
-    if claimed is None and claimed_unit is not None:
-        raise InputError("--claimed-unit is of a claim; give --claimed-epsilon and --claimed-delta")
+    if claim is not None and delta is not None:
+        raise InputError("with a claim every epsilon is stated at its delta; leave --delta out")
     level = 0.95 if confidence is None else confidence
     live = live_audit.Options(
         data_root=data_root,
         canary_seed_file=canary_seed_file,
         challenge=not no_challenge,
         worlds=worlds,
-        claimed=claimed,
+        claim=claim,
         out=out,
         confidence=level,
         as_json=json_,
@@ -234,27 +232,19 @@ def audit(
     transcript_audit.check(foreign)
     console = Terminal(stderr=True)
     waits = following.PATIENCE if patience is None else patience
-    unaudited = exit_status(Verdict.NO_CLAIM if claimed is None else Verdict.NOT_JUDGED, strict)
+    unaudited = exit_status(Verdict.NO_CLAIM if claim is None else Verdict.NOT_JUDGED, strict)
     raise typer.Exit(following.follow(recorded, once, waits, audit_one, console, unaudited))
 
 
-def _claimed(
-    epsilon: float | None, delta: float | None, stated: float | None
-) -> tuple[float, float] | None:
-    """Return the claim. Raises InputError for half of one, or numbers that none may have.
-
-    stated: the delta that --delta names, None without.
-    """
-    if epsilon is None and delta is None:
+def _claim(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
+    """Return the claim. Raises InputError for a part of one, or numbers that none may have."""
+    if epsilon is None and delta is None and unit is None:
         return None
     if epsilon is None or delta is None:
         raise InputError(
             "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
         )
-    if stated is not None:
-        raise InputError("with a claim every epsilon is stated at its delta; leave --delta out")
-    claim = Claim(epsilon, delta, Scope.RUN, "given")
-    return claim.epsilon, claim.delta
+    return Claim(epsilon, delta, Scope.RUN, "given", unit=unit)
 
 
 def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:

@@ -12,6 +12,7 @@ from rich.live import Live
 
 from adversaries.intervals import significance
 from fedsim import private_files, report_directory, run_transcript
+from fedsim.app_audit.configuration import Claim
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar, to_run_config
@@ -30,15 +31,15 @@ class Options:
     data_root: where this machine has the run's dataset, None for one that comes with a package;
     canary_seed_file: a file that holds the seed of the canaries, None for none; challenge: whether
     beliefs about the challenge are worked out, which takes the data; worlds: the run's
-    directory, whose bits say whether the beliefs were right; claimed: epsilon and delta that
-    somebody claims of the run, None if nobody does; out: where the report goes.
+    directory, whose bits say whether the beliefs were right; claim: what somebody
+    claims of the run, None if nobody does; out: where the report goes.
     """
 
     data_root: Path | None
     canary_seed_file: Path | None
     challenge: bool
     worlds: Path | None
-    claimed: tuple[float, float] | None
+    claim: Claim | None
     out: Path | None
     confidence: float
     as_json: bool
@@ -102,7 +103,7 @@ def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = N
                 show(live_report.table(seen))
         with Reader(path) as reader:
             report = live_report.assemble(
-                audit, reader.facts, options.confidence, worlds, options.claimed, has_ended(path)
+                audit, reader.facts, options.confidence, worlds, options.claim, has_ended(path)
             )
         page = live_report.write(report, directory)
     if options.as_json and stop is not None:

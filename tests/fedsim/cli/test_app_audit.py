@@ -55,6 +55,7 @@ def test_json_is_one_document_and_nothing_else() -> None:
         "scope": "run",
         "source": "given",
         "vantage": None,
+        "unit": None,
     }
     assert document["configuration"]["rounds"] == 2
     assert document["measured"]["epsilon_lower_bound"] <= document["theory"]["epsilon"] <= 1.4

@@ -126,6 +126,13 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         # What one training keeps, all four together do not.
         (protected, 2.2, worlds, 4, "is not supported: the noise that the server says allows"),
         (protected, 100, (), 3, "is not judged: nothing was held against the noise"),
+        (
+            protected,
+            100,
+            ("--claimed-unit", "client"),
+            3,
+            "is not judged: the claim is of a client",
+        ),
         (federation, 100, (), 4, "is not supported: Noise came from the run's seed"),
     ):
         claim = ("--claimed-epsilon", claimed, "--claimed-delta", 1e-3)
