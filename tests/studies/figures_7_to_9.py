@@ -55,8 +55,8 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             [tuple(row) for row in rows],
             "Intervals of 95 % each. <: below the advantage predicted of identification (exact, as "
             "noise is scaled to the pair's sensitivity), where identification as measured is told "
-            "from nothing; >: above it, predicted and measured; ≈: cannot be told apart. Yeom's "
-            "members and others are the same in all trials: their luck is not in its interval.",
+            "from nothing; >: above it, predicted and measured; ≈: cannot be told apart. The "
+            "interval of Yeom's members and others is over fresh ones too.",
         )
         if smoke:
             return
