@@ -205,4 +205,4 @@ def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_mos
         "LiRA on all global models, on the challenge",
     ]
     drawn = [point.label for point in report_figures._measured(report)]
-    assert drawn == ["DI adversary", "Yeom", "LiRA on all\nglobal models"]
+    assert drawn == ["DI adversary", "LiRA on all\nglobal models"]
