@@ -3,6 +3,7 @@
 config.toml      the resolved configuration; `fedsim run` reads it again
 events.jsonl     what happened when: phases and rounds, one JSON object for each
 ledger.jsonl     what each round cost every owner in epsilon, written before it began
+accepted.json    which epsilon was accepted for a run that was interrupted, where it was
 cohorts/         the findings of each finished cohort (.npz): what --resume continues from
 facts.json       what the report needs besides the configuration and the transcript
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
