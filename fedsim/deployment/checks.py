@@ -13,11 +13,14 @@ from pathlib import Path
 import fedsim
 from fedsim import installation
 from fedsim.deployment import kit, wheel
-from fedsim.deployment.findings import OK, WRONG, Finding, Line
+from fedsim.deployment.findings import NOTE, OK, WRONG, Finding, Line
 from fedsim.deployment.kit import Kit
 from fedsim.deployment.node_checks import node
 from fedsim.deployment.server_checks import authority, server
 from fedsim.errors import InputError
+
+UNITS = Path("/etc/systemd/system")
+"""Where an administrator puts the units of a machine."""
 
 
 def check(directory: Path, machine: str | None = None) -> list[Finding]:
@@ -41,7 +44,8 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
             findings.append(Finding(name, "folder", WRONG, message))
             continue
         own = server(place, laid_out) if name == "server" else node(place, laid_out, name)
-        for look in (_versions(place, laid_out), _commands(place), _permissions(place), own):
+        common = (_versions(place, laid_out), _commands(place), _permissions(place), _units(place))
+        for look in (*common, own):
             found = [Finding(name, *line) for line in _said(look)]
             findings += [one for one in found if one not in findings]
     if machine is None and (directory / "ca").is_dir():
@@ -91,6 +95,18 @@ def _commands(place: Path) -> Iterator[Line]:
         )
     else:
         yield "commands", OK, shutil.which("fedsim", path=path) or ""
+
+
+def _units(place: Path) -> Iterator[Line]:
+    for unit in place.glob("fedsim-*.service"):
+        installed = UNITS / unit.name
+        if installed.exists() and installed.read_bytes() != unit.read_bytes():
+            yield (
+                "unit",
+                NOTE,
+                f"{installed} is another: copy {unit} there, or see that yours keeps User, UMask, "
+                "ProtectProc and Restart",
+            )
 
 
 def _permissions(place: Path) -> Iterator[Line]:

@@ -31,7 +31,8 @@ start() {
         echo "$name is running already (process $(cat "$HERE/$name.pid"))"
         return
     fi
-    before=$(cat "$log" 2>/dev/null | wc -c)
+    : >>"$log"
+    before=$(wc -c <"$log")
     nohup "$HERE/start.sh" "$name" >>"$log" 2>&1 </dev/null &
     pid=$!
     echo "$pid" >"$HERE/$name.pid"

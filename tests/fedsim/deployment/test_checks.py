@@ -1,6 +1,7 @@
 """Each thing that can be wrong with a machine's folder is found, and only that."""
 
 import re
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.deployment import checks, kit, wheel
-from fedsim.deployment.findings import OK, WRONG
+from fedsim.deployment.findings import NOTE, OK, WRONG
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]
@@ -49,6 +50,19 @@ def test_others_may_read_a_key(written: Path, found: Found) -> None:
     assert f"chmod 600 {key}" in found("server")["permissions"]
     key.chmod(stat.S_IRUSR)
     assert "permissions" not in found("server")
+
+
+def test_a_unit_that_is_not_the_kits_is_spoken_of(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "UNITS", tmp_path)
+    own = written / "owners" / "owner-0" / "fedsim-supernode.service"
+    installed = tmp_path / own.name
+    shutil.copy(own, installed)
+    assert not [one for one in checks.check(written, "owner-0") if one.what == "unit"]
+    installed.write_text(own.read_text().replace("UMask=0077\n", ""))
+    (line,) = (one for one in checks.check(written, "owner-0") if one.what == "unit")
+    assert (line.state, f"copy {own} there" in line.message) == (NOTE, True)
 
 
 def test_commands_that_are_not_there(written: Path, found: Found, change: Change) -> None:
