@@ -175,7 +175,7 @@ max-trials = 1
 # before it is computed. What is written here is enough for one run of configs/deployment.toml. Take
 # a delta far below 1 / your records. `fedsim deploy check` says what is spent.
 epsilon-limit = 2.2
-delta-limit = 0.001
+delta-limit = 1e-5
 
 # Adds a canary to your clean sum in half of all rounds and trials, for an auditor who knows this
 # number; it needs "canaries" above. Draw your own, and tell nobody else: docs/live-audit.md.

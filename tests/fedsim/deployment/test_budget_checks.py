@@ -21,7 +21,7 @@ def _answer(run: str, round: int, charged: Steps | None) -> Answer:
 def place(written: Path) -> Path:
     """The folder of an owner that answered two rounds of two runs each, the last uncharged."""
     place = written / "owners" / "owner-0"
-    terms = Terms(frozenset(), 1, 2.2, 0.001, place / "state")
+    terms = Terms(frozenset(), 1, 2.2, 1e-5, place / "state")
     for run, charged in (("5", Steps(5.0)), ("6", Steps(5.0)), ("8", None)):
         for round in (1, 2):
             client_ledger.enter(terms, _answer(run, round, charged))
@@ -35,10 +35,10 @@ def _said(place: Path) -> list[tuple[str, str]]:
 
 def test_what_every_run_cost_is_listed_and_what_is_left(place: Path) -> None:
     assert _said(place) == [
-        (OK, "digits (run 5, records 12ab): rounds 2, trials 1; epsilon 0.6856 after it"),
-        (OK, "digits (run 6, records 12ab): rounds 2, trials 1; epsilon 1.036 after it"),
+        (OK, "digits (run 5, records 12ab): rounds 2, trials 1; epsilon 1.061 after it"),
+        (OK, "digits (run 6, records 12ab): rounds 2, trials 1; epsilon 1.555 after it"),
         (NOTE, "digits (run 8, records 12ab): rounds 2, trials 1; nothing charged"),
-        (OK, "epsilon 1.036 of 2.2 is spent at delta 0.001, 1.164 is left"),
+        (OK, "epsilon 1.555 of 2.2 is spent at delta 1e-05, 0.645 is left"),
     ]
 
 

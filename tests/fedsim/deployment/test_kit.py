@@ -105,7 +105,7 @@ def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
         "consent": "",
         "max-trials": 1,
         "epsilon-limit": 2.2,
-        "delta-limit": 0.001,
+        "delta-limit": 1e-5,
     }
 
 
