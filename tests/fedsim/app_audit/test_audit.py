@@ -101,9 +101,9 @@ def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack
 
 
 def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out() -> None:
-    claim = Claim(2.0, 1e-5, Scope.RUN, "given")
+    claim = Claim(0.4, 1e-5, Scope.RUN, "given")
     with opened(OPACUS, 3, {"num-server-rounds": 1}) as app:
-        outcome = audit(app, trials=150, seed=0, claim=claim)
+        outcome = audit(app, trials=40, seed=0, claim=claim)
     assert outcome.verdict is Verdict.NOT_JUDGED
     said = "its modules import opacus and clients report an epsilon of their own"
     assert said in outcome.reasons[0]
@@ -116,7 +116,7 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
 
 
 def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
-    outcome = audited("none", FOUR_SIGMA, trials=200)
+    outcome = audited("none", FOUR_SIGMA, Claim(0.4, 1e-5, Scope.RUN, "given"), trials=40)
     seen = outcome.configuration.observation
     assert seen is not None
     assert seen.training == Training(random=False)
