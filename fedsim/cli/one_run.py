@@ -246,19 +246,19 @@ def _line(
         raise InputError(f"{place}: more fields than the header has; give one score a row")
     trial, canary, included, score = ((row.get(name) or "").strip() for name in COLUMNS)
     if not (trial or "0").isdecimal():
-        raise InputError(f"{place}: trial is '{trial}'; give a whole number")
+        raise InputError(f"{place}: trial is {trial!r}; give a whole number")
     if included not in ("0", "1"):
-        raise InputError(f"{place}: included is '{included}'; give 0 or 1")
+        raise InputError(f"{place}: included is {included!r}; give 0 or 1")
     try:
         value = float(score)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{place}: score is '{score}'; give a finite number")
+        raise InputError(f"{place}: score is {score!r}; give a finite number")
     number = int(trial or 0)
     if canary and (number, canary) in seen:
         raise InputError(
-            f"{place}: canary {canary} of trial {number} is there twice, but it had one coin; "
+            f"{place}: canary {canary!r} of trial {number} is there twice, but it had one coin; "
             "keep one row of each"
         )
     seen.add((number, canary))
