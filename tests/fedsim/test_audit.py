@@ -55,6 +55,10 @@ def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[st
             "distance": None,
         },
         "owner_sizes": [12, 12],
+        "label_skew": None,
+        "gradient_fallbacks": {},
+        "frozen_parameters": 0,
+        "precision": "float32",
         "dataset": "digits",
         "held_out": 20,
         "parameters": 650,
@@ -393,7 +397,7 @@ def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> No
     assert old["audit_mode"] == "instrumented"
     assert (old["training"]["optimizer"], old["training"]["momentum"]) == ("sgd", 0.9)
     assert old["training"]["schedule"] == "cosine"
-    assert (old["precision"], old["model"]["gradient_fallbacks"]) == ("float32", None)
+    assert (old["precision"], old["model"]["gradient_fallbacks"]) == ("float32", {})
     facts |= {"precision": "bf16", "gradient_fallbacks": {"norm": "no rule for it"}}
     new = audit.assemble(config, facts, transcript, 0.95, 0.005)
     assert new["precision"] == "bf16"
