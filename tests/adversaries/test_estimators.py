@@ -70,7 +70,7 @@ def test_the_papers_runs_on_d_alone(repetitions: int, wins: int, sure: float) ->
 
 
 def test_few_trials_that_are_nearly_all_won_are_not_far_from_a_lower_prediction() -> None:
-    """19 of 20 won: 3.7 of their own standard errors above 0.64, but chance does it 1 time in 8."""
+    """19 of 20 won: 2.7 of their own standard errors above 0.64, but chance does it 1 time in 4."""
     worlds, log_odds = decisions(9, 10, 0, 10)
     found = advantage(worlds, log_odds, 0.95)
     assert (found.point - 0.64) / found.standard_error == pytest.approx(2.7, abs=0.1)
