@@ -174,7 +174,7 @@ def test_many_classes_and_strange_column_names_are_shown_as_they_are(
     monkeypatch.setattr(holdings, "dataset", lambda config: source)
     keyed = {"federation.partition": "key", "federation.partition-key": "[bold]"}
     report = holdings_report.assemble(small(keyed | {"federation.owners": 2}))
-    console = Console(width=100, file=io.StringIO(), record=True)
+    console = Console(width=100, file=io.StringIO(), record=True, markup=False)  # as the terminal
     console.print(holdings_report.summary(report))
     shown = console.export_text()
     assert "values of '[bold]'" in shown

@@ -71,14 +71,15 @@ def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text('{"kind": "sweep"}')
     report_directory.check_new(tmp_path, replacing="sweep")
-    for other in ('{"kind": "membership inference"}', '{"name": "digits"}', "[]"):
+    for other in ('{"kind": "membership inference"}', '{"name": "digits"}'):
         path.write_text(other)
         with pytest.raises(InputError, match=r"its report.json is there; name a new directory"):
             report_directory.check_new(tmp_path, replacing="sweep")
-    path.write_text('{"kind": "swe')
-    with pytest.raises(InputError, match="damaged; if it is a sweep's, delete it and give"):
-        report_directory.check_new(tmp_path, replacing="sweep")
-    assert path.read_text() == '{"kind": "swe'
+    for damaged in ("[]", '{"kind": "swe'):
+        path.write_text(damaged)
+        with pytest.raises(InputError, match="damaged; if it is a sweep's, delete it and give"):
+            report_directory.check_new(tmp_path, replacing="sweep")
+        assert path.read_text() == damaged
 
 
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
