@@ -1,4 +1,7 @@
-"""The server: Flower's strategies for differential privacy, used as the variant says."""
+"""The server: Flower's strategies for differential privacy, used as the variant says.
+
+It is recorded where the run config names a transcript.
+"""
 
 from typing import Any
 
@@ -24,6 +27,7 @@ from flwr.serverapp.strategy import (
 
 from dp_app.own_strategies import OWN
 from dp_app.variants import known
+from fedsim.recording import record
 
 app = ServerApp()
 
@@ -54,7 +58,18 @@ def main(grid: Grid, context: Context) -> None:
             strategy = _strategy(config, variant)
             arrays = strategy.start(grid, arrays, num_rounds=1).arrays
     else:
-        _strategy(config, variant).start(grid, arrays, num_rounds=rounds)
+        strategy = _strategy(config, variant)
+        if path := str(config["transcript"]):
+            record(strategy, path, app="dp-app", **_declared(config))
+        strategy.start(grid, arrays, num_rounds=rounds)
+
+
+def _declared(config: Any) -> dict[str, float]:
+    """Return what cannot be read off a strategy of one's own, if it is to be declared."""
+    if not config["declared"]:
+        return {}
+    names = ("clipping-norm", "noise-multiplier")
+    return {name.replace("-", "_"): float(config[name]) for name in names}
 
 
 def _strategy(config: Any, variant: str) -> Strategy:
