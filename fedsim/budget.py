@@ -49,10 +49,12 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
     directory: that of a run to be continued, where finished cohorts fix the number. Raises
     InputError where not one round can be afforded, where what is left cannot afford the rounds of
     the finished cohorts, where interrupted attempts make the run cost more than it was configured
-    for and nobody accepted that, for a ledger that is damaged or lacks rounds, and where an
-    interrupted cohort released PAC noise that cannot be drawn again.
+    for and nobody accepted that, for a ledger that is damaged, lacks rounds or has some whose noise
+    is of another source, and where an interrupted cohort released PAC noise that cannot be drawn
+    again.
     """
     rows = [] if directory is None else ledger.verified(directory)
+    _check_noise_source(config, rows)
     if directory and not directory.has(ledger.FILE) and ledger.rounds_seen(directory):
         raise ledger.lacking(directory)
     finished = cohorts.finished(config, directory) if directory else []
@@ -89,12 +91,11 @@ def _ahead(
     if adds_up(config):
         account = ledger.everything(rows)
         return [Ahead(sum(map(len, left)), [account.spent(owner) for owner in owners])]
-    # A new attempt repeats rounds of the seed's noise; any other was spent for good.
+    # A new attempt repeats these rounds' noise, but for rounds that are not the same again.
     kept = ledger.accounts(
         row
         for row in rows
-        if row.noise_source != "seed"
-        or row.round > rounds
+        if row.round > rounds
         or row.participants != tuple(owners)
         or replace(row.kind, participants=None) != replace(kind, participants=None)
     )
@@ -140,6 +141,17 @@ def _check_accepted(
             f"epsilon {final:.4g} at delta {config.privacy.delta:g} towards the {vantage.value} "
             f"in the end, and not the {target:.4g} that it was configured for; to go on all the "
             f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
+        )
+
+
+def _check_noise_source(config: Config, rows: Sequence[Row]) -> None:
+    """Raise InputError for rounds with noise of another source: only that of the system is real."""
+    source = config.privacy.noise_source
+    if others := {row.noise_source for row in rows} - {source}:
+        raise InputError(
+            f"privacy.noise-source is '{source}', but rounds of this run had noise from "
+            f"'{min(others)}', and the two do not add up; put it back in config.toml of the run "
+            "directory, or begin another run with --out"
         )
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from fedsim.config import Config, Scalar
 from fedsim.description import Rounds
 from fedsim.errors import InputError
 from fedsim.mechanism import Mechanism
+from fedsim.run_directory import RunDirectory
 
 Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005
@@ -64,3 +66,16 @@ def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small: Mak
     with pytest.raises(InputError, match=said):
         budget.plan(config, Z)
     assert budget.plan(small(NOISE | {"privacy.stop-at": exact(7)}), Z) == 3
+
+
+@pytest.mark.parametrize(("before", "now"), [("seed", "system"), ("system", "seed")])
+def test_a_run_is_not_continued_with_noise_of_another_source(
+    small: Make, tmp_path: Path, before: str, now: str
+) -> None:
+    changes = NOISE | {"federation.trust": "central"}
+    config = small(changes | {"privacy.noise-source": before})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    ledger.Ledger(config, directory).begin(range(8), 3, Z).charge(1, range(3))
+    edited = small(changes | {"privacy.noise-source": now})
+    with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):
+        budget.plan(edited, Z, directory)
