@@ -11,16 +11,19 @@ Simulated clients, whose config has no `consent`, are asked nothing.
 import hashlib
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 from flwr.app import Context, Message
 
 from fedsim import client_ledger, consent, fixed_point, messages, models, one_run, privacy
+from fedsim.budget import Ahead, affordable
 from fedsim.client_ledger import Answer
 from fedsim.config import Config
 from fedsim.consent import MAX_TRIALS, RefusedError, Terms
 from fedsim.federation import Federation
+from fedsim.ledger import planned_kind
 from fedsim.mechanism import Steps, Trust, Vantage, aggregate_noise_multiplier
 from fedsim.messages import Request, Role
 from fedsim.replies import check_array
@@ -91,7 +94,9 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
     terms = consent.terms(context.node_config)
     if terms is None:
         return
-    expected = _noise_multiplier(terms, context, config)
+    agreed = client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
+    expected = privacy.noise_multiplier(config) if agreed is None else agreed
+    charged = consent.EXPERIMENT not in terms.kinds
     answer = Answer(
         str(context.run_id),
         config.run.name,
@@ -102,12 +107,15 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
         request.trials,
         request.round,
         expected,
-        None if consent.EXPERIMENT in terms.kinds else released(config, expected, request.trials),
+        released(config, expected, request.trials) if charged else None,
         config.privacy.unit,
         config.privacy.neighbouring,
         config.privacy.accountant,
     )
-    client_ledger.enter(terms, answer)
+    first = charged and agreed is None
+    earlier = client_ledger.attempted(terms, answer.experiment) if first else 0
+    ahead = _ahead(config, expected, request, earlier) if first else None
+    client_ledger.enter(terms, answer, ahead)
 
 
 def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
@@ -131,6 +139,19 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
         own = aggregate_noise_multiplier(noise_multiplier, federation.trust, federation.owners, 1)
         seen.append(replace(seen[0], noise_multiplier=own))
     return min(seen, key=lambda steps: steps.noise_multiplier)
+
+
+def _ahead(config: Config, noise_multiplier: float, request: Request, earlier: int) -> Steps:
+    """Return what a run releases from this request on, as far as privacy.stop-at lets it go.
+
+    earlier: how many rounds, of all trials together, attempts at the run have spent of stop-at.
+    """
+    trials, rounds = config.trials.count - request.first_trial, config.training.rounds
+    if config.privacy.stop_at:
+        kind = planned_kind(config, noise_multiplier)
+        rounds = affordable(config, kind, rounds, Ahead(trials, [Counter({kind: earlier})]))
+    left = rounds * trials - (request.round - 1) * request.trials
+    return released(config, noise_multiplier, max(left, request.trials))
 
 
 def _told_bare(config: Config, request: Request) -> str | None:

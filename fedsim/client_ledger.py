@@ -4,7 +4,8 @@
 before an answer leaves (`fedsim.journal`). It does two things. It is the register by which a run is
 answered once: within a run every trial's rounds only ever grow. And it is the budget over all runs:
 what they released of the same people adds up, whichever directory or server they came from, and is
-refused beyond the node's own `epsilon-limit` at its `delta-limit`.
+refused beyond the node's own `epsilon-limit` at its `delta-limit`: a run that would pass it by all
+that it plans before its first answer, and any round that does.
 
 An interrupted run that is continued is another run to a client, with noise of its own: its answers
 are charged besides those of the first attempt.
@@ -22,7 +23,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -96,18 +97,20 @@ def epsilon(answers: Sequence[Answer], delta: float) -> float:
     return accountant(last.accountant).epsilon(Mechanism(steps, last.neighbouring), delta)
 
 
-def enter(terms: Terms, answer: Answer) -> None:
+def enter(terms: Terms, answer: Answer, planned: Steps | None = None) -> None:
     """Enter an answer, before it leaves.
 
-    Raises RefusedError, and enters nothing, for a round that was answered before or comes too late,
-    and for one beyond the budget; InputError where the ledger is damaged or cannot be written.
+    planned: for the first answer of a run, what all that are still to come release with it, so that
+    nothing is spent on a training that cannot end. Raises RefusedError, and enters nothing, for a
+    round that was answered before or comes too late, and for one, or a run, beyond the budget;
+    InputError where the ledger is damaged or cannot be written.
     """
     folder = terms.state.resolve()  # a link that the owner named is the owner's
     with _locked(folder):
         written = _read(folder)
         _check_order(written.entries, answer)
         if answer.charged is not None:
-            _check_budget(terms, written.entries, answer)
+            _check_budget(terms, written.entries, answer, planned)
         journal.drop_unfinished(folder / FILE, written)
         journal.append(folder / FILE, strict_json(asdict(answer)), written.check)
 
@@ -120,6 +123,12 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
     found = (each for each in read(terms.state) if (each.run, each.experiment) == (run, experiment))
     first = next(found, None)
     return None if first is None else first.noise_multiplier
+
+
+def attempted(terms: Terms, experiment: str) -> int:
+    """Return how many rounds of a run's configuration were charged, of all trials and attempts."""
+    answers = read(terms.state)
+    return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 
 
 def _check_order(answers: Sequence[Answer], new: Answer) -> None:
@@ -135,7 +144,9 @@ def _check_order(answers: Sequence[Answer], new: Answer) -> None:
             )
 
 
-def _check_budget(terms: Terms, answers: Sequence[Answer], new: Answer) -> None:
+def _check_budget(
+    terms: Terms, answers: Sequence[Answer], new: Answer, planned: Steps | None
+) -> None:
     for old in answers:
         if old.charged and (old.unit, old.neighbouring) != (new.unit, new.neighbouring):
             raise RefusedError(
@@ -144,12 +155,16 @@ def _check_budget(terms: Terms, answers: Sequence[Answer], new: Answer) -> None:
                 "with which it does not add up; ask for the same again, or, where the records are "
                 f"other people's by now, set another {STATE} in the node's config"
             )
+    what = f"round {new.round} of '{new.name}'"
+    if planned is not None:
+        what = f"'{new.name}', with all rounds and trials that it plans,"
+        new = replace(new, charged=planned)
     after = epsilon([*answers, new], terms.delta_limit)
     if after > terms.epsilon_limit * (1 + ROUNDING):
         before = epsilon(answers, terms.delta_limit)
         raise RefusedError(
-            f"round {new.round} of '{new.name}' would bring this client's records to "
-            f"epsilon {after:.4g} at delta {terms.delta_limit:g} over all runs ({before:.4g} "
+            f"{what} would bring this client's records to epsilon "
+            f" {after:.4g} at delta {terms.delta_limit:g} over all runs ({before:.4g} "
             f"before), above its {EPSILON_LIMIT} = {terms.epsilon_limit:g}; who agrees to more "
             f"raises {EPSILON_LIMIT} (or {DELTA_LIMIT}) in the node's config"
         )

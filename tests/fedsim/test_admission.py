@@ -220,13 +220,46 @@ def test_runs_over_the_same_records_share_one_budget(client: Client) -> None:
             for round in (1, 2, 3):
                 _answers(client(limit, {"data.records": 23 + run}, run), round=round)
                 answered += 1
-    assert 3 < answered < 9
+    assert answered == 6  # no run was begun that could not end
     assert _spent(client()) <= 2.2
     again = client(limit, {"data.records": 26}, 4)
     with pytest.raises(RefusedError) as still:
         _answers(again)
     assert "over all runs" in str(no.value)
     assert "over all runs" in str(still.value)
+
+
+def test_a_run_that_the_budget_cannot_bring_to_its_end_is_refused_before_its_first_answer(
+    client: Client,
+) -> None:
+    node: dict[str, Scalar] = {"epsilon-limit": _epsilon(Steps(Z, 5)), "max-trials": 2}
+    two = {"trials.count": 2}
+    with pytest.raises(RefusedError, match="with all rounds and trials that it plans, would bring"):
+        _answers(client(node, two))
+    assert client_ledger.read(_state(client())) == []
+    # Four rounds are planned, of which privacy.stop-at has the server run two for each trial.
+    ends = two | {"training.rounds": 4, "privacy.delta": 1e-5}
+    stop: dict[str, Scalar] = {
+        "privacy.stop-at": _epsilon(Steps(Z, 5)),
+        "federation.vantage": "server",
+    }
+    for round in (1, 2):
+        for trial in (0, 1):
+            _answers(client(node, ends | stop), round=round, first_trial=trial)
+    assert _spent(client()) == pytest.approx(_epsilon(Steps(Z, 4)))
+
+
+def test_an_interrupted_run_goes_on_as_far_as_its_own_limit_allows(client: Client) -> None:
+    # As a kit has it: the client's limit is the run's, and the server ends the run within it.
+    limit = _epsilon(Steps(Z, 3))
+    node: dict[str, Scalar] = {"epsilon-limit": limit}
+    run: dict[str, Scalar] = {"privacy.delta": 1e-5, "federation.vantage": "server"}
+    stopping = run | {"privacy.stop-at": limit}
+    _answers(client(node, stopping))
+    for round in (1, 2):
+        _answers(client(node, stopping, 2), round=round)
+    with pytest.raises(RefusedError, match="would bring this client's records to"):
+        _answers(client(node, stopping, 2), round=3)
 
 
 def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client: Client) -> None:
