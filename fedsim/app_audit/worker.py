@@ -27,7 +27,10 @@ def main() -> None:
 
 def _serve(channel: socket.socket) -> None:
     with channel.makefile("rb") as asked:
-        order = ORDER.validate_json(asked.readline(), strict=True)
+        first = asked.readline()
+        if not first:  # the audit ended before it asked for anything
+            return
+        order = ORDER.validate_json(first, strict=True)
         with opened(Path(order.directory), order.nodes, order.overrides) as app:
             channel.sendall(line(Answer(name=app.name)))
             for each in asked:

@@ -33,6 +33,9 @@ CONTRADICTION = (
 )
 """What is said of a conviction against theory."""
 
+LONGEST_TIME = 1e6
+"""Seconds; a socket takes no time much longer, and nobody waits for it."""
+
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
@@ -64,6 +67,10 @@ def audit_app(
         raise InputError(f"{nodes} nodes are no federation; give at least 2")
     if not time_limit > 0:
         raise InputError(f"in {time_limit:g} s no app runs; give --time-limit more")
+    if time_limit > LONGEST_TIME:
+        raise InputError(
+            f"{time_limit:g} s is no limit; give --time-limit {LONGEST_TIME:.0f} s at most"
+        )
     check(trials, confidence)
     overrides = parse_overrides(run_config)
     if rounds is not None:

@@ -1,5 +1,6 @@
 """An app runs in a process of its own: what its code does there is never a verdict."""
 
+import socket
 import time
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.app_audit.process import opened
+from fedsim.app_audit.worker import _serve
 from fedsim.errors import InputError
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
@@ -92,3 +94,10 @@ def _runs(process: int) -> bool:
     except FileNotFoundError:
         return False
     return state[0] != "Z"
+
+
+def test_a_process_that_nobody_asks_anything_ends_quietly() -> None:
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs:
+        _serve(theirs)

@@ -100,6 +100,9 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
     spelt = f"audit --app {APP} --run-config num-server-rounds=-1"
     assert "in -1 rounds nothing is released" in refusal(spelt)
     assert "--time-limit" in refusal(f"audit --app {APP} --time-limit 0")
+    for endless in ("inf", "1e10"):
+        said = refusal(f"audit --app {APP} --time-limit {endless}")
+        assert "--time-limit 1000000 s at most" in said
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
     assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
 
