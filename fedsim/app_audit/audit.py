@@ -79,7 +79,7 @@ class AppAudit:
         """What the audit concludes about the claim."""
         if self.claim is None:
             return Verdict.NO_CLAIM
-        if training.unseen(self.configuration, self.claim):
+        if self.training_unseen:
             return Verdict.NOT_JUDGED
         if self.proven.epsilon > self.claim.epsilon:
             return Verdict.CONVICTED
@@ -92,8 +92,16 @@ class AppAudit:
         """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
         if self.verdict is not Verdict.NOT_JUDGED:
             return ()
-        unseen = training.unseen(self.configuration, self.claim)
-        return (unseen or UNKNOWN.format(" > ".join(self.configuration.strategies)),)
+        unknown = UNKNOWN.format(" > ".join(self.configuration.strategies))
+        return (self.training_unseen or unknown,)
+
+    @property
+    def training_unseen(self) -> str:
+        """Why numbers of the update as training returns it do not judge the claim, "" if they do.
+
+        Theory and the attack know the way of that update, and nothing of noise within training.
+        """
+        return training.unseen(self.configuration, self.claim)
 
     @property
     def contradictory(self) -> bool:
@@ -113,7 +121,11 @@ class AppAudit:
             "verdict": self.verdict.value,
             "reasons": self.reasons,
             "claim": None if self.claim is None else asdict(self.claim),
-            "judged": {"delta": self.delta, "scope": self.scope.value},
+            "judged": {
+                "delta": self.delta,
+                "scope": self.scope.value,
+                "training_unseen": bool(self.training_unseen),
+            },
             "theory": {
                 "known": self.epsilon is not None,
                 "epsilon": self.epsilon,

@@ -12,7 +12,6 @@ MEANINGS = {
     "claim is false",
     Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
     Verdict.SUPPORTED: "theory supports the claim, and the attack found nothing against it",
-    Verdict.NOT_JUDGED: "theory cannot tell, and the attack has not disproved the claim",
     Verdict.NO_CLAIM: "nobody claims anything",
 }
 
@@ -23,7 +22,8 @@ def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
         PAGE,
         app=outcome.app,
         verdict=outcome.verdict.value.capitalize(),
-        meaning=MEANINGS[outcome.verdict],
+        # A claim that is not judged says itself why.
+        meaning="; ".join(outcome.reasons) or MEANINGS[outcome.verdict],
         alarming=outcome.verdict is Verdict.CONVICTED,
         results=results,
         findings=outcome.findings,

@@ -146,15 +146,16 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     measured = outcome.advantage
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
+    update = "of the update as training returns it: " if outcome.training_unseen else ""
     rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
         ("Claimed", said),
         *(("Not judged", reason) for reason in outcome.reasons),
-        ("By theory", _theory(outcome)),
+        ("By theory", update + _theory(outcome)),
         (
             "By attack",
-            f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
+            f"{update}epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
             f"{_counted(observations, 'observation')}; {bound.method}; assumes {bound.assumes})"
             f"{proven}",
         ),

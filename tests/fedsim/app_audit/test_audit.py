@@ -14,6 +14,7 @@ from fedsim.app_audit.audit import AppAudit, audit
 from fedsim.app_audit.configuration import Claim, Scope, Training
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.measurement import AppFailedError
+from fedsim.app_audit.page import render_html
 from fedsim.cli.app_audit import results
 from fedsim.config import Scalar
 from fedsim.errors import InputError
@@ -107,6 +108,14 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
     assert outcome.verdict is Verdict.NOT_JUDGED
     said = "its modules import opacus and clients report an epsilon of their own"
     assert said in outcome.reasons[0]
+    # The page says why, and of what its numbers are: not that the claim holds out against them.
+    page = render_html(outcome, results(outcome))
+    assert f"Not judged: {said}" in page
+    assert "has not disproved" not in page
+    shown = dict(results(outcome))
+    for name in ("By theory", "By attack"):
+        assert shown[name].startswith("of the update as training returns it: epsilon")
+    assert outcome.as_json()["judged"]["training_unseen"] is True
     assert [finding for finding in outcome.findings if finding.breaks] == []
     of_records = replace(outcome, claim=replace(claim, unit="record"))
     assert of_records.verdict is Verdict.NOT_JUDGED
