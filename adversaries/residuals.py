@@ -170,13 +170,16 @@ class NoiseTest:
     """Whether the residuals have the length that the claimed noise gives them.
 
     ratio: the noise that is there over the noise that is claimed, with its exact interval; by_step
-    the same of each of k steps, NaN where nothing was told; p_value: two-sided.
+    the same of each of k steps, NaN where nothing was told; p_value: two-sided, of all together and
+    of the step that is furthest off (Bonferroni); uneven: whether that step is further off than all
+    together, as where one has the noise that others lack.
     """
 
     ratio: float
     interval: Interval
     by_step: tuple[float, ...]
     p_value: float
+    uneven: bool
     degrees_of_freedom: int
 
 
@@ -199,12 +202,18 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
     Raises InputError unless 0 < confidence < 1.
     """
     tail = significance(confidence) / 2
-    degrees, total = float(freedoms.sum()), float(squares.sum())
+    lengths, each = squares.sum(axis=0), freedoms.sum(axis=0)
+    degrees, total = float(each.sum()), float(lengths.sum())
     if not degrees:
         return None
     half = degrees / 2
-    each = freedoms.sum(axis=0)
-    by_step = np.sqrt(squares.sum(axis=0) / np.where(each, each, np.nan))
+    together = _of_length(total, degrees)
+    # Times all steps, told or not: which are told may depend on the noise of those before.
+    alone = len(each) * min(
+        _of_length(length, freedom)
+        for length, freedom in zip(lengths.tolist(), each.tolist(), strict=True)
+        if freedom
+    )
     return NoiseTest(
         ratio=math.sqrt(total / degrees),
         interval=Interval(
@@ -212,8 +221,9 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
             math.sqrt(total / (2 * gammaincinv(half, tail))),
             confidence,
         ),
-        by_step=tuple(by_step.tolist()),
-        p_value=_two_sided(gammainc(half, total / 2), gammaincc(half, total / 2)),
+        by_step=tuple(np.sqrt(lengths / np.where(each, each, np.nan)).tolist()),
+        p_value=min(1.0, 2 * min(together, alone)),
+        uneven=alone < together,
         degrees_of_freedom=int(degrees),
     )
 
@@ -333,6 +343,11 @@ def _tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, 
     place = seen - lowest
     below = float(ordered[: max(place + 1, 0)].sum())
     return below, float(ordered[max(place, 0) :].sum())
+
+
+def _of_length(squares: float, freedoms: float) -> float:
+    """Return the two-sided p-value of a chi-square with so many degrees of freedom."""
+    return _two_sided(gammainc(freedoms / 2, squares / 2), gammaincc(freedoms / 2, squares / 2))
 
 
 def _two_sided(below: float, above: float) -> float:

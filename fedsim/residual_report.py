@@ -196,6 +196,11 @@ def _of_noise(found: Mapping[str, Any], sure: str) -> str:
         named = ", ".join(str(step + 1) for step in without[:5])
         more = " and others" if len(without) > 5 else ""
         cause = f"no noise was added in round {named}{more}"
+    elif noise["uneven"]:
+        cause = (
+            f"it differs by round, from {np.nanmin(by_step):.3g} to {np.nanmax(by_step):.3g} "
+            "times; where it is less, a record is hidden less than is accounted for"
+        )
     elif noise["ratio"] < 1:
         cause = "less noise was added than is accounted for"
     else:

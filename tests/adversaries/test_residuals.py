@@ -139,6 +139,25 @@ def test_each_fault_is_found_by_its_own_test() -> None:
     assert judge(scale=1.1)[2] < 1e-9
 
 
+def test_noise_that_one_step_has_and_others_lack_is_noticed_at_the_level_that_is_stated() -> None:
+    found = _play()
+    uneven = np.sqrt([1.2, 0.9, 1.0, 0.9])
+    judged = residuals.noise_test(found["squares"] * uneven**2, found["freedoms"], 0.99)
+    assert judged is not None
+    assert judged.ratio == pytest.approx(1, abs=0.02)
+    assert judged.by_step == pytest.approx(uneven, abs=0.04)
+    assert judged.uneven and judged.p_value < 1e-4
+    generator, freedoms = np.random.default_rng(0), np.full((3, K), 11.0)
+    tests = [
+        residuals.noise_test(generator.chisquare(11, (3, K)), freedoms, 0.99) for _ in range(2000)
+    ]
+    p_values = [test.p_value for test in tests if test]
+    for level in (0.05, 0.01):
+        accused = sum(p_value < level for p_value in p_values)
+        assert stats.binomtest(accused, 2000, level, "greater").pvalue > 1e-3
+        assert accused > 2000 * level / 3
+
+
 SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "uniform": lambda normal: math.sqrt(12) * (torch.special.ndtr(normal) - 0.5),
     "Laplace": lambda normal: (

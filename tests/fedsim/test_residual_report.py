@@ -127,7 +127,7 @@ def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
 
 def _found(**changes: Any) -> dict[str, Any]:
     fine = {"statistic": 0.0, "p_value": 0.5, "cosine": 0.0, "steps": 9}
-    noise = {"ratio": 1.0, "p_value": 0.5, "by_step": [1.0, 1.0]}
+    noise = {"ratio": 1.0, "p_value": 0.5, "by_step": [1.0, 1.0], "uneven": False}
     return {
         "noise": noise | changes.get("noise", {}),
         "repeats": fine | changes.get("repeats", {}),
@@ -144,6 +144,11 @@ def _found(**changes: Any) -> dict[str, Any]:
         ({"noise": {"by_step": [1.0, 0.0]}}, "residual_noise", "no noise was added in round 2"),
         ({"noise": {"ratio": 0.7}}, "residual_noise", "less noise was added"),
         ({"noise": {"ratio": 1.2}}, "residual_noise", "more noise than claimed"),
+        (
+            {"noise": {"uneven": True, "by_step": [1.4, None, 0.2]}},
+            "residual_noise",
+            "by round, from 0.2 to 1.4 times",
+        ),
         ({"repeats": {"cosine": 0.9}}, "residual_repeats", "a seed that is used again"),
         ({"repeats": {"cosine": 0.1}}, "residual_repeats", "alike in all rounds"),
         (
