@@ -26,6 +26,9 @@ MEANING = (
     "directions in which D and D' agree: noise of the claimed size, if the mechanism is as claimed."
 )
 
+NEEDED = "squares", "freedoms", "repeats", "scales", "signals"
+"""Statistics without which nothing is tested."""
+
 NEGLIGIBLE = 0.01
 """A share of the claimed noise, below which the likely cause is that there is none."""
 
@@ -49,18 +52,18 @@ def report(
     The interval holds with this confidence whichever look of a design the trials stopped at.
     noise: length; repeats: whether the noise of a round looks like that of rounds before; scale:
     whether the sum is larger or smaller than expected, with the factor that it is of the expected
-    sum, and the p-value of the first round alone; shape: of single coordinates; sampling: of
-    batches, None where every record takes part in every round.
+    sum, and the p-value of the first round alone; shape: of single coordinates, None where the
+    transcript does not have it; sampling: of batches, None where every record takes part in every
+    round.
     """
     ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
-    names = "squares", "freedoms", "repeats", "scales", "signals", "shapes"
-    arrays: Any = {name: transcript.get(f"residual_{name}{ending}") for name in names}
-    # A transcript without them is from before they were kept.
-    if any(array is None for array in arrays.values()):
+    # `run_transcript` refuses one that lacks an array of an adversary who forms them.
+    if any(f"residual_{name}{ending}" not in transcript for name in NEEDED):
         return None
     # Of two trials with the same noise, one says it all.
     apart = slice(None, None, 2 if config.trials.pairing == "common" else 1)
-    seen: dict[str, Any] = {name: arrays[name][apart] for name in names}
+    seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in NEEDED}
+    shapes = transcript.get(f"residual_shapes{ending}")
     level = played.level(confidence)
     noise = residuals.noise_test(seen["squares"], seen["freedoms"], level)
     if noise is None:
@@ -71,7 +74,7 @@ def report(
     first = residuals.direction_test(seen["scales"][:, :1], seen["squares"][:, :1])
     power = float(np.square(seen["signals"]).sum())
     factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
-    shape = residuals.shape_test(seen["shapes"], seen["freedoms"])
+    shape = None if shapes is None else residuals.shape_test(shapes[apart], seen["freedoms"])
     sampled = None
     if config.training.sampling_rate < 1:
         sampled = asdict(

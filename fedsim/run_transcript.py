@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsim import cohorts
+from fedsim import cohorts, residual_report
 from fedsim.config import Config
 from fedsim.mechanism import Vantage
 from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.vantages import suffix
+from fedsim.vantages import measured, suffix
 
 FILE = "transcript.npz"
 
@@ -75,7 +75,10 @@ def read(directory: RunDirectory) -> Arrays:
 
 def _incomplete(config: Config, arrays: Arrays) -> str:
     """Return which array is missing or of another type, "" where none is."""
-    needed = [*NEEDED, "mutual_information"] if config.privacy.noise == "pac" else NEEDED
+    needed = [*NEEDED, "mutual_information"] if config.privacy.noise == "pac" else [*NEEDED]
+    if config.audit.mode == "participant" and Vantage.PARTICIPANT in measured(config):
+        ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
+        needed += [f"residual_{name}{ending}" for name in residual_report.NEEDED]
     for name in needed:
         if name not in arrays:
             return f"it has no '{name}'"

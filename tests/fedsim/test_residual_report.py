@@ -102,6 +102,16 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert residual_report.entries(report | {"residuals": None}) == []
 
 
+def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
+    small: Make, tmp_path: Path
+) -> None:
+    report, seen = _run(small({"trials.count": 4}), tmp_path / "run")
+    del seen["residual_shapes"]
+    assert report["residuals"]["shape"] is not None
+    found = residual_report.report(small({"trials.count": 4}), seen, 0.95)
+    assert found == report["residuals"] | {"shape": None}
+
+
 def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
     rng, shape = np.random.default_rng(0), (20, 3)
     names = "squares", "freedoms", "repeats", "scales", "signals", "shapes"

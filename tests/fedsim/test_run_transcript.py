@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim import audit, client_app, cohorts, run_transcript, server_app
+from fedsim import audit, client_app, cohorts, residual_report, run_transcript, server_app
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.run_directory import Arrays, RunDirectory
@@ -36,7 +36,10 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
             lambda arrays, name=name: {key: arrays[key] for key in arrays if key != name},
             f"it has no '{name}'",
         )
-        for name in run_transcript.NEEDED
+        for name in (
+            *run_transcript.NEEDED,
+            *(f"residual_{name}" for name in residual_report.NEEDED),
+        )
     },
     **{
         f"short {name}": (
