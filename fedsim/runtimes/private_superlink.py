@@ -6,14 +6,16 @@ the machine, and every page in a browser on it. Here the socket is bound by the 
 the SuperLink, so that no other program can take its place, and a request is answered only if one of
 that process's descendants holds the other end of its connection.
 
-    python -m fedsim.runtimes.private_superlink SOCKET OPTIONS
+    python -m fedsim.runtimes.private_superlink SOCKET STARTER OPTIONS
 
-SOCKET is the number of a bound socket that is inherited, OPTIONS are those of `flower-superlink`.
+SOCKET is the number of a bound socket that is inherited, STARTER that of the process that starts
+it, OPTIONS are those of `flower-superlink`.
 """
 
 import os
 import socket
 import sys
+from contextlib import suppress
 
 import psutil
 import uvicorn
@@ -24,6 +26,9 @@ from fedsim.runtimes.flower_private import superlink_app
 
 End = tuple[object, ...]
 """Address and port of one end of a connection."""
+
+FIRST = 1
+"""The number of the system's, or a container's, first process, which adopts all orphans."""
 
 
 def held_by_descendant(ancestor: psutil.Process, connection: tuple[End, End]) -> bool:
@@ -67,10 +72,25 @@ class Private:
         return held_by_descendant(self._ancestor, connection)
 
 
+def starter(pid: int) -> psutil.Process:
+    """Return the process of this number, which started this one.
+
+    Raises SystemExit where it did not or has ended, so that this one is a child of the system's
+    first process by now: everybody descends from that one, which is therefore never taken.
+    """
+    with suppress(psutil.NoSuchProcess):
+        found = psutil.Process(pid)
+        # Asked after it was looked up: as long as it is the parent nobody else has its number.
+        if os.getppid() == pid != FIRST:
+            return found
+    reason = "is the system's first, start it from another" if pid == FIRST else "has ended"
+    raise SystemExit(f"the process {pid} that this SuperLink is for {reason}")
+
+
 def main() -> None:
     """Serve until the process is ended."""
-    ancestor = psutil.Process(os.getppid())
     bound = socket.socket(fileno=int(sys.argv.pop(1)))
+    ancestor = starter(int(sys.argv.pop(1)))
     app = Private(superlink_app(), ancestor)
     uvicorn.Server(uvicorn.Config(app)).run(sockets=[bound])
 

@@ -128,7 +128,7 @@ def _ray(home: Path) -> dict[str, str]:
 @contextmanager
 def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[None]:
     host, port = bound.getsockname()
-    command = [sys.executable, "-m", SUPERLINK, str(bound.fileno())]
+    command = [sys.executable, "-m", SUPERLINK, str(bound.fileno()), str(os.getpid())]
     command += ["--insecure", "--simulation", "--host", host, "--port", str(port)]
     with (home / "superlink.log").open("w") as log:
         process = subprocess.Popen(

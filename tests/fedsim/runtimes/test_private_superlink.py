@@ -10,9 +10,10 @@ from contextlib import contextmanager
 
 import httpx
 import psutil
+import pytest
 from starlette.responses import PlainTextResponse
 
-from fedsim.runtimes.private_superlink import End, Private, held_by_descendant
+from fedsim.runtimes.private_superlink import End, Private, held_by_descendant, starter
 
 CALL = """
 import socket, sys
@@ -62,3 +63,18 @@ def test_whoever_is_not_of_the_run_is_refused() -> None:
     with _called() as (child, _, connection):
         assert asyncio.run(status(psutil.Process(os.getpid()), connection)) == 200
         assert asyncio.run(status(child, connection)) == 403
+
+
+def test_nobody_is_answered_once_the_process_that_started_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with _called() as (child, _, _):
+        with pytest.raises(SystemExit, match="has ended"):  # this one's parent is another
+            starter(child.pid)
+        monkeypatch.setattr(os, "getppid", lambda: child.pid)
+        assert starter(child.pid).pid == child.pid
+    with pytest.raises(SystemExit, match="has ended"):
+        starter(child.pid)
+    monkeypatch.setattr(os, "getppid", lambda: 1)  # as of an orphan
+    with pytest.raises(SystemExit, match="is the system's first"):
+        starter(1)
