@@ -24,6 +24,7 @@ from fedsim.adversary import (
     POPULATION_LOSSES,
 )
 from fedsim.config import Config
+from fedsim.foreign_text import brief
 
 NO_HEADER = (
     *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
@@ -37,6 +38,9 @@ MOST_SECONDS = 1e7
 
 MOST_SHOWN = 60
 """Letters of a name from a message that are repeated in a complaint about it."""
+
+MOST_SAID = 500
+"""Letters that are kept of why a node failed, or of what is wrong with its reply."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def sort_out(
                 inspect(reply)
                 accepted[partition] = reply
             except (ValueError, KeyError, TypeError) as error:
-                failed[partition] = f"its reply is false: {error}"
+                failed[partition] = brief(f"its reply is false: {error}", MOST_SAID)
     missing = sorted(set(asked) - set(accepted) - set(failed))
     return Replies(
         dict(sorted(accepted.items())),
@@ -101,11 +105,11 @@ def sort_out(
 
 
 def failure(reply: Message) -> str:
-    """Return why a node failed, in one line.
+    """Return why a node failed, in one line, which is not long whatever the node says.
 
     Ray puts a traceback before what was wrong, of which Flower may keep no more than its beginning.
     """
-    return str(reply.error.reason).strip().rpartition("\n")[2]
+    return brief(str(reply.error.reason).strip().rpartition("\n")[2], MOST_SAID)
 
 
 def check_round(reply: Message, round: int) -> None:
@@ -211,7 +215,7 @@ def finding_names(config: Config) -> frozenset[str]:
 
 def shown(name: str) -> str:
     """Return a name that a message brought as a complaint may repeat it: quoted, and not long."""
-    return repr(name if len(name) <= MOST_SHOWN else f"{name[:MOST_SHOWN]}…")
+    return repr(brief(name, MOST_SHOWN))
 
 
 def check_bytes(

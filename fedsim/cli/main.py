@@ -24,9 +24,9 @@ from fedsim.cli.report import report
 from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
 from fedsim.cli.sweep import sweep
-from fedsim.cli.terminal import shown
 from fedsim.cli.trials import trials
 from fedsim.errors import InputError, InterruptedRunError
+from fedsim.foreign_text import shown
 
 app = typer.Typer(
     name="fedsim",

@@ -1,20 +1,11 @@
 """What the terminal shows: text as it is, whatever a path, a name or a message of others holds."""
 
-import re
 from collections.abc import Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-UNSHOWN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""Characters that command a terminal, reorder its text, or cannot be written to it."""
-
-
-def shown(text: str) -> str:
-    """Return text with a replacement character for each that a terminal would not merely show."""
-    return UNSHOWN.sub("\ufffd", text)
+from fedsim.foreign_text import shown
 
 
 class Terminal(Console):

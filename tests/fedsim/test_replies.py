@@ -176,3 +176,13 @@ def test_why_a_node_failed_is_told_without_the_traceback_before_it() -> None:
         [Message(Error(code=2, reason=reason), reply_to=asked)], nodes={0: 7}, asked=[0]
     ).failed
     assert failed == {0: "Exception: the model diverged'>"}
+
+
+def test_what_a_hostile_node_says_is_cut_and_commands_no_terminal() -> None:
+    asked = Message(RecordDict(), dst_node_id=7, message_type="train")
+    reason = f"\x1b[31m\r{'A' * 5_000_000}"
+    error = Message(Error(code=2, reason=reason), reply_to=asked)
+    failed = replies.sort_out([error], nodes={0: 7}, asked=[0]).failed[0]
+    (stranger,) = replies.sort_out([error], nodes={}, asked=[0]).strangers
+    assert failed == f"\ufffd[31m\ufffd{'A' * 494}…"
+    assert stranger == f"owner ? failed: {failed}"

@@ -1,0 +1,21 @@
+"""Text of others, as it may be shown and kept: it commands no terminal, and is as long as we say.
+
+Whoever writes to us decides what its errors, names and messages say, and how much.
+"""
+
+import re
+
+UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that command a terminal, reorder its text, or cannot be written to it."""
+
+
+def shown(text: str) -> str:
+    """Return text with a replacement character for each that a terminal would not merely show."""
+    return UNSHOWN.sub("\ufffd", text)
+
+
+def brief(text: str, most: int) -> str:
+    """Return text as `shown`, of so many letters at most and a mark where there were more."""
+    return shown(text[:most]) + "…" * (len(text) > most)
