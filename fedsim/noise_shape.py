@@ -18,18 +18,15 @@ SHAPE_UNSEEN = (
 
 
 def check(
-    releases: Sequence[Release],
-    stds: Sequence[float],
-    findings: list[dict[str, Any]],
-    *,
-    declared: bool,
-) -> None:
-    """Look for noise that is not independent N(0, s^2) in every parameter and round.
+    releases: Sequence[Release], stds: Sequence[float], *, declared: bool
+) -> list[dict[str, Any]]:
+    """Return what speaks against independent N(0, s^2) in every parameter and round.
 
     stds: s as measured in every round; declared: whether somebody said that the noise is that of a
         mean of clipped updates: then what else is left over may be alike in all rounds, and noise
         is called repeated only where next to nothing but noise is, and all of it is the same.
     """
+    findings = []
     repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE, SAME if declared else 0.0)
     if repeated:
         first, second = repeated[0]
@@ -51,7 +48,7 @@ def check(
         )
     names = list(releases[0].by_array)
     if any(list(release.by_array) != names for release in releases):
-        return
+        return findings
     bonferroni = 1 - (1 - ALARM_CONFIDENCE) / len(names)
     for name in names:
         most, least, freedom = 0.0, 0.0, 0
@@ -72,3 +69,4 @@ def check(
                     "the whole model: it is noised or clipped differently",
                 )
             )
+    return findings

@@ -1,18 +1,19 @@
 """What the releases of a recorded run say of the noise, and of every owner's privacy under it."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from adversaries import lower_bounds, noisy_means
-from adversaries.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.intervals import ALARM_CONFIDENCE
 from adversaries.noisy_means import Release
-from fedsim import gaussian, noise_shape
+from fedsim import gaussian, noise_level, noise_shape
 from fedsim.identifiability import rho_beta_of_epsilon
+from fedsim.noise_level import Ends, NoiseLevel
 from fedsim.transcript_findings import finding
 
 BYSTANDERS = 20
@@ -36,16 +37,6 @@ NO_SCORES = (
     "to find one by"
 )
 
-HIDDEN = (
-    "rounding hides the noise: the configured noise is no larger than what rounding may leave over "
-    "of a model in this precision, so that nobody can tell from here whether it was added"
-)
-
-NO_NOISE = (
-    "no noise: nothing but rounding is left over. Of updates as they were sent epsilon is infinite "
-    "and the belief certain; noise that owners add before they send is not seen from here"
-)
-
 
 def measured(
     releases: Sequence[Release],
@@ -60,71 +51,35 @@ def measured(
 
     declared: whether clipping and noise were declared, rather than read off Flower's own code.
     """
-    noiseless = [release for release in releases if release.noiseless]
+    level = noise_level.measured(releases, confidence)
+    findings += noise_level.findings_of(level, releases)
     claimed = all(release.claimed_std for release in releases)
-    # Noise that is configured below rounding may be there or not.
-    hidden = claimed and any(
-        (release.claimed_std or 0.0) <= noisy_means.ROUNDING_MARGIN * release.rounding
-        for release in noiseless
-    )
-    # Without a claim every round is presumed to have the same noise.
-    scales = [release.claimed_std if claimed else 1.0 for release in releases]
-    interval = _relative_std(releases, scales, confidence)
-    sure = _relative_std(releases, scales, ALARM_CONFIDENCE)
-    point = math.sqrt(
-        sum(
-            release.energy / (scale or 1.0) ** 2
-            for release, scale in zip(releases, scales, strict=True)
-        )
-        / sum(release.size for release in releases)
-    )
-    if hidden:
-        interval, sure = replace(interval, low=0.0), replace(sure, low=0.0)
-    elif noiseless:
-        point, interval, sure = (
-            0.0,
-            Interval(0.0, 0.0, confidence),
-            replace(sure, low=0.0, high=0.0),
-        )
-    noise = "hidden" if hidden else _verdict(bool(noiseless), claimed, sure)
-    if hidden:
-        findings.append(finding("caution", HIDDEN))
-    elif noiseless:
-        where = "" if len(noiseless) == len(releases) else f" in {len(noiseless)} rounds"
-        said = "alarm" if claimed else "note"
-        findings.append(finding(said, NO_NOISE.replace("no noise", f"no noise{where}", 1)))
-    elif noise in ("less", "more"):
-        findings.append(
-            finding(
-                "alarm" if noise == "less" else "caution",
-                f"the noise is {noise} than configured: {sure.low:.4g} to {sure.high:.4g} "
-                f"times its standard deviation ({ALARM_CONFIDENCE:.1%} confidence)",
-            )
-        )
-    if not noiseless:
+    shown, hidden = level.stds(releases), level.verdict == "hidden"
+    measured_stds = [ends["point"] for ends in shown]
+    empirical, normal = None, claimed
+    if not any(release.noiseless for release in releases):
         # Against the size that was measured: against the claim, too little noise everywhere would
         # be said of every array.
-        stds = [point * (scale or 1.0) for scale in scales]
-        noise_shape.check(releases, stds, findings, declared=declared)
+        shape = noise_shape.check(releases, measured_stds, declared=declared)
+        findings += shape
+        normal = normal and all(one["severity"] != "alarm" for one in shape)
     # A claim that the data do not contradict is more exact than what they say.
-    factor = 1.0 if noise in ("as claimed", "hidden") else point
+    exact = hidden or level.verdict == "as claimed"
     stds = [
-        0.0 if release.noiseless and not hidden else factor * (scale or 1.0)
-        for release, scale in zip(releases, scales, strict=True)
+        0.0 if release.noiseless and not hidden else std
+        for release, std in zip(releases, level.scales if exact else measured_stds, strict=True)
     ]
-    empirical = None if noiseless else _empirical(releases, stds, delta, confidence)
-    if empirical is None and not noiseless:
-        findings.append(finding("note", NO_SCORES))
-    ends = {"point": point, "low": interval.low, "high": interval.high}
-    sure_ends = {"point": point, "low": sure.low, "high": sure.high}
-    # What supports a claim: noise that is there for sure, or configured and not contradicted.
-    least = max(sure.low, 1.0) if noise in ("as claimed", "more") else sure.low
+    if not any(release.noiseless for release in releases):
+        empirical = _empirical(releases, stds, delta, confidence, normal=normal)
+        if empirical is None:
+            findings.append(finding("note", NO_SCORES))
+    ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
     return {
         "towards": towards,
         "parameters": releases[0].size,
         "clipped": all(release.clipping_norm is not None for release in releases),
         "count_known": all(release.count_std != 0 for release in releases),
-        "noise": noise,
+        "noise": level.verdict,
         "claimed_std": [release.claimed_std for release in releases],
         "left_over_std": [release.left_over for release in releases],
         "left_over_interval": [
@@ -133,11 +88,11 @@ def measured(
         ],
         "rounding_std": [release.rounding for release in releases],
         "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
-        "claimed_noise_multiplier": _composed(releases, scales) if claimed else None,
-        "noise_multiplier": _noise_multipliers(releases, scales, ends),
+        "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
+        "noise_multiplier": _noise_multipliers(releases, shown),
         "round_numbers": [release.round for release in releases],
-        "owners": _owners(releases, scales, stds, ends, delta),
-        "proven": _proven(releases, scales, stds, sure_ends, delta, least),
+        "owners": _owners(releases, shown, stds, delta),
+        "proven": _proven(releases, level, stds, delta),
         "empirical": empirical,
         "normality_p_value": noisy_means.normality(releases),
         "assumptions": [
@@ -149,37 +104,18 @@ def measured(
     }
 
 
-def _relative_std(
-    releases: Sequence[Release], scales: Sequence[float | None], confidence: float
-) -> Interval:
-    """Return an interval for the noise over its scale; what rounding may have left is no noise."""
-    freedom = sum(release.size for release in releases)
-    most, least = 0.0, 0.0
-    for release, scale in zip(releases, scales, strict=True):
-        most += release.energy / (scale or 1.0) ** 2
-        least += release.energy_of_noise / (scale or 1.0) ** 2
-    high = noisy_means.std_interval(most, freedom, confidence).high
-    return Interval(noisy_means.std_interval(least, freedom, confidence).low, high, confidence)
-
-
 def _proven(
-    releases: Sequence[Release],
-    scales: Sequence[float | None],
-    stds: Sequence[float],
-    ends: Mapping[str, float],
-    delta: float,
-    least: float,
+    releases: Sequence[Release], level: NoiseLevel, stds: Sequence[float], delta: float
 ) -> dict[str, Any]:
-    """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon.
-
-    least: the least noise that there may be, over its scale.
-    """
-    owners = _owners(releases, scales, stds, ends, delta)
-    under_least = _owners(releases, scales, stds, dict.fromkeys(ends, least), delta)
+    """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon."""
+    sure = level.sure_stds(releases)
+    least = [dict.fromkeys(("point", "low", "high"), std) for std in level.least_stds()]
+    owners = _owners(releases, sure, stds, delta)
+    under_least = _owners(releases, least, stds, delta)
     worst = max(owners, key=lambda owner: owner["epsilon"]["low"])
     return {
         "confidence": ALARM_CONFIDENCE,
-        "noise_multiplier": _noise_multipliers(releases, scales, ends),
+        "noise_multiplier": _noise_multipliers(releases, sure),
         "node": worst["node"],
         "epsilon": worst["epsilon"]["low"],
         "unbounded": math.isinf(worst["epsilon"]["low"]),
@@ -187,64 +123,53 @@ def _proven(
     }
 
 
-def _verdict(noiseless: bool, claimed: bool, sure: Interval) -> str:
-    if noiseless:
-        return "none"
-    if not claimed:
-        return "unclaimed"
-    if sure.high < 1:
-        return "less"
-    return "more" if sure.low > 1 else "as claimed"
-
-
-def _composed(releases: Sequence[Release], scales: Sequence[float | None]) -> float | None:
+def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | None:
     """Return the multiplier of equal steps that compose to these: s n/C of n owners alike."""
     inverse = 0.0
-    for release, scale in zip(releases, scales, strict=True):
-        if not release.clipping_norm or not scale:
+    for release, std in zip(releases, stds, strict=True):
+        if not release.clipping_norm:
             return None
         largest = release.clipping_norm / len(release.contributions)
-        inverse += (largest / scale) ** 2
+        inverse += (largest / std) ** 2 if std else math.inf
     return math.sqrt(len(releases) / inverse)
 
 
 def _noise_multipliers(
-    releases: Sequence[Release], scales: Sequence[float | None], ends: Mapping[str, float]
-) -> dict[str, float] | None:
-    composed = _composed(releases, scales)
-    return None if composed is None else {name: composed * end for name, end in ends.items()}
+    releases: Sequence[Release], noises: Sequence[Ends]
+) -> dict[str, float | None] | None:
+    found = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
+    return None if None in found.values() else found
 
 
 def _owners(
-    releases: Sequence[Release],
-    scales: Sequence[float | None],
-    stds: Sequence[float],
-    ends: Mapping[str, float],
-    delta: float,
+    releases: Sequence[Release], noises: Sequence[Ends], stds: Sequence[float], delta: float
 ) -> list[dict[str, Any]]:
     """Return for each owner the guarantee of the noise that was measured, and the belief."""
     nodes = sorted({node for release in releases for node in release.contributions})
-    return [_owner(node, releases, scales, stds, ends, delta) for node in nodes]
+    return [_owner(node, releases, noises, stds, delta) for node in nodes]
 
 
 def _owner(
     node: int,
     releases: Sequence[Release],
-    scales: Sequence[float | None],
+    noises: Sequence[Ends],
     stds: Sequence[float],
-    ends: Mapping[str, float],
     delta: float,
 ) -> dict[str, Any]:
-    unit, realised, bounded, steps, counts = 0.0, 0.0, True, 0, 0.0
+    # More noise is less epsilon: the ends of the interval change places.
+    ends = {"point": "point", "low": "high", "high": "low"}
+    mu, realised, bounded, steps, counts = dict.fromkeys(ends, 0.0), 0.0, True, 0, 0.0
     log_odds, rounds, total = [], [], 0.0
-    for release, scale, std in zip(releases, scales, stds, strict=True):
+    for release, noise, std in zip(releases, noises, stds, strict=True):
         part = release.contributions.get(node)
         if part is not None:
             steps += 1
             bounded = bounded and release.clipping_norm is not None
             # Once longer than clipping allows, the update itself is what must be hidden.
             reach = max(part.weight * (release.clipping_norm or 0.0), part.norm / (1 + EXCESS))
-            unit = math.hypot(unit, reach / (scale or 1.0))
+            for name, end in ends.items():
+                loudest = reach / noise[end] if noise[end] else math.inf
+                mu[name] = math.hypot(mu[name], loudest)
             loudness = part.norm / std if std else (math.inf if part.norm else 0.0)
             realised = math.hypot(realised, loudness)
             total += noisy_means.log_likelihood_ratio(part, std)
@@ -253,13 +178,9 @@ def _owner(
                 counts += release.count_std**-2 if release.count_std else math.inf
         log_odds.append(total)
         rounds.append(release.round)
-    # More noise is less epsilon: the ends of the interval change places.
-    mu = {
-        name: math.hypot(unit / ends[end], math.sqrt(counts)) if ends[end] else math.inf
-        for name, end in (("point", "point"), ("low", "high"), ("high", "low"))
-    }
-    if math.isinf(counts) and ends["high"]:
-        mu["low"] = unit / ends["high"]  # noise that nobody recorded may still be there
+    # Noise on the count that nobody recorded may still be there.
+    known = dict.fromkeys(ends, counts) | ({"low": 0.0} if math.isinf(counts) else {})
+    mu = {name: math.hypot(value, math.sqrt(known[name])) for name, value in mu.items()}
     if not bounded:
         mu = dict.fromkeys(mu, math.inf)
     epsilon = {name: gaussian.epsilon(value, delta) for name, value in mu.items()}
@@ -284,13 +205,19 @@ def _owner(
 
 
 def _empirical(
-    releases: Sequence[Release], stds: Sequence[float], delta: float, confidence: float
+    releases: Sequence[Release],
+    stds: Sequence[float],
+    delta: float,
+    confidence: float,
+    *,
+    normal: bool,
 ) -> dict[str, Any] | None:
     """Return lower bounds on one release, from scores of one owner a round and of bystanders.
 
     Owners that changed the model take turns: projections of one noise on several owners' updates
     are not independent. A bystander is a fresh direction of the owner's norm that is in no mean.
-    None where no owner changed anything.
+    normal: whether the noise is configured, and nothing says that it is not Gaussian. None where no
+    owner changed anything.
     """
     members, bystanders = [], []
     for turn, (release, std) in enumerate(zip(releases, stds, strict=True)):
@@ -307,8 +234,9 @@ def _empirical(
     worlds = np.repeat([True, False], [len(members), len(bystanders)])
     scores = np.array(members + bystanders)
     names = ("clopper_pearson", "gaussian")  # bystanders are many: no more than these are needed
-    gaussian = lower_bounds.MechanismKind.GAUSSIAN
-    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, gaussian, names=names)
+    kinds = lower_bounds.MechanismKind
+    kind = kinds.GAUSSIAN if normal else kinds.OTHER
+    bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, kind, names=names)
     return {
         "unit": "one release",
         "members": len(members),

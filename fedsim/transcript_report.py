@@ -119,7 +119,7 @@ def noise_rows(report: Report) -> list[tuple[str, str]]:
         )
         for name, bound in scores["lower_bounds"].items():
             title = f"one release, ε at least ({name.replace('_', '-')})"
-            rows.append((title, number(bound["epsilon"])))
+            rows.append((title, DASH if bound["reason"] else number(bound["epsilon"])))
     return rows
 
 

@@ -1,7 +1,7 @@
 """An audit says what a transcript proves: no more on clean data, no less on faulty data."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from adversaries import canaries
 from adversaries.canaries import vector
+from adversaries.lower_bounds import NOT_GAUSSIAN
 from adversaries.noisy_means import evidence_against
 from fedsim import gaussian
 from fedsim.errors import InputError
@@ -39,7 +40,7 @@ def federation(
     seed: int = 0,
     *,
     rounds: int = ROUNDS,
-    noise: float = 1.0,
+    noise: float | Sequence[float] = 1.0,
     examples: Iterable[int] = (1,) * NODES,
     weighted: bool = True,
     mechanism: dict[str, Any] | None = None,
@@ -50,11 +51,12 @@ def federation(
 ) -> Transcript:
     """Return a server's transcript of a federation whose noise is `noise` times the claim.
 
-    bare: name of an array that gets no noise; idle: owners that send the model back unchanged.
+    noise: of all rounds, or of each; bare: name of an array that gets no noise; idle: owners that
+    send the model back unchanged.
     """
     generator = np.random.default_rng(seed)
     config = SERVER if mechanism is None else mechanism
-    std = noise * Z * NORM / NODES
+    stds = np.broadcast_to(noise, rounds) * Z * NORM / NODES
     counts = np.array(list(examples), float)
     weights = counts / counts.sum() if weighted else np.full(counts.size, 1 / counts.size)
     model = {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
@@ -77,7 +79,7 @@ def federation(
             for name, part in update.items():
                 after[name] += share * part
         drawn = generator.laplace if laplace else generator.standard_normal
-        fresh = {name: std * drawn(size=shape) for name, shape in SHAPES.items()}
+        fresh = {name: stds[round - 1] * drawn(size=shape) for name, shape in SHAPES.items()}
         kept = kept or fresh
         for name, part in (kept if same_noise else fresh).items():
             after[name] += 0 if name == bare else part
@@ -149,6 +151,22 @@ def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real
     assert "claim of epsilon 20 at delta 1e-05 is refuted" in texts(report, "alarm")
     assert "refuted" not in texts(report_of(federation(), claimed_epsilon=20.0))
     assert report_of(federation(noise=2.0))["release"]["noise"] == "more"
+
+
+def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
+    noise = (4.0, 0.1, 0.1, 0.1)
+    transcript = federation(noise=noise, rounds=4)
+    truth = gaussian.epsilon(math.sqrt(sum((one * Z) ** -2 for one in noise)), DELTA)
+    report = report_of(transcript, claimed_epsilon=gaussian.epsilon(math.sqrt(4) / Z, DELTA) + 0.01)
+    (alarm, _) = (one for one in report["findings"] if one["severity"] == "alarm")
+    assert "the noise of some rounds is less than configured" in alarm["text"]
+    assert alarm["rounds"] == [2, 3, 4]
+    assert report["release"]["noise"] == "less"
+    for owner in report["release"]["owners"]:
+        assert owner["epsilon"]["low"] <= truth <= owner["epsilon"]["high"]
+    proven = report["release"]["proven"]
+    assert proven["epsilon"] <= truth <= proven["epsilon_at_most"]
+    assert report["claim"]["verdict"] == "convicted"
 
 
 def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
@@ -506,6 +524,17 @@ def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
     # Two bounds, each wrong one time in ten: 12 expected at most, and three deviations above.
     assert too_high <= 22
     assert empirical["members"] == 20
+
+
+def test_the_gaussian_bound_is_stated_of_configured_noise_that_is_gaussian_alone() -> None:
+    def reason(transcript: Transcript) -> str | None:
+        found = report_of(transcript)["release"]["empirical"]["lower_bounds"]["gaussian"]
+        return found["reason"]
+
+    unclaimed = {name: SERVER[name] for name in SERVER if name != "noise_multiplier"}
+    assert reason(federation()) is None
+    assert reason(federation(laplace=True)) == NOT_GAUSSIAN
+    assert reason(federation(mechanism=unclaimed)) == NOT_GAUSSIAN
 
 
 def test_rounds_may_be_taken_in_one_by_one() -> None:
