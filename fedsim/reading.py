@@ -172,9 +172,13 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
             raise ValueError(f"'{info.filename}' holds objects")
         if size != info.file_size - member.tell() or max(shape, default=0) > info.file_size:
             raise ValueError(f"'{info.filename}' is not as large as its header says")
-        member.seek(0)
+    # Opened anew, and read beyond its end: zipfile forgets the checksum at a seek, and compares it
+    # at the end alone, which the last byte of a packed member is not.
+    with archive.open(info) as member:
         array: npt.NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
-        return array
+        if member.read(1):
+            raise ValueError(f"'{info.filename}' is not as large as its header says")
+    return array
 
 
 HEADERS = {

@@ -123,3 +123,20 @@ def test_whatever_is_raised_becomes_one_line() -> None:
             raise error
     with pytest.raises(InputError, match=r"^said better$"), reading.damage(refusal):
         raise InputError("said better")
+
+
+def test_a_changed_byte_anywhere_in_an_array_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, values=np.random.default_rng(0).random(6))
+    whole = path.read_bytes()
+    expected = reading.arrays(path)["values"]
+    believed = []
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
+        try:
+            found = reading.arrays(path)
+        except reading.DAMAGE:
+            continue
+        if not np.array_equal(found.get("values"), expected):
+            believed.append(position)
+    assert believed == []

@@ -138,7 +138,7 @@ def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess
         [*command, "--runtime", "simulation", "--out", str(out)], stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while not list(out.glob("cohorts/*.npz")):
                 assert time.monotonic() < deadline
                 assert process.poll() is None
