@@ -220,6 +220,12 @@ class LiveAudit:
             np.concatenate(self._coins), np.concatenate(self._scores), confidence
         )
 
+    @property
+    def canary_sides(self) -> tuple[int, int]:
+        """How many canaries were added and how many were not, one for every trial and round."""
+        coins = np.concatenate(self._coins) if self._coins else np.zeros(0, bool)
+        return int(coins.sum()), int((~coins).sum())
+
     def canary_prediction(self) -> float | None:
         """Return the mu of one canary by the noise that is claimed; None without canaries.
 

@@ -1,8 +1,8 @@
 """Whether what an auditor's node recorded supports the epsilon that somebody claims of the run.
 
 The claim is of everything that the run released, all of its trials together. What supports it is
-the noise that the server says, and that something measured was held against it: canaries, or
-beliefs whose worlds were told.
+the noise that the server says, and that something which could have contradicted it was measured
+(`fedsim.live_power`): canaries, or beliefs whose worlds were told.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,20 @@ from fedsim.verdict import Verdict
 
 
 def judge(
-    audit: LiveAudit, claim: Claim, alarms: Sequence[str], measured: bool, ended: bool
+    audit: LiveAudit,
+    claim: Claim,
+    alarms: Sequence[str],
+    unmeasured: Sequence[str],
+    told: int | None,
+    ended: bool,
 ) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not supported.
 
-    alarms: what contradicts the noise that the server says; measured: whether anything was held
-    against that noise; ended: whether the run did.
+    alarms: what contradicts the noise that the server says; unmeasured: why nothing could have,
+    empty where something could; told: how many trials whoever ran the federation told of, None
+    before that; ended: whether the run did.
     """
-    verdict, reasons = _verdict(audit, claim, alarms, measured, ended)
+    verdict, reasons = _verdict(audit, claim, alarms, unmeasured, told, ended)
     return {
         "epsilon": claim.epsilon,
         "delta": claim.delta,
@@ -34,7 +40,12 @@ def judge(
 
 
 def _verdict(
-    audit: LiveAudit, claim: Claim, alarms: Sequence[str], measured: bool, ended: bool
+    audit: LiveAudit,
+    claim: Claim,
+    alarms: Sequence[str],
+    unmeasured: Sequence[str],
+    told: int | None,
+    ended: bool,
 ) -> tuple[Verdict, list[str]]:
     config, mechanism = audit.config, audit.everything()
     if config is None or mechanism is None:
@@ -51,11 +62,13 @@ def _verdict(
     lacking = []
     if not ended:
         lacking.append("the transcript does not say that the run has ended")
-    if audit.trials < config.trials.count:
-        lacking.append(f"{audit.trials} of {config.trials.count} trials were seen")
-    if not measured:
+    planned = told or config.trials.count
+    if audit.trials < planned and told is None and config.trials.until_halfwidth:
         lacking.append(
-            "nothing was held against the noise that the server says; give --canary-seed-file, or "
-            "--worlds after the run"
+            f"{audit.trials} trials were seen of a run that may stop before its {planned} "
+            "(trials.until-halfwidth), so that only --worlds says whether these are all"
         )
+    elif audit.trials < planned:
+        lacking.append(f"{audit.trials} of {planned} trials were seen")
+    lacking += unmeasured
     return (Verdict.NOT_JUDGED, lacking) if lacking else (Verdict.SUPPORTED, [])

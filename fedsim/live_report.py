@@ -18,7 +18,15 @@ from scipy.special import expit, logit
 
 from adversaries import estimators
 from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import audit_page, figures, identifiability, live_claim, precision, report_directory
+from fedsim import (
+    audit_page,
+    figures,
+    identifiability,
+    live_claim,
+    live_power,
+    precision,
+    report_directory,
+)
 from fedsim.accounting import PLD
 from fedsim.app_audit.configuration import Claim
 from fedsim.composition import adds_up
@@ -80,6 +88,7 @@ def assemble(
         "rounds_planned": None if config is None else config.training.rounds,
         "rounds": audit.rounds,
         "missed": audit.missed,
+        "one_world": config is not None and live_power.one_world(config),
         "trials": sum(len(belief.log_odds) for belief in last),
         "bounds": _bounds(audit),
         "released": _released(audit),
@@ -90,10 +99,10 @@ def assemble(
     report["alarms"] = _alarms(audit, last, report, worlds)
     report["claim"] = None
     if claim is not None:
-        canaries = report["canaries"]
-        heard = canaries is not None and canaries["reason"] is None
-        measured = heard or report["empirical"] is not None
-        report["claim"] = live_claim.judge(audit, claim, report["alarms"], measured, ended)
+        scored, bounds = _scored(last, worlds), report["bounds"]
+        seen, bound = scored and scored[0], bounds and bounds["rho_alpha"]
+        unmeasured = live_power.lacking(audit, worlds, seen, bound)
+        report["claim"] = live_claim.judge(audit, claim, report["alarms"], unmeasured, told, ended)
     finite: dict[str, Any] = strict_json(report)
     return finite
 
@@ -312,7 +321,11 @@ def _rows(report: Report) -> list[tuple[str, str]]:
             )
         )
     elif report["trials"]:
-        rows.append(("advantage", "unknown until the worlds are told (--worlds RUN)"))
+        if report["one_world"]:
+            unknown = "not measured: the run's trials are all in one world"
+        else:
+            unknown = "unknown until the worlds are told (--worlds RUN)"
+        rows.append(("advantage", unknown))
     return rows
 
 

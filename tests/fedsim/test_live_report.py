@@ -12,7 +12,16 @@ from rich.console import Console
 
 from adversaries import estimators
 from adversaries.design import Design
-from fedsim import client_app, gaussian, live_audit, live_report, server_app, transcript
+from fedsim import (
+    client_app,
+    gaussian,
+    live_audit,
+    live_claim,
+    live_report,
+    server_app,
+    transcript,
+)
+from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.config import Config, to_run_config
 from fedsim.errors import InputError
 from fedsim.live_audit import LiveAudit
@@ -172,6 +181,32 @@ def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopp
     assert found["advantage_interval"] == [ends.low, ends.high]
     with pytest.raises(InputError, match="there are 24 trials, but looks were planned at 16, 20"):
         live_report.assemble(audit, FACTS, 0.95, np.arange(24) % 2 == 0)
+
+
+@pytest.mark.parametrize(
+    ("told", "lacking"),
+    [
+        (None, "8 trials were seen of a run that may stop before its 60 (trials.until-halfwidth)"),
+        (20, "8 of 20 trials were seen"),
+        (8, ""),
+    ],
+)
+def test_a_run_that_stopped_early_is_complete_as_far_as_it_went(
+    uneven: tuple[list[ObservedRound], Bits], told: int | None, lacking: str
+) -> None:
+    audit = LiveAudit(challenge=False)
+    live_audit.replay(audit, uneven[0])
+    assert audit.config is not None
+    stopping = {"until_halfwidth": 0.5, "count": 60}
+    trials = audit.config.trials.model_copy(update=stopping)
+    privacy = audit.config.privacy.model_copy(update={"noise_source": "system"})
+    mode = audit.config.audit.model_copy(update={"mode": "participant"})
+    changes = {"trials": trials, "privacy": privacy, "audit": mode}
+    audit.config = audit.config.model_copy(update=changes)
+    claim = Claim(100, 1e-3, Scope.RUN, "a test")
+    found = live_claim.judge(audit, claim, [], [], told, ended=True)
+    assert found["verdict"] == ("not judged" if lacking else "supported"), found["reasons"]
+    assert "".join(found["reasons"]).startswith(lacking)
 
 
 def test_the_noise_that_canaries_face_is_that_of_the_cohort_with_the_least(

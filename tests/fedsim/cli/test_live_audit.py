@@ -32,6 +32,7 @@ def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
             "training.rounds": ROUNDS,
             "trials.count": trials,
             "trials.cohort": 4,
+            "trials.worlds": "d-only" if trials == 1 else "both",
             "privacy.noise-source": noise_source,
             "run.threads": 1,
             "run.device": "cpu",
@@ -119,11 +120,11 @@ def test_the_worlds_say_how_right_the_beliefs_were(
 def test_the_exit_status_says_whether_the_claim_is_supported(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    protected = _federation(tmp_path, 4, "system")
+    protected = _federation(tmp_path, 20, "system")
     worlds = ("--worlds", protected / "run")
     for folder, claimed, options, status, said in (
         (protected, 100, worlds, 0, "is supported."),
-        # What one training keeps, all four together do not.
+        # What one training keeps, all twenty together do not.
         (protected, 2.2, worlds, 4, "is not supported: the noise that the server says allows"),
         (protected, 100, (), 3, "is not judged: nothing was held against the noise"),
         (
@@ -139,6 +140,26 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         assert command(folder / "transcripts", *claim, *options) == status, said
         printed = " ".join(capsys.readouterr().err.split())
         assert f"The claim of epsilon {claimed} at delta 0.001 {said}" in printed
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        (2, "2 trials, had all been won, would not refute it with confidence 0.999: it takes 20"),
+        (1, "worlds cannot tell, since the run's trials are all in one"),
+    ],
+)
+def test_what_could_not_have_refuted_a_claim_does_not_support_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], trials: int, said: str
+) -> None:
+    few = _federation(tmp_path, trials, "system")
+    claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
+    assert command(few / "transcripts", *claim) == 3
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "is not judged: nothing was held against the noise" in printed
+    assert said in printed
+    assert "give --worlds" not in printed
+    assert "until the worlds are told" not in printed
 
 
 def test_canaries_need_no_data(

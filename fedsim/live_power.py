@@ -1,0 +1,109 @@
+"""Whether what an auditor's node measured could have contradicted the noise that the server says.
+
+A measurement supports nothing that it had no chance to contradict. Told worlds had one if all
+trials won would have raised the alarm. Canaries have no largest outcome, since without noise their
+signal is as large as what others send is small; they had one if half of the noise, which shows as
+twice the signal, would have raised the alarm.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries import estimators
+from adversaries.design import Design
+from adversaries.intervals import ALARM_CONFIDENCE, significance
+from adversaries.noncentral import lower_limit
+from fedsim import precision
+from fedsim.config import Config
+from fedsim.live_audit import LiveAudit
+
+Bools = npt.NDArray[np.bool_]
+
+MOST = 1 << 20
+"""More trials or canaries than this are not asked for."""
+
+SURE = f"with confidence {ALARM_CONFIDENCE:g}"
+
+
+def lacking(
+    audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float | None
+) -> list[str]:
+    """Return why nothing could have contradicted the noise; [] where something could have.
+
+    worlds: as told, None before that; seen: those of the trials that were seen, None unless some
+    were in either; bound: what the noise lets the advantage be.
+    """
+    config = audit.config
+    if config is None or bound is None:
+        return ["no round was seen from its beginning to its end"]
+    reasons = [_of_worlds(config, worlds, seen, bound), _of_canaries(audit)]
+    found = [reason for reason in reasons if reason]
+    if len(found) < len(reasons):
+        return []
+    return ["nothing was held against the noise that the server says which could refute it", *found]
+
+
+def one_world(config: Config) -> bool:
+    """Return whether all trials that a run plans are in one world."""
+    return config.trials.worlds == "d-only"
+
+
+def _of_worlds(config: Config, worlds: Bools | None, seen: Bools | None, bound: float) -> str:
+    """Return why the told worlds could have contradicted nothing, "" if they could have."""
+    if one_world(config):
+        return "worlds cannot tell, since the run's trials are all in one"
+    if worlds is None:
+        return "give --worlds after the run"
+    if seen is None:
+        return "the trials with a belief are not of both worlds"
+    played = precision.design(config, len(worlds))
+    if _all_won(seen, played) > bound:
+        return ""
+    design = Design(played.common, played.share)
+    needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0, design) > bound)
+    return f"{seen.size} trials, had all been won, would not refute it {SURE}: it takes {needed}"
+
+
+def _of_canaries(audit: LiveAudit) -> str:
+    """Return why canaries could have contradicted nothing, "" if they could have."""
+    effect, claimed = audit.canary_effect(ALARM_CONFIDENCE), audit.canary_prediction()
+    if effect is None or claimed is None:
+        return "give --canary-seed-file of an owner that plants canaries"
+    if effect.reason is not None:
+        return f"canaries measured nothing: {effect.reason}"
+    loud, quiet = audit.canary_sides
+    if _tells(loud, quiet, claimed):
+        return ""
+    needed = _least(lambda canaries: _tells(canaries // 2, canaries // 2, claimed))
+    return (
+        f"{loud + quiet} canaries, one for every trial and round, would not tell half of it from "
+        f"all of it {SURE}: it takes {needed}"
+    )
+
+
+def _all_won(worlds: Bools, design: Design) -> float:
+    """Return the advantage's lower limit where every trial was won."""
+    won = np.where(worlds, 1.0, -1.0)
+    return estimators.advantage(worlds, won, ALARM_CONFIDENCE, design).interval.low
+
+
+def _tells(loud: int, quiet: int, claimed: float) -> bool:
+    """Return whether twice the claimed signal would raise the alarm of so many canaries."""
+    scale, tail = (1 / loud + 1 / quiet) ** 0.5, significance(ALARM_CONFIDENCE) / 2
+    return lower_limit(2 * claimed / scale, loud + quiet - 2, tail) * scale > claimed
+
+
+def _least(suffices: Callable[[int], bool]) -> str:
+    """Word the least even number that suffices; what suffices once does so from there on."""
+    high = 4
+    while not suffices(high):
+        high *= 2
+        if high > MOST:
+            return f"more than {MOST}"
+    low = high // 2
+    while high - low > 2:
+        middle = (low + high) // 4 * 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return str(high)

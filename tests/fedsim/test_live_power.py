@@ -1,0 +1,54 @@
+"""A measurement supports a claim only where it might have refuted it."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries import canaries, estimators
+from fedsim import live_power
+from fedsim.config import from_run_config
+from fedsim.live_audit import LiveAudit
+
+
+def _lacking(audit: LiveAudit, trials: int, bound: float) -> str:
+    """Return what is lacking where so many trials are told of, half of them on D."""
+    audit.config = from_run_config({"trials.count": trials})
+    worlds = np.arange(trials) % 2 == 0
+    return "; ".join(live_power.lacking(audit, worlds, worlds, bound))
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.34, 0.99])
+def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound: float) -> None:
+    said = _lacking(LiveAudit(), 4, bound)
+    enough = int(re.findall(r"it takes (\d+)", said)[0])
+    assert _lacking(LiveAudit(), enough - 2, bound) != ""
+    assert _lacking(LiveAudit(), enough, bound) == ""
+    worlds = np.arange(enough) % 2 == 0
+    won = estimators.advantage(worlds, np.where(worlds, 9.0, -9.0), 0.999).interval
+    assert won.low > bound
+
+
+@pytest.mark.parametrize("claimed", [0.2, 2.0])
+def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
+    claimed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LiveAudit, "canary_prediction", lambda _: claimed)
+
+    def planted(count: int) -> LiveAudit:
+        """Return an audit with canaries whose signal is exactly twice the claimed."""
+        audit: Any = LiveAudit()
+        coins = np.arange(count) % 2 == 0
+        spread = np.sqrt((count - 2) / count) * np.where(np.arange(count) % 4 < 2, 1, -1)
+        audit._coins, audit._scores = [coins], [spread + 2 * claimed * coins]
+        return audit
+
+    few = planted(4)
+    assert few.canary_effect(0.999).reason is None  # two a side, which were once taken for enough
+    enough = int(re.findall(r"it takes (\d+)$", _lacking(few, 4, 0.9))[0])
+    for count, told in ((enough // 4 * 4 - 4, False), (enough // 4 * 4 + 4, True)):
+        effect = planted(count).canary_effect(0.999)
+        assert isinstance(effect, canaries.Effect)
+        assert (effect.interval.low > claimed) is told
+        assert (_lacking(planted(count), 4, 0.9) == "") is told
