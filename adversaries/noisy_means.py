@@ -62,7 +62,7 @@ class Release:
     fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the last
         place of its parameter: noise that a model holds is discrete
     fingerprint_rounding: `rounding` of these coordinates alone
-    along_mean: `score` of e along the mean that was subtracted: standard normal if e is noise alone
+    mean_length, along_mean: of the mean that was subtracted, |m| and <e, m>/|m|
     """
 
     round: int
@@ -76,6 +76,7 @@ class Release:
     fingerprint: npt.NDArray[np.float32]
     count_std: float | None = None
     fingerprint_rounding: float = 0.0
+    mean_length: float = 0.0
     along_mean: float = 0.0
 
     @property
@@ -162,13 +163,40 @@ def score(projection: float, energy: float, size: int) -> float:
     return min(max(normal, -37.0), 37.0)
 
 
-def fit(releases: Sequence[Release]) -> float:
+def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> float:
     """Return the p-value of what is left over being noise alone, none of it along the mean.
 
-    What an aggregate that is no mean of these updates leaves over moves with them.
+    What an aggregate that is no mean of these updates leaves over moves with them. rates: r of each
+    round, by which the mean was multiplied before it was released; None for 1.
     """
-    scores = [release.along_mean for release in releases if not release.noiseless]
+    rates = [1.0] * len(releases) if rates is None else rates
+    scores = []
+    for release, rate in zip(releases, rates, strict=True):
+        if not release.noiseless:
+            # e + (1 - r) m, with e what r m + noise leaves over of m.
+            lost = (1 - rate) * release.mean_length
+            energy = release.energy + 2 * lost * release.along_mean + lost**2
+            scores.append(score(release.along_mean + lost, energy, release.size))
     return float(chi2.sf(sum(each**2 for each in scores), len(scores))) if scores else 1.0
+
+
+def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
+    """Return the p-value of each release being r (mean + noise), with the noise that is configured.
+
+    What lies across the mean is r times the noise, and has r in an interval; of all rounds these
+    hold with this confidence together. Within its interval each r is the one that fits best.
+    """
+    each = 1 - significance(confidence) / len(releases)
+    rates = []
+    for release in releases:
+        std, length, along = release.claimed_std or 1.0, release.mean_length, release.along_mean**2
+        least, most = (
+            std_interval(max(energy - along, 0.0), release.size - 1, each)
+            for energy in (release.energy_of_noise, release.energy)
+        )
+        best = 1 + release.along_mean / length if length else 1.0
+        rates.append(min(max(best, least.low / std), most.high / std))
+    return fit(releases, rates)
 
 
 def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:

@@ -28,6 +28,7 @@ def reduced(
     clipping_norm: float | None,
     claimed_std: float | None,
     count_std: float | None = None,
+    mean_length: float = 0.0,
     along_mean: float = 0.0,
 ) -> Release:
     """Return what is kept of a round; units [P]: in the last place, rounded so many times."""
@@ -48,6 +49,7 @@ def reduced(
         (noise[:FINGERPRINT] + dither).astype(np.float32),
         count_std,
         rounding_of(units[:FINGERPRINT], roundings),
+        mean_length,
         along_mean,
     )
 

@@ -11,10 +11,20 @@ from fedsim.transcript_findings import finding
 SAME = 0.99
 """Correlation above which the noise of two rounds is the same, whatever else is left over."""
 
+ALIKE = (
+    "what is left over is alike in rounds, beyond chance: noise that is used again in part "
+    "protects less than was declared, and what else may follow the mean cannot be told from it"
+)
+
 SHAPE_UNSEEN = (
     "whether the noise is Gaussian was not tested{}: it is too close to what rounding leaves over, "
     "which is not"
 )
+
+
+def independent(releases: Sequence[Release]) -> bool:
+    """Return whether what is left over is alike in no two rounds, beyond chance."""
+    return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
 
 
 def check(
@@ -37,6 +47,8 @@ def check(
                 "pairs): is the random seed set anew in every round? Their difference has no noise",
             )
         )
+    elif declared and not independent(releases):
+        findings.append(finding("caution", ALIKE))
     unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
     if unseen:
         where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"

@@ -29,6 +29,7 @@ from adversaries.intervals import ALARM_CONFIDENCE
 from adversaries.noisy_means import FINGERPRINT, Contribution, Release
 from fedsim import (
     client_noise,
+    declaration,
     gaussian,
     left_over,
     transcript_canary,
@@ -70,12 +71,6 @@ NO_MEAN = (
     "not noise alone, and neither noise nor beliefs are measured; if it is a mean of clipped "
     "updates plus Gaussian noise, declare it: record(..., clipping_norm=, noise_multiplier=)"
 )
-MISFIT = (
-    "what was declared does not fit: what is left over moves with the updates, so that the "
-    "aggregate is no mean of updates clipped to this norm; neither noise nor beliefs are measured. "
-    "Declare nothing where clipping is adaptive or of single arrays, or an optimiser follows"
-)
-
 WEIGHTED = (
     "the mean is weighted by num-examples: an owner weighs up to {heaviest:.3g}, while the noise "
     "presumes {presumed:.3g} of each, so that this owner is protected less than configured"
@@ -287,7 +282,6 @@ class Auditor:
             for name, noise in noises.items():
                 parts[name][node] = left_over.contribution(weightings[name][node], update, noise)
         for name, noise in noises.items():
-            along = float(noise @ means[name]) / (lengths[name] or 1.0)
             release = left_over.reduced(
                 observed.round,
                 noise,
@@ -299,7 +293,8 @@ class Auditor:
                 norm,
                 claimed,
                 count_std,
-                noisy_means.score(along, float(noise @ noise), noise.size),
+                lengths[name],
+                float(noise @ means[name]) / (lengths[name] or 1.0),
             )
             self._releases[name].append(release)
         if len(means) == len(WEIGHTINGS):
@@ -431,9 +426,7 @@ class Auditor:
         if aggregation == "other":
             named = [str(self._mechanism.get(name)) for name in ("strategy", "inner_strategy")]
             return NO_MEAN.format(" > ".join(dict.fromkeys(named)))
-        if aggregation == "declared" and noisy_means.fit(releases) < 1 - ALARM_CONFIDENCE:
-            return MISFIT
-        return ""
+        return declaration.misfit(releases) if aggregation == "declared" else ""
 
     def _weighting(self) -> tuple[str, str]:
         """Return how replies are weighted, and what says so.

@@ -14,6 +14,7 @@ from typing import Any
 
 from adversaries.intervals import ALARM_CONFIDENCE
 from fedsim.client_noise import Reported
+from fedsim.noise_shape import ALIKE
 from fedsim.transcript import UNITS
 from fedsim.transcript_findings import finding
 from fedsim.verdict import Verdict
@@ -152,6 +153,8 @@ def _of_release(claim: Claimed, release: Part, evidence: Evidence) -> tuple[Verd
         return Verdict.NOT_JUDGED, [f"{evidence.missing}, and the claim is of all rounds"]
     at_most = release["proven"]["epsilon_at_most"]
     if at_most <= claim.epsilon * (1 + ROUNDING):
+        if not release["independent"]:
+            return Verdict.NOT_JUDGED, [ALIKE]
         return Verdict.SUPPORTED, []
     if release["noise"] == "as claimed":  # by the configuration itself the claim is too small
         return Verdict.SUSPECT, []

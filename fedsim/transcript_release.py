@@ -94,6 +94,7 @@ def measured(
         "owners": _owners(releases, shown, stds, delta),
         "proven": _proven(releases, level, stds, delta),
         "empirical": empirical,
+        "independent": noise_shape.independent(releases),
         "normality_p_value": noisy_means.normality(releases),
         "assumptions": [
             NEIGHBOURS,

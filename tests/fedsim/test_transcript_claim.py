@@ -111,7 +111,7 @@ def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_
 def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) -> None:
     report = judged(recorded(own["own-adam"](NORM, Z), **DECLARED), TRUTH + 0.01)
     assert report["claim"]["verdict"] == "not judged"
-    assert "what was declared does not fit" in report["claim"]["reasons"][0]
+    assert "an optimiser" in report["claim"]["reasons"][0]
     assert alarms(report) == []
 
 
@@ -139,6 +139,30 @@ def test_a_client_that_reports_an_epsilon_leaves_open_whom_a_claim_protects(
     assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
     declared = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, unit="client", **DECLARED)
     assert judged(declared, 2.0)["claim"]["verdict"] == "convicted"
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.9])
+def test_a_server_learning_rate_after_the_declared_noise_is_not_taken_for_too_little_noise(
+    own: dict[str, Make], rate: float
+) -> None:
+    for seed in range(10):
+        np.random.seed(seed)  # noqa: NPY002
+        strategy: Any = own["own-server-rate"](NORM, Z, fraction_evaluate=0.0)
+        strategy.rate = rate
+        report = judged(recorded(strategy, **DECLARED), TRUTH + 0.01)
+        assert report["claim"]["verdict"] == "not judged"
+        assert "a server learning rate below 1" in report["claim"]["reasons"][0]
+        assert alarms(report) == []
+
+
+def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(
+    own: dict[str, Make],
+) -> None:
+    report = judged(recorded(own["own-partly-same-noise"](NORM, Z), **DECLARED), TRUTH + 0.01)
+    assert report["release"]["noise"] == "as claimed"
+    assert report["claim"]["verdict"] == "not judged"
+    assert "alike in rounds, beyond chance" in report["claim"]["reasons"][0]
+    assert alarms(report) == []
 
 
 def test_a_transcript_that_may_lack_rounds_supports_nothing(own: dict[str, Make]) -> None:

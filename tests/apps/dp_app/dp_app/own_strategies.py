@@ -77,6 +77,38 @@ class SameSeed(OwnClipping):
         return super().released(updates)
 
 
+class PartlySameNoise(OwnClipping):
+    """Adds noise of the right size, most of it the same in every round."""
+
+    kept: Update | None = None
+
+    def released(self, updates: list[Update]) -> Update:
+        """Return the mean with noise of which nine tenths were seen before."""
+        std = self.noise_multiplier * self.norm / len(updates)
+
+        def noise() -> Update:
+            return {name: np.random.normal(0, std, part.shape) for name, part in self.model.items()}  # noqa: NPY002
+
+        self.kept, fresh = self.kept or noise(), noise()
+        clipped = [self.clipped(update) for update in updates]
+        return {
+            name: np.mean([each[name] for each in clipped], axis=0)
+            + np.sqrt(0.9) * self.kept[name]
+            + np.sqrt(0.1) * fresh[name]
+            for name in self.model
+        }
+
+
+class ServerRate(OwnClipping):
+    """Moves the model by a share of what was released: a learning rate, which costs no privacy."""
+
+    rate = 0.9
+
+    def step(self, released: Update) -> Update:
+        """Return the share."""
+        return {name: self.rate * part for name, part in released.items()}
+
+
 class PerLayer(OwnClipping):
     """Clips each of L arrays to C / sqrt(L), so that the whole update is no longer than C."""
 
@@ -123,6 +155,8 @@ OWN = {
     "own-clipping": OwnClipping,
     "own-quiet": Quiet,
     "own-same-seed": SameSeed,
+    "own-partly-same-noise": PartlySameNoise,
+    "own-server-rate": ServerRate,
     "own-per-layer": PerLayer,
     "own-adaptive": Adaptive,
     "own-adam": AdamAfterNoise,

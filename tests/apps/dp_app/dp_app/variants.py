@@ -18,6 +18,8 @@ VARIANTS = {
     "own-clipping": "a strategy of one's own clips and adds noise, as it should",
     "own-quiet": "a strategy of one's own adds a tenth of its noise",
     "own-same-seed": "a strategy of one's own draws the same noise in every round",
+    "own-partly-same-noise": "a strategy of one's own draws most of its noise once for all rounds",
+    "own-server-rate": "a strategy of one's own moves the model by a share of a noisy mean",
     "own-per-layer": "a strategy of one's own clips every array by itself, and adds noise",
     "own-adaptive": "a strategy of one's own moves its clipping norm by a noisy count",
     "own-adam": "a strategy of one's own takes Adam's step by a noisy mean",
