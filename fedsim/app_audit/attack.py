@@ -65,7 +65,7 @@ class Game:
 def observe(audited: App, seed: int, confidence: float) -> Configuration:
     """Run the app twice, honestly and with one huge update; return its configuration.
 
-    confidence: of the interval for the realised noise. Raises AppFailedError if the app fails.
+    confidence: of the intervals for the realised noise. Raises AppFailedError if the app fails.
     """
     honest = audited.execute(_app_seed(seed, 0))
     configuration = honest.configuration
@@ -78,7 +78,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     seen = Observation(
         participants=tuple(each.replies for each in honest.rounds),
         weights=weights,
-        noise_ratio=noise_ratio(honest, configuration, confidence),
+        noise_ratios=noise_ratios(honest, configuration, confidence),
         client_norm_kept=False,
         seeded=honest.seeded,
         statements=honest.statements,
@@ -94,27 +94,28 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     return replace(configuration, observation=seen)
 
 
-def noise_ratio(
+def noise_ratios(
     honest: Execution, configuration: Configuration, confidence: float
-) -> Interval | None:
-    """Return an interval for realised over configured standard deviation of the central noise.
+) -> tuple[Interval, ...]:
+    """Return intervals for realised over configured standard deviation of every round's noise.
 
-    By the chi-square distribution of the squared noise over its configured variance, all rounds and
-    parameters together. None where no noise is configured or none could be watched.
+    By the chi-square distribution of the squared noise over its configured variance, all parameters
+    of a round together; all rounds' intervals hold at once with that confidence (Bonferroni). ()
+    where no noise is configured or that of a round could not be watched.
     """
     central = configuration.central
     if central is None or not central.noise_multiplier:
-        return None
-    squares, count = 0.0, 0
+        return ()
+    tail = significance(confidence) / 2 / len(honest.rounds)
+    ratios = []
     for each in honest.rounds:
         if each.noise_energy is None:
-            return None
+            return ()
         std = central.noise_multiplier * each.noise_norm / central.sampled_clients
-        squares += each.noise_energy / std**2
-        count += honest.parameters
-    tail = significance(confidence) / 2
-    low, high = squares / chi2.ppf([1 - tail, tail], count)
-    return Interval(float(np.sqrt(low)), float(np.sqrt(high)), confidence)
+        squares = each.noise_energy / std**2
+        low, high = np.sqrt(squares / chi2.ppf([1 - tail, tail], honest.parameters))
+        ratios.append(Interval(float(low), float(high), confidence))
+    return tuple(ratios)
 
 
 def play(
@@ -197,12 +198,14 @@ def _shifts(execution: Execution, vantage: Vantage) -> Floats:
 def _ratios(shifts: Floats, guarantee: Guarantee) -> Floats:
     """Return the log-likelihood ratio of every round, [k], by theory's influence and noise.
 
-    Without noise the ratio is that of unit noise: only its sign matters.
+    Without noise the ratio is that of unit noise: only its sign matters. A round without noise
+    tells all, so that beside one the others count for nothing.
     """
     influences, stds = np.array(guarantee.influences), np.array(guarantee.noise_stds)
     # Opposite updates put the two worlds on either side of 0.
     middle = 0.0 if guarantee.neighbouring is Neighbouring.REPLACE else influences / 2
-    variances = np.where(stds > 0, stds, 1.0) ** 2
+    silent = stds == 0
+    variances = np.where(silent, 1.0, np.inf if silent.any() else stds**2)
     return influences * (shifts - middle) / variances
 
 

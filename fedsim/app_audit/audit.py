@@ -34,6 +34,13 @@ UNKNOWN = (
 )
 """Why a claim is not judged that an attack alone looked at."""
 
+OWN_NOISE = (
+    "code of the app's own makes the noise of {}: it would be enough if it were Flower's, and the "
+    "attack disproved nothing, but an audit cannot tell independent Gaussian noise on every "
+    "parameter from what measures alike; leave the noise to Flower's own code"
+)
+"""Why a claim is not judged that theory supports only if the app's own noise is what it seems."""
+
 
 @dataclass(frozen=True)
 class AppAudit:
@@ -85,15 +92,17 @@ class AppAudit:
             return Verdict.CONVICTED
         if self.epsilon is None:
             return Verdict.NOT_JUDGED
-        return Verdict.SUPPORTED if self._supported else Verdict.SUSPECT
+        if not self._supported:
+            return Verdict.SUSPECT
+        return Verdict.NOT_JUDGED if self._own_noise else Verdict.SUPPORTED
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
         if self.verdict is not Verdict.NOT_JUDGED:
             return ()
-        unknown = UNKNOWN.format(" > ".join(self.configuration.strategies))
-        return (self.training_unseen or unknown,)
+        unknown = UNKNOWN if self.epsilon is None else OWN_NOISE
+        return (self.training_unseen or unknown.format(" > ".join(self.configuration.strategies)),)
 
     @property
     def training_unseen(self) -> str:
@@ -107,6 +116,12 @@ class AppAudit:
     def contradictory(self) -> bool:
         """Whether the attack disproves a claim that theory supports: one of the two is wrong."""
         return self.verdict is Verdict.CONVICTED and self._supported
+
+    @property
+    def _own_noise(self) -> bool:
+        """Whether theory counts on noise that code of the app's own makes."""
+        central = self.configuration.central
+        return self.vantage is Vantage.PARTICIPANT and central is not None and central.own_noise
 
     @property
     def _supported(self) -> bool:
@@ -247,6 +262,7 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
         return "there is no noise"
     if configuration.central is not None and configuration.central.adaptive:
         return "the noise of adaptive clipping follows the updates"
-    if seen is not None and theory.realised_share(seen) != 1:
-        return "the noise is not the one that was configured"
+    own = configuration.central is not None and configuration.central.own_noise
+    if own or {*theory.realised_shares(seen, configuration.rounds)} != {1.0}:
+        return "the noise is not the one that was configured, or is made by the app's own code"
     return None

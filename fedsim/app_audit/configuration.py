@@ -65,6 +65,7 @@ class CentralNoise:
     plain_mean: whether what is noised is Flower's plain average of the replies
     weighted_by: the metric that weights the average, which clients send
     equal_weights_enforced: whether the strategy refuses replies of unequal weight
+    own_noise: whether code that is not Flower's makes the noise
     """
 
     strategy: str
@@ -78,6 +79,7 @@ class CentralNoise:
     plain_mean: bool = True
     weighted_by: str = "num-examples"
     equal_weights_enforced: bool = False
+    own_noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,15 +131,17 @@ class Observation:
 
     participants: replies that went into the aggregate, of every round
     weights: of every client that was seen, by partition
-    noise_ratio: realised over configured standard deviation of the central noise; None without any
+    noise_ratios: realised over configured standard deviation of the central noise, of every round;
+        () without any
     client_norm_kept: whether an update far above the clipping norm left its client unclipped
-    seeded: whether the server set NumPy's global seed, from which Flower draws its noise
+    seeded: whether the server set the seed or the state of NumPy's global generator, from which
+        Flower draws its noise
     statements: the accountants' answers in order; releases: noisy aggregates of the whole run
     """
 
     participants: tuple[int, ...]
     weights: dict[int, float]
-    noise_ratio: Interval | None
+    noise_ratios: tuple[Interval, ...]
     client_norm_kept: bool
     seeded: bool
     statements: tuple[Statement, ...]

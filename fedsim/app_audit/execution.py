@@ -306,7 +306,7 @@ class _Recorder:
 @contextlib.contextmanager
 def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
     """Watch Flower's classes while the app runs: strategies, LocalDpMod, accountants, seeds."""
-    call, answer, set_seed = LocalDpMod.__call__, RdpAccountant.get_privacy_spent, np.random.seed
+    call, answer = LocalDpMod.__call__, RdpAccountant.get_privacy_spent
 
     def local(self: LocalDpMod, *arguments: Any) -> Message:
         recorder.local = self
@@ -318,16 +318,20 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
         recorder.statements.append(statement)
         return result
 
-    def seed(*arguments: Any, **names: Any) -> None:
-        recorder.seeded = recorder.seeded or not grid.in_client
-        set_seed(*arguments, **names)
+    def noted(set_generator: Any) -> Any:
+        def observed(*arguments: Any, **names: Any) -> None:
+            recorder.seeded = recorder.seeded or not grid.in_client
+            set_generator(*arguments, **names)
+
+        return observed
 
     with ExitStack() as stack:
         for owner in _starters(Strategy):  # type: ignore[type-abstract]
             stack.enter_context(patched(owner, "start", _observed_start(owner, recorder)))
         stack.enter_context(patched(LocalDpMod, "__call__", local))
         stack.enter_context(patched(RdpAccountant, "get_privacy_spent", spent))
-        stack.enter_context(patched(np.random, "seed", seed))
+        for name in ("seed", "set_state"):
+            stack.enter_context(patched(np.random, name, noted(getattr(np.random, name))))
         yield
 
 

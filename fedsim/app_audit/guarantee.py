@@ -127,10 +127,9 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
     )
     if seen is not None and central.client_clips and seen.client_norm_kept:
         moved_by = (math.inf,) * rounds
-    stds = tuple(
-        std * realised_share(seen)
-        for std in configured_stds(central, _every_round(central.noise_norms, rounds))
-    )
+    configured = configured_stds(central, _every_round(central.noise_norms, rounds))
+    pairs = zip(configured, realised_shares(seen, rounds), strict=True)
+    stds = tuple(std * realised for std, realised in pairs)
     if seen is not None and seen.seeded:
         stds = (0.0,) * rounds
     count_std = central.count_std if central.adaptive else None
@@ -157,12 +156,18 @@ def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
     return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
 
 
-def realised_share(seen: Observation | None) -> float:
-    """Return realised over configured noise where the two contradict each other, else 1."""
-    if seen is None or seen.noise_ratio is None:
-        return 1.0
-    low, high = seen.noise_ratio.low, seen.noise_ratio.high
-    return 1.0 if low <= 1 <= high else math.sqrt(low * high)
+def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
+    """Return every round's realised over configured noise where they contradict each other, or 1.
+
+    Round by round: much noise in one round makes up for none in another only in their sum.
+    """
+    if seen is None or not seen.noise_ratios:
+        return (1.0,) * rounds
+    shares = tuple(
+        1.0 if each.low <= 1 <= each.high else math.sqrt(each.low * each.high)
+        for each in seen.noise_ratios
+    )
+    return _every_round(shares, rounds)
 
 
 def enough_noise(claim: Claim, steps: int) -> float:

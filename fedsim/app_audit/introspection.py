@@ -51,6 +51,15 @@ def own_code(strategies: Iterable[Strategy]) -> str | None:
     return None
 
 
+def makes_own_noise(wrapper: Any) -> bool:
+    """Whether anything but Flower's own code makes the noise of a wrapper of Flower's."""
+    method = wrapper._add_noise_to_aggregated_arrays
+    names = ("add_gaussian_noise_inplace", "compute_stdv")
+    inner = (getattr(method, "__globals__", {}).get(name) for name in names)
+    parts = [method, *(each for each in inner if each is not None)]
+    return not all(str(each.__module__).startswith("flwr.") for each in parts)
+
+
 def averages(strategy: Strategy) -> bool:
     """Whether a strategy that wraps no other releases the plain, weighted mean of the replies."""
     return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
@@ -121,4 +130,5 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
         plain_mean=averages(wrapper.strategy),
         weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
         equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
+        own_noise=makes_own_noise(wrapper),
     )

@@ -78,7 +78,8 @@ class Round:
 class Execution:
     """What was seen of one run.
 
-    seeded: whether the server set NumPy's global seed; training: None for a scripted run
+    seeded: whether the server set the seed or the state of NumPy's global generator
+    training: None for a scripted run
     """
 
     rounds: tuple[Round, ...]

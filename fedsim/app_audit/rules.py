@@ -189,14 +189,20 @@ def adaptive_clipping(subject: Subject) -> Finding | None:
 def realised_noise(subject: Subject) -> Finding | None:
     """The noise that was added is not the noise that was configured."""
     seen = subject.configuration.observation
-    if seen is None or seen.noise_ratio is None or theory.realised_share(seen) == 1:
+    if seen is None:
         return None
-    ratio = seen.noise_ratio
+    shares = theory.realised_shares(seen, subject.configuration.rounds)
+    different = [number for number, each in enumerate(shares) if each != 1]
+    if not different:
+        return None
+    least = min(different, key=lambda number: shares[number])
+    ratio = seen.noise_ratios[least]
     return Finding(
         "realised-noise",
         ratio.high < 1,
-        f"the noise that was really added is {ratio.low:.3g} to {ratio.high:.3g} times the "
-        f"configured one ({ratio.confidence:.1%} confidence)",
+        f"the noise that was really added in round {least + 1} is {ratio.low:.3g} to "
+        f"{ratio.high:.3g} times the configured one, and in {len(different)} of {len(shares)} "
+        f"rounds another than it ({ratio.confidence:.1%} confidence for all rounds at once)",
         "look for code that scales, rounds or replaces the noise",
     )
 
@@ -209,9 +215,10 @@ def seeded_noise(subject: Subject) -> Finding | None:
     return Finding(
         "seeded-noise",
         True,
-        "the server calls numpy.random.seed, and Flower draws its noise from that generator: "
-        "whoever knows the code knows the noise",
-        "do not seed NumPy's global generator in a run that is to protect anybody",
+        "the server sets the seed or the state of NumPy's global generator (numpy.random.seed, "
+        "set_state), and Flower draws its noise from it: whoever knows the code, or the noise of "
+        "another round, may know the noise",
+        "leave NumPy's global generator alone in a run that is to protect anybody",
     )
 
 

@@ -86,6 +86,26 @@ def test_the_corrected_twin_is_supported(mistake: str) -> None:
     assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
 
 
+@pytest.mark.parametrize(
+    ("variant", "rule"), [("noise-but-first", "realised-noise"), ("noise-repeated", "seeded-noise")]
+)
+def test_noise_that_is_right_in_the_sum_alone_supports_no_claim(variant: str, rule: str) -> None:
+    # Theory would give epsilon 1.69 to three rounds of the noise that is configured.
+    claim = Claim(9.0, 1e-5, Scope.RUN, "given")
+    outcome = audited(variant, FOUR_SIGMA | {"num-server-rounds": 3}, claim, trials=20)
+    assert outcome.epsilon == math.inf
+    assert outcome.verdict is Verdict.SUSPECT
+    assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
+
+
+def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it() -> None:
+    outcome = audited("noise-renamed", FOUR_SIGMA, CLAIM, trials=20)
+    assert outcome.epsilon == pytest.approx(1.356, abs=1e-3)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    assert "code of the app's own makes the noise" in outcome.reasons[0]
+    assert [finding for finding in outcome.findings if finding.breaks] == []
+
+
 HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
 
 

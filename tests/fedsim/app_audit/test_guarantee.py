@@ -23,7 +23,7 @@ from fedsim.errors import InputError
 from fedsim.mechanism import Neighbouring, Vantage
 
 CENTRAL = CentralNoise("DP", 2.0, (0.5,), (0.5,), 4)
-SEEN = Observation((4, 4, 4), dict.fromkeys(range(4), 1.0), None, False, False, ())
+SEEN = Observation((4, 4, 4), dict.fromkeys(range(4), 1.0), (), False, False, ())
 CONFIGURATION = Configuration(3, ("DP", "FedAvg"), central=CENTRAL, observation=SEEN)
 LOCAL = Configuration(3, ("FedAvg",), local=LocalNoise(2.0, 2.0, 1.0, 1e-5))
 
@@ -74,10 +74,10 @@ def test_a_round_of_fewer_replies_has_less_noise_for_each() -> None:
 
 
 def test_realised_noise_counts_where_it_contradicts_the_configured() -> None:
-    agrees = multipliers(seen(noise_ratio=Interval(0.98, 1.03, 0.999)))
-    differs = multipliers(seen(noise_ratio=Interval(0.09, 0.11, 0.999)))
-    assert agrees == pytest.approx([2.0] * 3)
-    assert differs == pytest.approx([2.0 * math.sqrt(0.09 * 0.11)] * 3)
+    fits, less = Interval(0.98, 1.03, 0.999), Interval(0.09, 0.11, 0.999)
+    assert multipliers(seen(noise_ratios=(fits,) * 3)) == pytest.approx([2.0] * 3)
+    tenth = 2.0 * math.sqrt(0.09 * 0.11)
+    assert multipliers(seen(noise_ratios=(fits, less, fits))) == pytest.approx([2.0, tenth, 2.0])
 
 
 @pytest.mark.parametrize(

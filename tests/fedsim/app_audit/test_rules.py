@@ -36,7 +36,7 @@ from fedsim.transcript import ObservedRound
 HONEST = Observation(
     participants=(5, 5),
     weights=dict.fromkeys(range(5), 1.0),
-    noise_ratio=Interval(0.97, 1.02, 0.999),
+    noise_ratios=(Interval(0.97, 1.02, 0.999),) * 2,
     client_norm_kept=False,
     seeded=False,
     statements=(),
@@ -90,7 +90,7 @@ def test_an_honest_configuration_is_left_alone() -> None:
                 )
             ),
         ),
-        ("realised-noise", observed(fixed(), noise_ratio=Interval(0.09, 0.11, 0.999))),
+        ("realised-noise", observed(fixed(), noise_ratios=(Interval(0.09, 0.11, 0.999),) * 2)),
         ("seeded-noise", observed(fixed(), seeded=True)),
         ("no-noise", observed(FedAvg())),
     ],

@@ -44,6 +44,47 @@ class TenthOfTheNoise(DifferentialPrivacyServerSideFixedClipping):
             self.noise_multiplier = nominal
 
 
+class NoneAtFirst(DifferentialPrivacyServerSideFixedClipping):
+    """Adds no noise in the first round, and 1.3 times the configured noise from then on."""
+
+    rounds = 0
+
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
+        self.rounds += 1
+        nominal = self.noise_multiplier
+        self.noise_multiplier = nominal * (0.0 if self.rounds == 1 else 1.3)
+        try:
+            return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
+        finally:
+            self.noise_multiplier = nominal
+
+
+class SameNoise(DifferentialPrivacyServerSideFixedClipping):
+    """Draws the same noise in every round."""
+
+    state: Any = None
+
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
+        self.state = self.state or np.random.get_state()  # noqa: NPY002
+        np.random.set_state(self.state)  # noqa: NPY002
+        return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
+
+
+class OwnNoise(DifferentialPrivacyServerSideFixedClipping):
+    """Has a noise method of its own, which adds what Flower's adds."""
+
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
+        return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
+
+
+OWN_NOISE = {
+    "noise-too-small": TenthOfTheNoise,
+    "noise-but-first": NoneAtFirst,
+    "noise-repeated": SameNoise,
+    "noise-renamed": OwnNoise,
+}
+
+
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train for the configured number of rounds."""
@@ -107,9 +148,5 @@ def _strategy(config: Any, variant: str) -> Strategy:
             )
         )
     divisor = 10 * clients if variant == "too-many-clients" else clients
-    wrap = (
-        TenthOfTheNoise
-        if variant == "noise-too-small"
-        else (DifferentialPrivacyServerSideFixedClipping)
-    )
+    wrap = OWN_NOISE.get(variant, DifferentialPrivacyServerSideFixedClipping)
     return wrap(average, z, norm, divisor, accountant=accountant)
