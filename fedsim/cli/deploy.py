@@ -236,6 +236,14 @@ def proxy(
 
 
 @app.command(hidden=True)
+def superlink(directory: Directory) -> None:
+    """Become the SuperLink of this machine. start.sh calls it."""
+    from fedsim.deployment import superlink  # noqa: PLC0415
+
+    superlink.start(directory)
+
+
+@app.command(hidden=True)
 def supernode(directory: Directory) -> None:
     """Become the SuperNode of this machine. start.sh calls it."""
     from fedsim.deployment import supernode  # noqa: PLC0415

@@ -18,6 +18,7 @@ from fedsim.deployment.kit import Kit
 from fedsim.deployment.node_checks import node
 from fedsim.deployment.server_checks import authority, server
 from fedsim.errors import InputError
+from fedsim.runtimes.flower_command import FlowerError, executable
 
 UNITS = Path("/etc/systemd/system")
 """Where an administrator puts the units of a machine."""
@@ -25,6 +26,8 @@ UNITS = Path("/etc/systemd/system")
 
 def check(directory: Path, machine: str | None = None) -> list[Finding]:
     """Return the findings about one machine, or about all that the directory holds.
+
+    Where the kit's authority is in the directory as well, it is looked at in any case.
 
     Raises InputError if the directory is no deployment or has no such machine.
     """
@@ -48,7 +51,7 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
         for look in (*common, own):
             found = [Finding(name, *line) for line in _said(look)]
             findings += [one for one in found if one not in findings]
-    if machine is None and (directory / "ca").is_dir():
+    if (directory / "ca").is_dir():
         findings += [Finding("ca", *line) for line in _said(authority(directory / "ca"))]
     return findings
 
@@ -81,20 +84,22 @@ def _versions(place: Path, laid_out: Kit) -> Iterator[Line]:
 
 def _commands(place: Path) -> Iterator[Line]:
     path = kit.settings(place).get("BIN") or None
-    missing = [
-        command
-        for command in ("fedsim", "flower-superlink", "flower-supernode")
-        if shutil.which(command, path=path) is None
-    ]
-    if missing:
+    found = shutil.which("fedsim", path=path)
+    if found is None:
         yield (
             "commands",
             WRONG,
-            f"{missing[0]} is not on the PATH: set BIN in {place / 'settings.env'} to the bin "
-            "folder of the Python environment with fedsim",
+            f"fedsim is not on the PATH: set BIN in {place / 'settings.env'} to the bin folder of "
+            "the Python environment with fedsim",
         )
+        return
+    try:
+        for command in ("flower-superlink", "flower-supernode", "flwr-clientapp"):
+            executable(command)
+    except FlowerError as error:
+        yield "commands", WRONG, str(error)
     else:
-        yield "commands", OK, shutil.which("fedsim", path=path) or ""
+        yield "commands", OK, found
 
 
 def _units(place: Path) -> Iterator[Line]:

@@ -1,9 +1,12 @@
 """The logs of what start.sh begins: they are kept short, and their last complaint is read."""
 
+import logging
 import os
 import re
 import shutil
 from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 LARGEST = 10 << 20
 """Bytes of a log, after which it becomes NAME.log.1, in place of an older one."""
@@ -17,11 +20,17 @@ COMPLAINT = re.compile(r"\[code: \d+\]|\bERROR\b|\w+(Error|Exception)\b|terminat
 
 
 def rotate(folder: Path) -> None:
-    """Copy long logs away and empty them; whoever writes one goes on, for start.sh appends."""
+    """Copy long logs away and empty them; whoever writes one goes on, for start.sh appends.
+
+    A log of which no copy can be made stays as it is, which is said: nothing may end over it.
+    """
     for log in folder.glob("*.log"):
-        if log.stat().st_size > LARGEST:
-            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
-            os.truncate(log, 0)
+        try:
+            if log.stat().st_size > LARGEST:
+                shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+                os.truncate(log, 0)
+        except OSError as error:
+            logger.warning("%s is not kept short: %s", log.name, error)
 
 
 def complaint(log: Path) -> str:

@@ -46,10 +46,11 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
 def authority(place: Path) -> Iterator[Line]:
     """Look at the kit's own authority: who could sign in its name, and for how long it lasts."""
     key, certificate = place / "ca.key", place / "ca.crt"
-    for path, wanted in ((place, "700"), (key, "600")):
-        if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
-            yield "permissions", WRONG, f"others may read {path} ({mode:o}): chmod {wanted} {path}"
     try:
+        for path, wanted in ((place, "700"), (key, "600")):
+            if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+                remedy = f"chmod {wanted} {path}"
+                yield "permissions", WRONG, f"others may read {path} ({mode:o}): {remedy}"
         fits = certificates.fits(key.read_bytes(), certificate.read_bytes())
     except (OSError, ValueError) as error:
         yield "authority", WRONG, f"cannot be read ({error}): make a new kit"

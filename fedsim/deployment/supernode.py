@@ -6,8 +6,10 @@ with its token on the command line, which every account can read. Here a task is
 over TLS with a key, which are both of this start, and its token is in a file without a name.
 """
 
+import fcntl
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ from pathlib import Path
 import httpx
 
 from fedsim.deployment import certificates, kit, logs
+from fedsim.runtimes.flower_command import environment, executable
 from fedsim.runtimes.flower_private import Runtime
 
 CERTIFICATE_DAYS = 3650
@@ -30,7 +33,11 @@ LOGS_INTERVAL = 60.0
 
 
 def start(place: Path) -> None:
-    """Become the SuperNode of a machine's folder, beside a process that starts its apps."""
+    """Become the SuperNode of a machine's folder, beside a process that starts its apps.
+
+    Raises InputError for settings that cannot be read, FlowerError if Flower is not installed.
+    """
+    program = executable("flower-supernode")
     settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
     runtime = place / "state" / "runtime"
@@ -43,19 +50,49 @@ def start(place: Path) -> None:
     for name, content in contents.items():
         kit.write_file(runtime / name, content)
     beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
-    subprocess.Popen(beside)
-    command = ["flower-supernode", "--superlink", settings.get("SUPERLINK", "")]
+    own = environment(place / "flower")
+    with (runtime / "secret").open("rb") as held:
+        # From now on the other process has the lock, to its end: `starts_apps` asks for it.
+        fcntl.flock(held, fcntl.LOCK_EX)
+        subprocess.Popen(beside, env=own, pass_fds=[held.fileno()])
+    command = [program, "--superlink", settings.get("SUPERLINK", "")]
     command += ["--root-certificates", f"{place / 'ca.crt'}"]
     command += ["--auth-supernode-private-key", f"{place / 'node.key'}"]
     command += ["--node-config", f"{place / 'node.toml'}", "--port", f"{port}"]
     command += ["--isolation", "process", "--superexec-auth-secret-file", f"{runtime / 'secret'}"]
     command += ["--ssl-keyfile", f"{runtime / 'key'}", "--ssl-certfile", f"{runtime / 'crt'}"]
     command += ["--ssl-ca-certfile", f"{runtime / 'ca'}"]
-    os.execvp(command[0], command)
+    os.execve(program, command, own)
+
+
+def starts_apps(place: Path) -> bool:
+    """Whether the process beside the SuperNode that was started last is there."""
+    try:
+        with (place / "state" / "runtime" / "secret").open("rb") as secret:
+            fcntl.flock(secret, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # it was never started
+    return False
 
 
 def serve_apps(place: Path, supernode: int) -> None:
-    """Start a process for each task of a SuperNode, the parent of this process, until it ends."""
+    """Start a process for each task of a SuperNode, the parent of this process, until it ends.
+
+    Without this process the SuperNode would seem to be well, and never answer: it ends with it.
+    """
+    try:
+        _serve_apps(place, supernode)
+    except BaseException as error:
+        if os.getppid() == supernode:
+            # Flower ends with status 0 on a SIGTERM, which is for an end that somebody asked for.
+            failed = isinstance(error, Exception)
+            os.kill(supernode, signal.SIGKILL if failed else signal.SIGTERM)
+        raise
+
+
+def _serve_apps(place: Path, supernode: int) -> None:
     folder, address = place / "state" / "runtime", f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
     running: list[subprocess.Popen[bytes]] = []
     looked = 0.0
@@ -79,7 +116,7 @@ def _start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[byte
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())
         file.flush()
-        command = ["flwr-clientapp", "--runtime-api-address", address]
+        command = [executable("flwr-clientapp"), "--runtime-api-address", address]
         command += ["--root-certificates", f"{trusted}", "--parent-pid", f"{os.getpid()}"]
         command += ["--token-file", f"/dev/fd/{file.fileno()}"]
         return subprocess.Popen(command, pass_fds=[file.fileno()])

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import psutil
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from fedsim.deployment import connection_checks, kit, logs
+from fedsim.deployment import connection_checks, kit, logs, supernode
 from fedsim.deployment.findings import NOTE, OK, WRONG, Line
 from fedsim.runtimes.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
 
@@ -84,14 +83,28 @@ def running(place: Path, port: int) -> Iterator[Line]:
         )
     else:
         yield "supernode", OK, f"runs (process {process})" if process else "runs"
+        yield _apps(place)
         yield _runtime(port, process)
-    if process is not None and _edited_since(place / "node.toml", process):
-        yield (
-            "node.toml",
-            WRONG,
-            "was edited after the node started, which goes by what it said before: "
-            f"sh {place / 'stop.sh'}, then sh {place / 'start.sh'}",
-        )
+        if _edited_since_start(place):
+            yield (
+                "node.toml",
+                WRONG,
+                "was edited after the node started, which goes by what it said before: "
+                f"{_restart(place)}",
+            )
+
+
+def _apps(place: Path) -> Line:
+    """Look at whether the process is there without which the SuperNode answers nothing."""
+    if supernode.starts_apps(place):
+        return "apps", OK, "are started for its tasks"
+    said = logs.complaint(place / "logs" / "supernode.log")
+    return (
+        "apps",
+        WRONG,
+        f"nobody starts them ({said or 'its log does not say why'}), so that the node never "
+        f"answers: {_restart(place)}",
+    )
 
 
 def _runtime(port: int, process: int | None) -> Line:
@@ -113,9 +126,15 @@ def _runtime(port: int, process: int | None) -> Line:
     return what, OK, "asks for a secret, on loopback"
 
 
-def _edited_since(path: Path, process: int) -> bool:
-    """Whether a file was written after a process began, which read it then."""
+def _edited_since_start(place: Path) -> bool:
+    """Whether node.toml was written after the secret that each start draws just before it reads."""
     try:
-        return path.stat().st_mtime > psutil.Process(process).create_time()
-    except (OSError, psutil.Error):
+        started = (place / "state" / "runtime" / "secret").stat().st_mtime
+        return (place / "node.toml").stat().st_mtime > started
+    except OSError:
         return False
+
+
+def _restart(place: Path) -> str:
+    by_hand = f"sh {place / 'stop.sh'}, then sh {place / 'start.sh'}"
+    return f"{by_hand}; or restart its unit or container"

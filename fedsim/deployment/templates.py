@@ -12,10 +12,6 @@ HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 . "$HERE/settings.env"
 if [ -n "$BIN" ]; then PATH="$BIN:$PATH"; fi
 export PATH
-export FLWR_HOME="$HERE/flower"
-export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
-export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-export FLWR_SUPEREXEC_TASK_POLL_INTERVAL=0.1
 umask 077
 mkdir -p "$HERE/flower" "$HERE/state" "$HERE/logs" "$HERE/work"
 # Flower's processes import from where they are started before they look into the app.
@@ -57,10 +53,7 @@ start() {
 
 SERVER_SCRIPT = """
 run_superlink() {
-    exec flower-superlink --host 127.0.0.1 --port "$SUPERLINK_PORT" \\
-        --ssl-ca-certfile "$HERE/superlink-ca.crt" --ssl-certfile "$HERE/superlink.crt" \\
-        --ssl-keyfile "$HERE/superlink.key" --enable-supernode-auth \\
-        --disable-runtime-dependency-installation --database "$HERE/state/superlink.db"
+    exec fedsim deploy superlink "$HERE/"
 }
 run_proxy() {
     exec fedsim deploy proxy "$HERE/" --listen "$LISTEN" --port "$PORT" \\

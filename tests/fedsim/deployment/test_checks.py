@@ -10,6 +10,7 @@ import pytest
 
 from fedsim.deployment import checks, kit, wheel
 from fedsim.deployment.findings import NOTE, OK, WRONG
+from fedsim.runtimes import flower_command
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]
@@ -68,6 +69,20 @@ def test_a_unit_that_is_not_the_kits_is_spoken_of(
 def test_commands_that_are_not_there(written: Path, found: Found, change: Change) -> None:
     change(written / "server", "BIN", "/nowhere")
     assert "is not on the PATH: set BIN" in found("server")["commands"]
+
+
+def test_flowers_commands_are_beside_the_interpreter_of_fedsim(
+    found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flower_command, "_search_path", lambda: "/nowhere")
+    assert "flower-superlink is neither beside" in found("server")["commands"]
+
+
+@pytest.mark.parametrize("machine", [None, "server", "owner-0"])
+def test_the_authoritys_key_is_looked_at_wherever_it_is(written: Path, machine: str | None) -> None:
+    (written / "ca" / "ca.key").chmod(0o644)
+    wrong = [one for one in checks.check(written, machine) if one.state == WRONG]
+    assert any(one.machine == "ca" and "chmod 600" in one.message for one in wrong)
 
 
 def _seen(written: Path, machine: str) -> dict[str, str]:

@@ -21,6 +21,19 @@ def test_a_long_log_is_copied_away_and_who_writes_it_goes_on(
     assert contents == {"short.log": "short", "long.log.1": "a long log\n", "long.log": "more\n"}
 
 
+def test_a_log_that_cannot_be_copied_stays_as_it_is_and_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logs, "LARGEST", 10)
+    for name in ("proxy.log", "superlink.log"):
+        (tmp_path / name).write_text("a long log\n")
+    (tmp_path / "proxy.log.1").mkdir()
+    logs.rotate(tmp_path)
+    assert (tmp_path / "proxy.log").read_text() == "a long log\n"
+    assert (tmp_path / "superlink.log").read_text() == ""
+    assert "proxy.log is not kept short" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("log", "said"),
     [

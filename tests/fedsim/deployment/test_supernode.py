@@ -1,26 +1,31 @@
 """A node's work is for its own processes: nothing that opens it is where others can read."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsim.deployment import kit, supernode
+from fedsim.runtimes.flower_command import FlowerError
+
+PYTHON = sys.executable
 
 
 def test_a_tasks_token_is_on_no_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "executable", f"{tmp_path / 'python'}")  # commands are beside it
     app = tmp_path / "flwr-clientapp"
     app.write_text(
-        f"#!{sys.executable}\nimport pathlib, sys\n"
+        f"#!{PYTHON}\nimport pathlib, sys\n"
         "token = pathlib.Path(sys.argv[sys.argv.index('--token-file') + 1])\n"
         f"pathlib.Path('{tmp_path}/seen').write_text(token.read_text() + ' '.join(sys.argv))\n"
     )
     app.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert supernode._start_app("127.0.0.1:9094", tmp_path / "ca", "a-token").wait(30) == 0
     seen = (tmp_path / "seen").read_text()
     assert seen.startswith("a-token")
@@ -33,8 +38,9 @@ def test_a_supernode_gives_tasks_for_a_secret_of_this_start(
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
     place = tmp_path / "kit" / "owners" / "owner-0"
     became: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda _: None)
-    monkeypatch.setattr(os, "execvp", lambda _, command: became.append(command))
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: None)
+    monkeypatch.setattr(os, "execve", lambda _, command, __: became.append(command))
     secrets = []
     for _ in range(2):
         supernode.start(place)
@@ -48,3 +54,64 @@ def test_a_supernode_gives_tasks_for_a_secret_of_this_start(
         assert not any(secret.read_bytes().hex() in part for part in command)
     assert secrets[0] != secrets[1]
     assert len(secrets[0]) == 32
+
+
+def test_without_flowers_commands_a_node_says_so_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    place = tmp_path / "kit" / "owners" / "owner-0"
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "executable", f"{tmp_path / 'python'}")
+    with pytest.raises(FlowerError, match="flower-supernode is neither beside"):
+        supernode.start(place)
+    assert not (place / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "ended_by"),
+    [(OSError("disk full"), signal.SIGKILL), (KeyboardInterrupt(), signal.SIGTERM)],
+)
+def test_a_supernode_ends_with_the_process_that_starts_its_apps(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    ended_by: signal.Signals,
+) -> None:
+    ended: list[tuple[int, int]] = []
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(supernode, "_serve_apps", fail)
+    monkeypatch.setattr(os, "kill", lambda *call: ended.append(call))
+    with pytest.raises(type(error)):
+        supernode.serve_apps(tmp_path, os.getppid())
+    assert ended == [(os.getppid(), ended_by)]
+    with pytest.raises(type(error)):
+        supernode.serve_apps(tmp_path, os.getpid())  # another process has its number by now
+    assert len(ended) == 1
+
+
+def test_who_starts_the_apps_is_known_until_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    place = tmp_path / "kit" / "owners" / "owner-0"
+    assert not supernode.starts_apps(place)
+    started: list[subprocess.Popen[bytes]] = []
+    really = subprocess.Popen
+
+    def begin(_: object, **options: Any) -> None:
+        started.append(really(["sleep", "60"], **options))
+
+    monkeypatch.setattr(subprocess, "Popen", begin)
+    monkeypatch.setattr(os, "execve", lambda *_: None)
+    supernode.start(place)
+    (apps,) = started
+    try:
+        assert supernode.starts_apps(place)
+    finally:
+        apps.kill()
+        apps.wait()
+    assert not supernode.starts_apps(place)

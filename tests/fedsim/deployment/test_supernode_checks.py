@@ -1,35 +1,49 @@
 """Whether a server takes a node, and who its work, is found as it is."""
 
+import fcntl
 import os
 import socket
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from fedsim.deployment import connection_checks, supernode_checks
+from fedsim.deployment import connection_checks, kit, supernode_checks
 from fedsim.deployment.findings import NOTE, OK, WRONG
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]
 
 
-def test_a_config_that_was_edited_while_the_node_runs(written: Path, found: Found) -> None:
+@pytest.fixture
+def running(written: Path, change: Change, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a node that seems to be well, by its port alone."""
     place = written / "owners" / "owner-0"
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)", f"{place}/node"]
-    with subprocess.Popen(sleeper) as node:
-        try:
-            (place / "supernode.pid").write_text(str(node.pid))
-            began = psutil.Process(node.pid).create_time()
-            os.utime(place / "node.toml", (began - 5, began - 5))
-            assert "node.toml" not in found("owner-0")
-            os.utime(place / "node.toml", (began + 5, began + 5))
-            assert "was edited after the node started" in found("owner-0")["node.toml"]
-        finally:
-            node.kill()
+    monkeypatch.setattr(supernode_checks, "gives_tasks_to_anybody", lambda _: False)
+    with socket.create_server(("127.0.0.1", 0)) as node:
+        change(place, "NODE_PORT", node.getsockname()[1])
+        yield place
+
+
+def test_a_config_that_was_edited_while_the_node_runs(
+    written: Path, found: Found, running: Path
+) -> None:
+    secret = running / "state" / "runtime" / "secret"
+    kit.write_file(secret, "of a start under systemd, which leaves no supernode.pid")
+    started = secret.stat().st_mtime
+    os.utime(running / "node.toml", (started - 5, started - 5))
+    assert "node.toml" not in found("owner-0")
+    os.utime(running / "node.toml", (started + 5, started + 5))
+    assert "was edited after the node started" in found("owner-0")["node.toml"]
+
+
+def test_a_node_whose_tasks_nobody_takes(found: Found, running: Path) -> None:
+    kit.write_file(running / "state" / "runtime" / "secret", "of this start")
+    kit.write_file(running / "logs" / "supernode.log", "OSError: disk full\n")
+    assert "nobody starts them (OSError: disk full)" in found("owner-0")["apps"]
+    with (running / "state" / "runtime" / "secret").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "apps" not in found("owner-0")
 
 
 def test_a_port_that_another_program_has(

@@ -1,0 +1,26 @@
+"""The SuperLink of a server's machine, on loopback: whoever reaches it can submit code."""
+
+import os
+from pathlib import Path
+
+from fedsim.deployment import kit
+from fedsim.runtimes.flower_command import environment, executable
+
+POLL_INTERVAL = "0.1"
+"""Seconds between two questions of Flower's starter of processes for a task."""
+
+
+def start(place: Path) -> None:
+    """Become the SuperLink of the server's folder.
+
+    Raises InputError for settings that cannot be read, FlowerError if Flower is not installed.
+    """
+    program = executable("flower-superlink")
+    command = [program, "--host", "127.0.0.1", "--port", f"{kit.port(place, 'SUPERLINK_PORT')}"]
+    command += ["--ssl-ca-certfile", f"{place / 'superlink-ca.crt'}"]
+    command += ["--ssl-certfile", f"{place / 'superlink.crt'}"]
+    command += ["--ssl-keyfile", f"{place / 'superlink.key'}"]
+    command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+    command += ["--database", f"{place / 'state' / 'superlink.db'}"]
+    own = environment(place / "flower") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": POLL_INTERVAL}
+    os.execve(program, command, own)
