@@ -59,7 +59,7 @@ def found(written: Path) -> Callable[[str], dict[str, str]]:
     """Return a function that gives what is wrong with a machine, by what was looked at."""
 
     def wrong(machine: str) -> dict[str, str]:
-        findings = checks.check(written, machine)
+        findings = [one for one in checks.check(written, machine) if one.machine == machine]
         return {one.what: one.message for one in findings if one.state == WRONG}
 
     return wrong
