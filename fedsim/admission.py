@@ -5,7 +5,7 @@ from the configuration that every node of the run is sent: the noise, the trials
 shape of the model. What is weaker or different is refused, by name, before anything is computed,
 and what is answered is entered in the client's own ledger before it leaves.
 
-Simulated clients, whose config has no `consent`, are asked nothing.
+Simulated clients, whose config has nothing of `consent.DEPLOYED`, are asked nothing.
 """
 
 import hashlib

@@ -39,7 +39,10 @@ UNPROTECTED = (INSTRUMENTED, EXPERIMENT)
 
 MAX_TRIALS, EPSILON_LIMIT, DELTA_LIMIT = "max-trials", "epsilon-limit", "delta-limit"
 
-STATE = "state-path"
+STATE, DATA = "state-path", "data-path"
+
+DEPLOYED = (KEY, STATE, EPSILON_LIMIT, DELTA_LIMIT, MAX_TRIALS, DATA)
+"""What a simulated node's config has none of; any of them makes the records somebody's."""
 
 
 class RefusedError(RuntimeError):
@@ -70,12 +73,12 @@ class Terms:
 def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
     """Return what a node's config agrees to; None for simulated people, whom nobody asks.
 
-    What it does not say is agreed to as little as may be: one trial, and no epsilon at all. Raises
-    RefusedError for values that mean nothing.
+    What it does not say is agreed to as little as may be: no kind, one trial, and no epsilon at
+    all. Raises RefusedError for values that mean nothing.
     """
-    if KEY not in node_config:
+    if not any(key in node_config for key in DEPLOYED):
         return None
-    kinds = {kind.strip() for kind in str(node_config[KEY]).split(",") if kind.strip()}
+    kinds = {kind.strip() for kind in str(node_config.get(KEY, "")).split(",") if kind.strip()}
     if unknown := kinds - set(KINDS):
         raise RefusedError(
             f"the node's {KEY} has '{sorted(unknown)[0]}', which is none of {', '.join(KINDS)}"
@@ -83,8 +86,8 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
     state = str(node_config.get(STATE, ""))
     if not state:
         raise RefusedError(
-            f"the node's config has {KEY} but no {STATE}, the folder where it enters what it "
-            "answered; give one that outlives the run"
+            f"the node's config has no {STATE}, the folder where it enters what it answered; "
+            "give one that outlives the run"
         )
     trials = _number(node_config, MAX_TRIALS, 1)
     if trials < 1 or trials != int(trials):

@@ -235,7 +235,7 @@ def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Re
 def _config(context: Context) -> Config:
     """Return the experiment, with this owner's own files if its node's config says where."""
     config = from_run_config(context.run_config)
-    if path := context.node_config.get("data-path"):
+    if path := context.node_config.get(consent.DATA):
         # An owner's files are where the owner says, and nobody else needs to know.
         config = config.reading_data_from(str(path), as_they_are=True)
     return config

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fedsim import client_app, federation, messages, owner_app, transcript
+from fedsim import client_app, client_ledger, federation, messages, owner_app, transcript
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.consent import RefusedError
 from fedsim.errors import InputError
@@ -129,18 +129,22 @@ def test_a_node_reads_its_data_where_its_own_config_says_and_downloads_none(
     context: Context, small: Make, tmp_path: Path
 ) -> None:
     context.run_config = to_run_config(small({"data.name": "mnist", "data.download": True}))
-    context.node_config["data-path"] = str(tmp_path / "own")
+    context.node_config |= _agreeing_to("", tmp_path) | {"data-path": str(tmp_path / "own")}
     with pytest.raises(InputError, match=re.escape(f"there is no folder '{tmp_path / 'own'}'")):
         client_app.app(_train(1, Role.OWNER), context)
 
 
 def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
-    context: Context, tmp_path: Path
+    context: Context, small: Make, tmp_path: Path
 ) -> None:
+    given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
+    context.run_config = to_run_config(small(given))
+    owner_of = federation.load(from_run_config(context.run_config)).owner_of
+    own = next(int(owner) for owner in owner_of if owner != owner_of[0])
     aggregate = np.full((2, PARAMETERS), 0.1, dtype=np.float32)
     found = []
-    for node_config in ({}, {"state-path": str(tmp_path / "state")}):
-        context.node_config = {"partition-id": 1, **node_config}
+    for node_config in ({}, _agreeing_to("adversary", tmp_path)):
+        context.node_config = {"partition-id": own, **node_config}
         context.state = RecordDict()
         for round in (1, 2, 3):
             client_app.app(_train(round, Role.ADVERSARY, aggregate=aggregate), context)
@@ -154,7 +158,9 @@ def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
     assert found[0].keys() == found[1].keys()
     for name, array in found[0].items():
         np.testing.assert_array_equal(found[1][name], array)
-    assert not list((tmp_path / "state").iterdir())
+    # Nothing is left but what it answered.
+    left = {path.name for path in (tmp_path / "state").iterdir()}
+    assert left == {client_ledger.FILE, "ledger.lock"}
 
 
 AN_AUDITORS_ROUND = """

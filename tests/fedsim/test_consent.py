@@ -67,6 +67,18 @@ def test_what_was_agreed_to_is_done() -> None:
     consent.check(NODE | {"consent": ""}, {})
 
 
+@pytest.mark.parametrize("key", [key for key in consent.DEPLOYED if key != consent.KEY])
+def test_a_config_of_a_deployed_node_without_its_line_of_consent_consents_to_nothing(
+    key: str,
+) -> None:
+    said = NODE | {"epsilon-limit": 2.2, "delta-limit": 1e-5, "max-trials": 1, "data-path": "data"}
+    terms = consent.terms({name: said[name] for name in {key, "state-path"}})
+    assert terms is not None
+    assert terms.kinds == frozenset()
+    with pytest.raises(consent.RefusedError, match="did not consent to 'central'"):
+        consent.check(said, _asked("central"))
+
+
 def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
     terms = consent.terms(NODE | {"consent": ""})
     assert terms == consent.Terms(frozenset(), 1, 0.0, 1e-5, Path("state"))
@@ -76,7 +88,7 @@ def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
     ("said", "complaint"),
     [
         ({"consent": "chalenge"}, "has 'chalenge', which is none of"),
-        ({"state-path": ""}, "but no state-path"),
+        ({"state-path": ""}, "has no state-path"),
         ({"max-trials": 0}, "max-trials is 0; give a whole number"),
         ({"max-trials": 1.5}, "max-trials is 1.5; give a whole number"),
         ({"epsilon-limit": "3"}, "epsilon-limit is '3'; give a finite number"),

@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Error, Message
 
 from fedsim import client_app, federation, ledger, messages, server_app
 from fedsim import nodes as node_module
-from fedsim.config import Config, to_run_config
+from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.nodes import REGISTERED, connect
 from fedsim.run_directory import Arrays, RunDirectory
@@ -212,6 +212,12 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
         server_app.run(grid, config, directory)
 
 
+def _experimenting(state: Path) -> dict[str, Scalar]:
+    """Return the terms of a node whose records are public."""
+    said = "adversary,central,challenge,experiment"
+    return {"consent": said, "max-trials": 8, "state-path": str(state)}
+
+
 def test_an_adversary_with_a_state_path_outlives_its_restart(
     small: Make, run: Run, tmp_path: Path
 ) -> None:
@@ -223,8 +229,8 @@ def test_an_adversary_with_a_state_path_outlives_its_restart(
         return reply
 
     grid = FaultyGrid(config, restart)
-    for context in grid.contexts.values():
-        context.node_config["state-path"] = str(tmp_path / "state")
+    for node, context in grid.contexts.items():
+        context.node_config |= _experimenting(tmp_path / f"state-{node}")
     directory = RunDirectory.create(tmp_path / "run", config)
     server_app.run(grid, config, directory)
     found = directory.read_arrays("transcript.npz")
@@ -366,7 +372,8 @@ def test_a_node_with_other_data_is_named_before_the_first_round(
     ours = {"data.name": "csv", "data.root": str(tmp_path / "ours.csv")}
     config = small(TINY | ours)
     grid = FaultyGrid(config, lambda _, reply: reply)
-    grid.contexts[FIRST_NODE + 2].node_config["data-path"] = str(tmp_path / "other.csv")
+    elsewhere = {"data-path": str(tmp_path / "other.csv")} | _experimenting(tmp_path / "state")
+    grid.contexts[FIRST_NODE + 2].node_config |= elsewhere
     directory = RunDirectory.create(tmp_path / "run", config)
     with pytest.raises(InputError, match=r"disagree about the data.*: owner 2 has [0-9a-f]{16}"):
         server_app.run(grid, config, directory)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedsim import consent
 from fedsim.deployment import checks, kit
 from fedsim.deployment.findings import OK, WRONG
 
@@ -45,7 +46,8 @@ def test_a_node_with_a_wrong_config(
 
 def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> None:
     path = written / "owners" / "owner-0" / "node.toml"
-    path.write_text(path.read_text().replace('\nconsent = ""', ""))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if not line.startswith(consent.DEPLOYED)))
     assert "is not asked for" in found("owner-0")["consent"]
 
 
