@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from flwr.app import Context, Message
 
-from fedsim import client_ledger, consent, fixed_point, messages, models, one_run, privacy
+from fedsim import client_ledger, consent, fixed_point, messages, models, one_run, privacy, vantages
 from fedsim.budget import Ahead, affordable
 from fedsim.client_ledger import Answer
 from fedsim.config import Config
@@ -53,7 +53,7 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
         asked[consent.CANARIES] = "canaries are planted among this owner's records"
     if reason := _told_bare(config, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)
-    elif reason := _hides_nothing(config):
+    elif reason := _hides_nothing(config) or _tells_of_others(config, request):
         asked[consent.EXPERIMENT] = reason
     return asked
 
@@ -177,6 +177,17 @@ def _hides_nothing(config: Config) -> str | None:
     if mechanism.sensitivity == "local":
         return "privacy.sensitivity is 'local', and the server says how large it is"
     return None
+
+
+def _tells_of_others(config: Config, request: Request) -> str | None:
+    """Return why an adversary hands over what it works out from another owner's record, bare."""
+    seen = [vantage for vantage in vantages.measured(config) if vantage is not Vantage.SERVER]
+    if request.role != Role.ADVERSARY or not seen:
+        return None
+    return (
+        f"the belief of the {seen[0].value} is measured, which this node works out from another "
+        "owner's record and hands over without noise"
+    )
 
 
 def _check_place(message: Message, config: Config, request: Request) -> None:

@@ -109,6 +109,7 @@ def assemble(
         ledger.describe_everything(config, nominal, rows, rounds, trials),
         ledger.trainings(rows) or trials,
         delta,
+        told=not membership_audit.withheld(transcript),
     )
     description = of_group(of_one, config.challenge.copies)
     mechanism = description.towards(config.federation.vantage)
@@ -433,6 +434,8 @@ def _epsilon_from_sensitivities(
 def _membership(
     config: Config, facts: Mapping[str, Any], transcript: Arrays, confidence: float
 ) -> dict[str, Any]:
+    if membership_audit.withheld(transcript):
+        return {}
     rates = transcript["true_positive_rate"], transcript["false_positive_rate"]
     played = precision.design(config, len(transcript["worlds"]))
     if played.common:  # pairs are what is independent

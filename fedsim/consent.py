@@ -101,6 +101,15 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
     return Terms(frozenset(kinds), int(trials), epsilon, delta, Path(state))
 
 
+def protects(node_config: Mapping[str, Scalar]) -> bool:
+    """Whether nothing of the records may leave that noise did not touch. Raises as `terms`.
+
+    False for simulated people, and where nothing is to be protected.
+    """
+    agreed = terms(node_config)
+    return agreed is not None and EXPERIMENT not in agreed.kinds
+
+
 def check(node_config: Mapping[str, Scalar], asked: Mapping[str, str]) -> None:
     """Raise RefusedError unless the node agreed to every kind that is asked for.
 

@@ -7,11 +7,21 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim import cautions, identifiability
+from fedsim import cautions, identifiability, vantages
 from fedsim.accounting import accountant
 from fedsim.config import Config
 from fedsim.description import Description
 from fedsim.mechanism import Vantage
+
+PLAYED = (
+    "The server played the game with a copy of the records of its own; the guarantee is of what "
+    "the clients sent."
+)
+TOLD = (
+    "An adversary that knows the records handed its findings to the server without noise; the "
+    "guarantee is of what the clients sent in the rounds."
+)
+"""Who knew the records in question, beside their owner, and what of that is not guaranteed."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +45,14 @@ def of(
     trainings: int,
     delta: float,
     vantage: Vantage | None = None,
+    told: bool | None = None,
 ) -> Guarantee:
     """Return what a run guarantees by privacy.accountant at delta towards a vantage.
 
     training: what one training released; everything: what all of them did (`ledger.describe`,
-    `ledger.describe_everything`); trainings: how many they were; vantage: None for the configured.
+    `ledger.describe_everything`); trainings: how many they were; vantage: None for the configured;
+    told: whether an adversary's node told its findings, None for what clients allow who protect
+    their records.
     """
     where = config.federation.vantage if vantage is None else vantage
     judge = accountant(config.privacy.accountant)
@@ -47,6 +60,8 @@ def of(
     def epsilon(described: Description, vantage: Vantage) -> float:
         return judge.epsilon(described.towards(vantage), delta)
 
+    if told is None:
+        told = any(vantage is not Vantage.SERVER for vantage in vantages.measured(config))
     failings = cautions.dp_failings(config)
     released: dict[str, Any] | None = None
     if everything is not None:
@@ -60,6 +75,7 @@ def of(
             "rho_beta": identifiability.rho_beta_of_epsilon(found[where.value]),
             "epsilon_of_one_training": epsilon(training, where),
             "vantages": found,
+            "game": TOLD if told else PLAYED,
         }
     if failings or released is None:
         return Guarantee(False, " ".join(failings), released)
@@ -69,13 +85,16 @@ def of(
 
 
 def stated(released: dict[str, Any]) -> str:
-    """Say what all trainings together released, and which number is not to be taken for it."""
+    """Say what all trainings released, which number is not to be taken for it, and who played."""
     count = released["trainings"]
     where = f"at delta {released['delta']:g} towards the {released['vantage']}"
     if count == 1:
-        return f"Everything released, by one training: epsilon {released['epsilon']:.4g} {where}."
+        return (
+            f"Everything released, by one training: epsilon {released['epsilon']:.4g} {where}. "
+            f"{released['game']}"
+        )
     return (
         f"Everything released, by {count} trainings together: epsilon {released['epsilon']:.4g} "
         f"{where}. Epsilon of one of them, {released['epsilon_of_one_training']:.4g}, is what an "
-        "audit compares with, and guarantees nobody anything."
+        f"audit compares with, and guarantees nobody anything. {released['game']}"
     )

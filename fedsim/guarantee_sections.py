@@ -46,7 +46,9 @@ def released(report: Report) -> str:
         f"δ = {plain(found['delta'])} towards the {plain(found['vantage'])}, "
         f"ρβ = {number(found['rho_beta'])}."
         + f" The ε below, {number(found['epsilon_of_one_training'])}, is of one training, which an "
-        "audit compares with, and guarantees nobody anything." * (count > 1)
+        "audit compares with, and guarantees nobody anything."
+        * (count > 1)
+        + f" {at(report, 'released.game') or ''}".rstrip()
     )
 
 

@@ -42,6 +42,17 @@ WITHOUT_LOSS = (
 )
 
 
+WITHHELD = (
+    "The clients protect their records: no loss of any left them, and attacks by losses are left "
+    "out. They are played on records that need no protection."
+)
+
+
+def withheld(transcript: Arrays) -> bool:
+    """Whether no adversary's node told how its attacks on the final model went."""
+    return "true_positive_rate" not in transcript
+
+
 def key(name: str) -> str:
     """Return the name of an attack in a report."""
     return name.replace("-", "_")
@@ -80,6 +91,8 @@ def check(config: Config) -> None:
 def why_none(config: Config, transcript: Arrays) -> str | None:
     """Return why attacks that were asked for were not played, None if they were or none was."""
     worlds = transcript["worlds"]
+    if withheld(transcript):
+        return WITHHELD
     if config.challenge.kind == "gradient":
         return WITHOUT_LOSS
     if not membership_attacks.chosen(config.audit.attacks):

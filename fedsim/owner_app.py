@@ -65,8 +65,7 @@ def data_digest(message: Message, context: Context) -> Message:
 
     Of the records themselves where there is nothing to protect: no noise would hide what it says.
     """
-    partition, terms = messages.partition(context), consent.terms(context.node_config)
-    records = terms is None or consent.EXPERIMENT in terms.kinds
+    partition, records = messages.partition(context), not consent.protects(context.node_config)
     told = messages.reply(message, partition)
     digest = federation.digest(_config(context), partition, records)
     told.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
@@ -151,7 +150,7 @@ def train(message: Message, context: Context) -> Message:
         content[messages.CONFIDED] = messages.array_record(noise=told.cpu().numpy())
     elif request.role == Role.ADVERSARY and _follows_rounds(config):
         _expect(message, context, config, known, request, parameters, sent.double(), taking_part)
-    if request.role == Role.ADVERSARY and _follows_losses(config):
+    if request.role == Role.ADVERSARY and _follows_losses(config, context):
         _watch_losses(context, config, known, request, parameters)
     if (distances := _distances(config, known, partition, request, parameters)) is not None:
         content[messages.DISTANCES] = messages.array_record(distances=distances.cpu().numpy())
@@ -165,7 +164,8 @@ def evaluate(message: Message, context: Context) -> Message:
     """Receive the final model and the last aggregate, from which the adversary concludes.
 
     An owner answers with nothing of its data: a loss on its own records, which differential privacy
-    did not touch, would be one more release.
+    did not touch, would be one more release. So the adversary looks at losses of records that it
+    knows only where nothing is to be protected.
     """
     start = time.perf_counter()
     config, known, request = _prepare(message, context)
@@ -184,20 +184,9 @@ def evaluate(message: Message, context: Context) -> Message:
                 RELEASED,
                 {name.replace("_", "-"): array for name, array in step.items()},
             )
-        trials, model = request.trial_numbers, _model(message, known)
-        attack = adversary.infer_membership(
-            known,
-            _in_question(config, known, request),
-            model,
-            losses=bool(membership_attacks.chosen(config.audit.attacks)),
-        )
-        if _follows_losses(config):
-            watched = _watch_losses(context, config, known, request, model)
-            if watched is not None:
-                attack[adversary.LOSS_TRAJECTORY] = watched
-        if (scores := poison_scores(config, known, trials, model)) is not None:
-            attack[adversary.POISON_SCORES] = scores
-        node_memory.remember(context, MEMBERSHIP, attack)
+        if not consent.protects(context.node_config):
+            attack = _attack_losses(message, context, config, known, request)
+            node_memory.remember(context, MEMBERSHIP, attack)
     return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
 
 
@@ -409,9 +398,30 @@ def _follows_rounds(config: Config) -> bool:
     return follows and config.audit.mode == "participant"
 
 
-def _follows_losses(config: Config) -> bool:
-    """Whether an attack wants the challenge's losses at all global models."""
-    return "trajectory" in membership_attacks.needed(config.audit.attacks)
+def _follows_losses(config: Config, context: Context) -> bool:
+    """Whether an attack wants the challenge's losses at all global models, and may have them."""
+    wanted = "trajectory" in membership_attacks.needed(config.audit.attacks)
+    return wanted and not consent.protects(context.node_config)
+
+
+def _attack_losses(
+    message: Message, context: Context, config: Config, known: Federation, request: Request
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what attacks on the final model find, which sees losses of records as they are."""
+    trials, model = request.trial_numbers, _model(message, known)
+    attack = adversary.infer_membership(
+        known,
+        _in_question(config, known, request),
+        model,
+        losses=bool(membership_attacks.chosen(config.audit.attacks)),
+    )
+    if _follows_losses(config, context):
+        watched = _watch_losses(context, config, known, request, model)
+        if watched is not None:
+            attack[adversary.LOSS_TRAJECTORY] = watched
+    if (scores := poison_scores(config, known, trials, model)) is not None:
+        attack[adversary.POISON_SCORES] = scores
+    return attack
 
 
 def _in_question(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:

@@ -192,6 +192,8 @@ def summary(report: Report) -> RenderableType:
             else f"e^ε − 1 = {number(at(report, 'bounds.yeom_bound'))}, of pure ε",
         ),
     ):
+        if name == "Yeom advantage" and not at(report, "membership_inference"):
+            continue
         between = span(interval_at(report, f"{path}_interval"), number)
         table.add_row(name, number(at(report, path)), between, said)
     seen = [place for place in guarantee_sections.vantages(report) if place["measured"] != DASH]

@@ -199,7 +199,6 @@ def questions(report: Report) -> list[Row]:
     surer = interval_at(report, "empirical.delta_prime_interval")
     tail, most = (at(report, f"bounds.{name}") for name in ("tail_probability", "tail_limit"))
     limited = most is not None and most < 1
-    fresh = interval_at(report, "membership_inference.yeom.advantage_interval")
     rows = [
         Row(
             "How often was the adversary right?",
@@ -252,25 +251,32 @@ def questions(report: Report) -> list[Row]:
                 mark=proven.mark if value else None,
             )
         )
-    rows += [
-        Row(
-            "Does the final model betray its members?",
-            number(at(report, "membership_inference.yeom.advantage")),
-            _yeom_limit(report),
-            "Advantage of membership inference (Yeom), which knows far less than the adversary. "
-            f"Its interval is over fresh records and trials{_of_these(report)}."
-            + " It asks about single records, which the bounds are not about."
-            * is_client(report),
-            f"{confidence_of(report)}interval {span(fresh, number)}" if fresh else "",
-        ),
+    if at(report, "membership_inference.yeom") is not None:
+        rows.append(_betrayal(report))
+    rows.append(
         Row(
             "What is the model worth?",
             first_to_last(report, "accuracy", percent),
             DASH,
             "Accuracy before the first and after the last round.",
-        ),
-    ]
+        )
+    )
     return rows
+
+
+def _betrayal(report: Report) -> Row:
+    """Return the row about the final model's members."""
+    fresh = interval_at(report, "membership_inference.yeom.advantage_interval")
+    return Row(
+        "Does the final model betray its members?",
+        number(at(report, "membership_inference.yeom.advantage")),
+        _yeom_limit(report),
+        "Advantage of membership inference (Yeom), which knows far less than the adversary. "
+        f"Its interval is over fresh records and trials{_of_these(report)}."
+        + " It asks about single records, which the bounds are not about."
+        * is_client(report),
+        f"{confidence_of(report)}interval {span(fresh, number)}" if fresh else "",
+    )
 
 
 def game(report: Report) -> str:

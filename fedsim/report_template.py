@@ -336,9 +336,9 @@ judged on the other half.</p>
 <td class="limit">{{ row.area }}</td></tr>
 {% endfor %}
 </tbody></table></div>
+{% endif %}
 {% if inference_missing %}
 <p class="meta">{{ inference_missing }}</p>
-{% endif %}
 {% endif %}
 
 {% if utility %}

@@ -17,13 +17,13 @@ NEEDED = (
     "log_odds",
     "sensitivities",
     "noise_stds",
-    "true_positive_rate",
-    "false_positive_rate",
-    "challenge_is_member",
     "losses",
     "accuracies",
 )
 """Arrays of every run."""
+
+LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member")
+"""Arrays of every run but those whose clients protect their records, which have none of them."""
 
 RATES = ("true_positive_rate", "false_positive_rate", "accuracies")
 """Arrays of numbers from 0 to 1."""
@@ -43,7 +43,10 @@ LENGTHS = (
 SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes")
 """Other arrays [T, k] of numbers."""
 
-LATER = ("challenge_loss", "loss_trajectory", "population_losses", "final_models")
+LOSSES = ("challenge_loss", "loss_trajectory", "population_losses")
+"""What else losses of records are in, which the same runs have."""
+
+LATER = (*LOSSES, "final_models")
 """Arrays that a run which an earlier version began has of its last cohorts alone."""
 
 TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
@@ -79,6 +82,8 @@ def _incomplete(config: Config, arrays: Arrays) -> str:
     if config.audit.mode == "participant" and Vantage.PARTICIPANT in measured(config):
         ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
         needed += [f"residual_{name}{ending}" for name in residual_report.NEEDED]
+    if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):
+        needed += LOSS_ATTACK
     for name in needed:
         if name not in arrays:
             return f"it has no '{name}'"

@@ -155,7 +155,7 @@ def test_a_run_beyond_what_was_agreed_to_is_refused_with_what_would_allow_it(
 def test_nobody_is_the_adversary_of_its_own_record_or_challenged_about_anothers(
     client: Client,
 ) -> None:
-    context = client({"consent": "adversary,challenge"})
+    context = client({"consent": "adversary,challenge"}, {"federation.vantage": "server"})
     own, others = _own_record(context), _own_record(context, 0)
     for place in ({"record": own, "challenged": 0}, {"record": others, "challenged": 1}):
         with pytest.raises(RefusedError, match="adversary of its own records"):

@@ -16,6 +16,7 @@ from fedsim import (
     ledger,
     privacy,
     report,
+    run_transcript,
     server_app,
 )
 from fedsim.accounting import PLD
@@ -76,6 +77,32 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     one = admission.released(config, nominal, config.trials.count)
     charged = Mechanism((replace(one, count=config.training.rounds),), config.privacy.neighbouring)
     assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
+
+
+def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
+    small: Make, tmp_path: Path
+) -> None:
+    one: dict[str, Scalar] = {"trials.count": 1, "trials.worlds": "d-only"}
+    local = {"federation.trust": "local", "federation.vantage": "server", "audit.attacks": "all"}
+    config = small(SYSTEM | one | local)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    for node, context in grid.contexts.items():
+        said: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
+        context.node_config.update(said | {"state-path": str(tmp_path / f"state-{node}")})
+    server_app.run(grid, config, directory)
+    found = directory.read_arrays("transcript.npz")
+    assert not {*run_transcript.LOSS_ATTACK, *run_transcript.LOSSES} & found.keys()
+    written = directory.read_report()
+    assert written["membership_inference"] == {}
+    console = Console(record=True, width=800)
+    console.print(report.summary(written))
+    page, shown = (directory.path / "report.html").read_text(), console.export_text()
+    assert "no loss of any left them" in page
+    for text in (written["mechanism"]["dp_note"], page, shown):
+        assert guarantee.PLAYED in text
+    assert "betray its members" not in page
+    assert "Yeom" not in shown
 
 
 def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Path) -> None:

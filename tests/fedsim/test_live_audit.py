@@ -84,7 +84,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
 ) -> None:
     config = small({"privacy.noise-source": "system", "trials.cohort": cohort})
     delta, place = config.privacy.delta, (8 - cohort, 2)
-    terms: dict[str, Scalar] = {"consent": "central,challenge,adversary", "max-trials": 8}
+    terms: dict[str, Scalar] = {"consent": "central,challenge", "max-trials": 8}
     terms |= {"state-path": str(tmp_path / "client"), "epsilon-limit": 99.0, "delta-limit": delta}
     aggregate = DPSGD.aggregate_train
 
