@@ -151,11 +151,26 @@ def _arrays(file: BinaryIO, only: Collection[str] | None) -> Arrays:
         found = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if len(found) < len(archive.infolist()):
             raise ValueError("two of its arrays have one name")
+        if len(found) != _listed(file, len(archive.comment)):
+            raise ValueError("its list of arrays is not as long as it says")
         wanted = found if only is None else {name: found[name] for name in only if name in found}
         size = sum(each.file_size for each in wanted.values())
         if size > most_unpacked(os.fstat(file.fileno()).st_size):
             raise ValueError(f"it unpacks to {size} bytes, more than {RATIO} times its own size")
         return {name: _array(archive, info) for name, info in wanted.items()}
+
+
+END = 22
+"""Bytes of a zip file's last record, without its comment."""
+
+
+def _listed(file: BinaryIO, comment: int) -> int:
+    """Return how many members an archive says that it has, in its last bytes but a comment.
+
+    zipfile does not compare: a wrong length of one entry can swallow the entries after it.
+    """
+    file.seek(-END - comment, os.SEEK_END)
+    return int.from_bytes(file.read(END)[10:12], "little")
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
