@@ -9,17 +9,27 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+
+LEAST = 1e-4
+"""Smaller numbers are no epsilon of privacy: an optimiser's eps, such as 1e-8, may be."""
 
 
-def reported_epsilon(metrics: Mapping[str, Any]) -> float | None:
+class Epsilon(NamedTuple):
+    """What one client reported, and the metric that it called it."""
+
+    value: float
+    metric: str
+
+
+def reported_epsilon(metrics: Mapping[str, Any]) -> Epsilon | None:
     """Return the largest epsilon among a client's metrics, None if it reports none."""
     found = [
-        float(value)
+        Epsilon(float(value), name)
         for name, value in metrics.items()
         if {"epsilon", "eps"} & set(re.split(r"[^a-z]+", name.lower()))
         and isinstance(value, int | float)
-        and value >= 0
+        and value >= LEAST
     ]
     return max(found, default=None)
 
@@ -29,13 +39,20 @@ class Reported:
     """What the clients of a run reported of their own epsilon.
 
     clients: how many did; largest: of a single report; total: the largest that one client's reports
-        come to; kept: whether that client's rose in every round, as those of one engine do
+        come to; kept: whether that client's rose in every round, as those of one engine do;
+        metrics: what clients call it
     """
 
     clients: int
     largest: float
     total: float
     kept: bool
+    metrics: tuple[str, ...]
+
+    @property
+    def named(self) -> str:
+        """The metrics, as a message has them."""
+        return ", ".join(map(repr, self.metrics))
 
     def __str__(self) -> str:
         basis = (
@@ -45,19 +62,22 @@ class Reported:
             "their deltas too (basic composition)"
         )
         return (
-            f"{self.clients} clients report an epsilon of their own, which is of their records: up "
-            f"to {self.largest:.4g} in one report, {self.total:.4g} in all rounds of a client "
-            f"({basis}); nothing here can check it"
+            f"{self.clients} clients report an epsilon of their own ({self.named}), which is of "
+            f"their records: up to {self.largest:.4g} in one report, {self.total:.4g} in all "
+            f"rounds of a client ({basis}); nothing here can check it"
         )
 
 
-def composed(reports: Iterable[Sequence[float]]) -> Reported | None:
+def composed(reports: Iterable[Sequence[Epsilon]]) -> Reported | None:
     """Return what the reports of every client, round by round, come to; None without any."""
-    found = []
-    for series in reports:
+    found, names = [], set[str]()
+    for each in reports:
+        series = [one.value for one in each]
+        names |= {one.metric for one in each}
         kept = len(series) > 1 and all(a < b for a, b in pairwise(series))
         found.append((series[-1] if kept else sum(series), kept, max(series)))
     if not found:
         return None
     total, kept, _ = max(found)
-    return Reported(len(found), max(largest for *_, largest in found), total, kept)
+    largest = max(largest for *_, largest in found)
+    return Reported(len(found), largest, total, kept, tuple(sorted(names)))

@@ -119,7 +119,7 @@ def client_mechanism(
         return found
     epsilon = client_noise.reported_epsilon(_metrics(reply))
     if epsilon is not None:
-        found["client_epsilon"] = epsilon
+        found |= {"client_epsilon": epsilon.value, "client_epsilon_metric": epsilon.metric}
     return found
 
 

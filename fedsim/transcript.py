@@ -124,7 +124,7 @@ class ObservedRound:
         Flower's own code releases the plain mean, "declared" if clipping and noise were declared
         rather than read, else "other"; "unit" (one of `UNITS`) if it was declared;
         "local_clipping_norm", "local_sensitivity", "local_epsilon", "local_delta" for a local one;
-        "client_epsilon" if the client reports one among its metrics; absent keys are unknown
+        "client_epsilon" and "client_epsilon_metric" if it reports one; absent keys are unknown
     canary: None where the sender hid none
     """
 

@@ -36,6 +36,7 @@ from fedsim import (
     transcript_claim,
     transcript_release,
 )
+from fedsim.client_noise import Epsilon
 from fedsim.errors import InputError
 from fedsim.recorded_noise import (
     NUMBERS,
@@ -103,7 +104,7 @@ class Auditor:
         self._pending: ObservedRound | None = None
         self._mechanism: dict[str, Any] = {}
         self._findings: dict[tuple[str, str], list[int]] = {}
-        self._reported: dict[int, list[float]] = {}
+        self._reported: dict[int, list[Epsilon]] = {}
         self._dither = np.random.default_rng([SIMULATION_SEED, 0, 1])  # no bystanders'
 
     def observe(self, observed: ObservedRound) -> None:
@@ -205,7 +206,9 @@ class Auditor:
             node: client_noise.reported_epsilon(reply.metrics)
             for node, reply in observed.replies.items()
         }
-        own = number(observed.mechanism, "client_epsilon")
+        value = number(observed.mechanism, "client_epsilon")
+        named = str(observed.mechanism.get("client_epsilon_metric", "epsilon"))
+        own = None if value is None else Epsilon(value, named)
         for node, epsilon in (heard or {self.facts.node or 0: own}).items():
             if epsilon is not None:
                 self._reported.setdefault(node, []).append(epsilon)

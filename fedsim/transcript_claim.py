@@ -29,7 +29,7 @@ RECORDS = (
     "whole update"
 )
 UNKNOWN_UNIT = (
-    "clients report an epsilon of their own, so that it may be of their records, of which a "
+    "clients report an epsilon of their own ({}), so that it may be of their records, of which a "
     "transcript measures nothing; if it is of a client's whole update, say so: "
     'record(..., unit="client"), or --claimed-unit client'
 )
@@ -92,7 +92,7 @@ def judge(claim: Claimed, evidence: Evidence, findings: list[dict[str, Any]]) ->
     unit = unit if unit in UNITS else None
     refuted, verdict, reasons = list[str](), Verdict.NOT_JUDGED, [RECORDS]
     if unit is None and evidence.reported is not None:
-        reasons = [UNKNOWN_UNIT]
+        reasons = [UNKNOWN_UNIT.format(evidence.reported.named)]
     elif unit != "record":
         refuted, verdict, reasons = _of_updates(claim, unit, evidence)
     findings += [

@@ -117,12 +117,13 @@ class Training:
 
     random: whether a client that trained one model twice, from other seeds, returned two updates
     libraries: of differential privacy, that the app's modules import
-    epsilon: the largest that a client reported among its metrics, None if none did
+    epsilon: the largest that a client reported among its metrics, None if none did; metric: which
     """
 
     random: bool
     libraries: tuple[str, ...] = ()
     epsilon: float | None = None
+    metric: str = ""
 
 
 @dataclass(frozen=True)

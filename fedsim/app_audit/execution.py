@@ -177,7 +177,7 @@ class _Recorder:
         self.seeded = False
         self.random: bool | None = None  # whether training is; known once one client has trained
         self.local: LocalDpMod | None = None
-        self._epsilons: list[float] = []
+        self._epsilons: list[client_noise.Epsilon] = []
         self._rounds: list[Round] = []
         self._model: Vector = np.empty(0)
         self._replies: dict[int, RecordDict] = {}
@@ -240,6 +240,7 @@ class _Recorder:
             )
         every = (*mods, self.local) if self.local is not None else mods
         configuration = introspection.configuration_of(self._strategy, every, len(self._rounds))
+        largest = max(self._epsilons, default=None)
         return Execution(
             tuple(self._rounds),
             configuration,
@@ -248,7 +249,12 @@ class _Recorder:
             self._model.size,
             None
             if self.random is None
-            else Training(self.random, libraries, max(self._epsilons, default=None)),
+            else Training(
+                self.random,
+                libraries,
+                None if largest is None else largest.value,
+                "" if largest is None else largest.metric,
+            ),
         )
 
     def _watch_inside(self, inner: Strategy) -> None:

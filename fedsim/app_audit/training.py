@@ -62,7 +62,10 @@ def signs(configuration: Configuration) -> str:
     if training.libraries:
         said.append(f"its modules import {' and '.join(training.libraries)}")
     if training.epsilon is not None:
-        said.append(f"clients report an epsilon of their own, up to {training.epsilon:.4g} a round")
+        said.append(
+            f"clients report an epsilon of their own, up to {training.epsilon:.4g} a round (their "
+            f"metric {training.metric!r})"
+        )
     return " and ".join(said)
 
 

@@ -15,6 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from adversaries.canaries import direction
 from fedsim import client_noise, gaussian
+from fedsim.client_noise import Epsilon
 from fedsim.recording import record
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.transcript import Canary, Facts, ObservedRound, Transcript
@@ -124,7 +125,8 @@ def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
         report = judged(transcript, 2.0, unit)
         assert report["claim"]["verdict"] == "not judged"
         assert alarms(report) == []
-    assert report["reported"] == {"clients": NODES, "largest": 0.7, "total": 2.8, "kept": False}
+    composed = {"clients": NODES, "largest": 0.7, "total": 2.8, "kept": False}
+    assert report["reported"] == composed | {"metrics": ["epsilon"]}
     said = " ".join(one["text"] for one in report["findings"])
     assert "2.8 in all rounds of a client (a new engine in every round" in said
 
@@ -134,7 +136,9 @@ def test_a_client_that_reports_an_epsilon_leaves_open_whom_a_claim_protects(
 ) -> None:
     # Honest for clients at epsilon 8, and for records at what they report.
     transcript = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, **DECLARED)
-    assert "may be of their records" in judged(transcript, 2.0)["claim"]["reasons"][0]
+    assert "('epsilon'), so that it may be of their records" in " ".join(
+        judged(transcript, 2.0)["claim"]["reasons"]
+    )
     assert judged(transcript, 2.0)["claim"]["verdict"] == "not judged"
     assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
     declared = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, unit="client", **DECLARED)
@@ -190,10 +194,16 @@ def test_canaries_disprove_claims_about_updates_alone() -> None:
 
 def test_reports_of_an_epsilon_are_composed() -> None:
     assert client_noise.composed([]) is None
-    anew = client_noise.composed([[0.5, 0.5, 0.5], [0.4]])
-    assert anew == client_noise.Reported(2, 0.5, 1.5, False)
-    kept = client_noise.composed([[0.5, 0.7, 0.9]])
-    assert kept == client_noise.Reported(1, 0.9, 0.9, True)
+
+    def of(*values: float) -> list[Epsilon]:
+        return [Epsilon(value, "eps") for value in values]
+
+    anew = client_noise.composed([of(0.5, 0.5, 0.5), of(0.4)])
+    assert anew == client_noise.Reported(2, 0.5, 1.5, False, ("eps",))
+    kept = client_noise.composed([of(0.5, 0.7, 0.9)])
+    assert kept == client_noise.Reported(1, 0.9, 0.9, True, ("eps",))
     assert "one engine's, whose last word counts" in str(kept)
-    assert client_noise.reported_epsilon({"train_loss": 0.1, "eps": 2, "dp-epsilon": 3.0}) == 3.0
+    said = client_noise.reported_epsilon({"train_loss": 0.1, "eps": 2, "dp-epsilon": 3.0})
+    assert said == Epsilon(3.0, "dp-epsilon")
+    assert client_noise.reported_epsilon({"adam_eps": 1e-8}) is None
     assert client_noise.reported_epsilon({"epsilons-greedy": 1.0, "steps": 3}) is None
