@@ -75,9 +75,17 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
 
 
 def accept(directory: RunDirectory, epsilon: float) -> None:
-    """Let the run in a directory cost so much in the end. Raises InputError for no number."""
+    """Let the run in a directory cost so much in the end.
+
+    Raises InputError for no number, and where nothing was released that could make it cost more.
+    """
     if not 0 < epsilon < math.inf:
         raise InputError(f"--accept-epsilon is {epsilon}; give a positive number")
+    if not directory.has(ledger.FILE):
+        raise InputError(
+            "--accept-epsilon is for a run that was interrupted, and this one has not released "
+            "anything; leave it out, or set what it may release with privacy.stop-at"
+        )
     directory.write_json(ACCEPTED, {"epsilon": epsilon})
 
 

@@ -13,12 +13,18 @@ from fedsim.report_values import INFINITE, Report, at, interval_at, number, perc
 
 Row = dict[str, Any]
 
+ADD_UP = (
+    "ε is of one training: what all trainings of all these runs released of the same people adds up"
+)
+"""Said of runs whose noise is real."""
+
 
 def compare(reports: Sequence[Report]) -> list[Row]:
     """Return a row for each run and vantage, from the runs' report.json; None where unknown.
 
     run, trust, colluding (how many owners), vantage, noise_multiplier (effective), epsilon (None:
-    infinite or unstated), rho_alpha, predicted, measured, interval, confidence, verdict. Raises
+    infinite or unstated), rho_alpha, predicted, measured, interval, confidence, verdict; released,
+    by all trainings of the run where the noise is real: trainings, epsilon, delta, vantage. Raises
     InputError for the report of a run from before vantages were reported.
     """
     return [row for report in reports for row in _rows(report, at(report, "name"))]
@@ -45,9 +51,11 @@ def table(rows: Sequence[Row]) -> Table:
     """Return the comparison, of `side_by_side`, as the terminal shows it."""
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
-    runs = {row["number"]: f"{row['run']}, {row['directory']}" for row in rows}
+    runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
     if len(runs) > 1:
         notes += [f"{place}: {run}" for place, run in runs.items()]
+    if any(row["released"] for row in rows):
+        notes.append(ADD_UP)
     drawn = Table(
         title="Advantage by trust and vantage",
         title_justify="left",
@@ -94,6 +102,9 @@ def _rows(report: Report, where: object) -> Iterator[Row]:
         raise InputError(
             f"the report of '{where}' says nothing of vantages; make it anew with fedsim report"
         )
+    told = at(report, "released")
+    names = ("trainings", "epsilon", "delta", "vantage")
+    released = {name: told[name] for name in names} if told else None
     for vantage, place in places.items():
         yield {
             "run": at(report, "name"),
@@ -106,7 +117,20 @@ def _rows(report: Report, where: object) -> Iterator[Row]:
             "interval": interval_at(place, "empirical.advantage_interval"),
             "confidence": at(place, "empirical.confidence"),
             "verdict": _verdict(place),
+            "released": released,
         }
+
+
+def _released(row: Row) -> str:
+    """Return what all trainings of a row's run released together, "" where that is nothing."""
+    if not (found := row["released"]):
+        return ""
+    epsilon = INFINITE if found["epsilon"] is None else number(found["epsilon"])
+    count = "its one training" if found["trainings"] == 1 else f"all {found['trainings']} trainings"
+    return (
+        f": ε = {epsilon} at δ = {found['delta']:g} towards the {found['vantage']}, released by "
+        f"{count}"
+    )
 
 
 def _verdict(place: Report) -> str:

@@ -37,11 +37,14 @@ def _statements(
     sizes, challenge = facts["owner_sizes"], facts["challenge"]
     yield "the dataset", facts["dataset"], config.data.name, "config.toml says"
     yield "the precision", facts["precision"], config.run.precision, "config.toml says"
+    yield "the number of records", sum(sizes), config.data.records, "config.toml says"
     yield "the number of owners", len(sizes), config.federation.owners, "config.toml says"
     for who in ("owner", "adversary"):
         number = challenge[who]
         among = number if number < len(sizes) else f"numbers to {len(sizes) - 1}"
         yield f"the challenge's {who}", number, among, "there are"
+    other = challenge["adversary"] if challenge["owner"] != challenge["adversary"] else "another"
+    yield "the adversary", challenge["adversary"], other, "the challenge's owner has to be"
     done = [each for each in cohorts.ranges(config, directory) if each.stop <= trials]
     yield "the number of cohorts", facts["cohorts"], len(done), "transcript.npz has"
     if not config.trials.until_halfwidth:  # nothing else ends the trials early

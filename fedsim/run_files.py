@@ -137,6 +137,15 @@ class Pac(Part):
     mutual_information: Number | None = None
 
 
+class Released(Part):
+    """What all trainings of a run released together, where the noise is real."""
+
+    trainings: Count
+    epsilon: Number | None
+    delta: Number
+    vantage: str
+
+
 class Report(Part):
     """report.json, as far as other commands read it again."""
 
@@ -146,6 +155,7 @@ class Report(Part):
     colluding: Count | None = None
     campaign: Campaign | None = None
     bounds: Bounds | None = None
+    released: Released | None = None
     prediction: Prediction | None = None
     empirical: Empirical | None = None
     vantages: dict[str, AtVantage] | None = None

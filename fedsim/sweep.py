@@ -34,11 +34,6 @@ SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
 and the one that assumes least. summary.csv has all of them."""
 
 
-ADD_UP = (
-    "ε is of one training: what all trainings of all these runs released of the same people adds up"
-)
-"""Said of runs whose noise is real."""
-
 OF_A_RUN = ("run.out", "run.name")
 """Keys that every run of a sweep gets a value of its own for."""
 
@@ -153,7 +148,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
     if any(at(outcome.report or {}, "released") for outcome in outcomes):
-        said.append(ADD_UP)
+        said.append(comparison.ADD_UP)
     drawn = Table(
         title="Runs of the sweep",
         title_justify="left",

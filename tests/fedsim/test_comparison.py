@@ -145,3 +145,14 @@ def test_colluders_are_named_beside_the_trust() -> None:
 def test_a_report_without_vantages_is_to_be_made_anew() -> None:
     with pytest.raises(InputError, match="make it anew with fedsim report"):
         comparison.compare([{"name": "old", "trust": "central"}])
+
+
+def test_a_run_with_real_noise_says_what_all_of_its_trainings_released() -> None:
+    released = {"trainings": 20, "epsilon": 29.5, "delta": 0.01, "vantage": "server"}
+    real = _report("local") | {"released": released | {"rho_beta": 1.0}}
+    rows = _side_by_side([_report("central"), real])
+    assert [row["released"] for row in rows] == [None] * 3 + [released] * 3
+    shown = " ".join(_shown([_report("central"), real]).split())
+    assert "ε = 29.500 at δ = 0.01 towards the server, released by all 20 trainings" in shown
+    assert comparison.ADD_UP in shown
+    assert "released by" not in _shown([_report("central"), _report("local")])

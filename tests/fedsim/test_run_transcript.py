@@ -155,6 +155,14 @@ FALSE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "more trials": (lambda facts: facts.update(planned_trials=80), "80, but transcript.npz has 8"),
     "more cohorts": (lambda facts: facts.update(cohorts=7), "cohorts is 7, but transcript.npz has"),
     "more owners": (lambda facts: facts["owner_sizes"].append(0), "owners is 4, but config.toml"),
+    "fewer records": (
+        lambda facts: facts["owner_sizes"].__setitem__(1, 1),
+        "records is .*, but config.toml says",
+    ),
+    "an adversary whose record it is": (
+        lambda facts: facts["challenge"].update(adversary=facts["challenge"]["owner"]),
+        r"adversary is (\d), but the challenge's owner has to be another",
+    ),
     "nobody's record": (lambda facts: facts["challenge"].update(owner=7), "owner is 7, but there"),
 }
 

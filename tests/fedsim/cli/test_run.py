@@ -401,6 +401,16 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
     assert report["bounds"]["epsilon"] == pytest.approx(report["released"]["epsilon"])
 
 
+def test_an_epsilon_is_accepted_of_a_run_that_released_something_alone(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    accepting = ["--accept-epsilon", "99", "--quiet"]
+    status, _, err = fedsim("run", experiment, "--out", tmp_path / "run", *accepting)
+    assert (status, len(err.strip().splitlines())) == (2, 1)
+    assert "has not released anything" in err
+    assert not (tmp_path / "run" / "accepted.json").exists()
+
+
 def test_more_trials_on_the_same_people_than_the_budget_affords_are_refused(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
