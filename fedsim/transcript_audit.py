@@ -434,13 +434,17 @@ class Auditor:
     def _weighting(self) -> tuple[str, str]:
         """Return how replies are weighted, and what says so.
 
-        FedAvg's own code is believed unless the aggregates prove it wrong.
+        FedAvg's own code, and a declared plain mean, are believed unless the aggregates prove them
+        wrong.
         """
         uniform, examples = (self._releases[name] for name in WEIGHTINGS)
         if len(uniform) != len(examples):
             return "uniform", "some node did not say how many examples it has"
-        if self._mechanism.get("aggregation") == "mean" and self._against["examples"] <= EVIDENCE:
+        aggregation = self._mechanism.get("aggregation")
+        if aggregation == "mean" and self._against["examples"] <= EVIDENCE:
             return "examples", "FedAvg's own code"
+        if aggregation == "declared" and self._against["uniform"] <= EVIDENCE:
+            return "uniform", "what was declared"
         likelier = self._against["uniform"] > self._against["examples"]
         return ("examples" if likelier else "uniform"), "the aggregate"
 

@@ -39,8 +39,11 @@ def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Make]:
     return classes
 
 
-def clients(metrics: dict[str, float]) -> ClientApp:
-    """Return clients whose updates hardly change from round to round, and are clipped."""
+def clients(metrics: dict[str, float], unequal: bool = False) -> ClientApp:
+    """Return clients whose updates hardly change from round to round, and are clipped.
+
+    unequal: whether the second has twice as many examples as the first, and so on
+    """
     app, pull = ClientApp(), np.random.default_rng(1).standard_normal((NODES, SIZE))
 
     @app.train()
@@ -52,21 +55,25 @@ def clients(metrics: dict[str, float]) -> ClientApp:
             name: Array((model[name].numpy() + part).astype(np.float32))
             for name, part in parts.items()
         }
-        said = MetricRecord({"num-examples": 1, **metrics})
+        examples = context.node_id - FIRST_NODE + 1 if unequal else 1
+        said = MetricRecord({"num-examples": examples, **metrics})
         return Message(RecordDict({"arrays": ArrayRecord(sent), "m": said}), reply_to=message)
 
     return app
 
 
 def recorded(
-    strategy: FedAvg, metrics: dict[str, float] | None = None, **declared: Any
+    strategy: FedAvg,
+    metrics: dict[str, float] | None = None,
+    unequal: bool = False,
+    **declared: Any,
 ) -> Transcript:
     """Run a strategy, and return the server's transcript."""
     seen: list[ObservedRound] = []
     zeros = {"w": np.zeros((20, 20), np.float32), "b": np.zeros(200, np.float32)}
     initial = ArrayRecord({name: Array(value) for name, value in zeros.items()})
     record(strategy, seen.append, **declared).start(
-        InProcessGrid(clients(metrics or {}), NODES, {}),
+        InProcessGrid(clients(metrics or {}, unequal), NODES, {}),
         initial,
         ROUNDS,
         train_config=ConfigRecord(),
@@ -107,6 +114,15 @@ def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_
     same = judged(recorded(own["own-same-seed"](NORM, Z), **DECLARED), TRUTH + 0.01)
     assert same["claim"]["verdict"] == "suspect"
     assert "the noise of round 2 repeats that of round 1" in alarms(same)[0]
+
+
+def test_a_declared_mean_is_plain_however_many_examples_clients_have(own: dict[str, Make]) -> None:
+    for seed in range(10):
+        np.random.seed(seed)  # noqa: NPY002
+        transcript = recorded(own["own-clipping"](NORM, Z), unequal=True, **DECLARED)
+        report = judged(transcript, TRUTH + 0.01)
+        assert (report["claim"]["verdict"], alarms(report)) == ("supported", [])
+        assert report["release"]["weighting_basis"] == "what was declared"
 
 
 def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) -> None:
