@@ -224,13 +224,19 @@ def connect(
 
 
 def check_data(
-    grid: Grid, nodes: Mapping[int, int], digest: Callable[[int, bool], str], timeout: float
+    grid: Grid,
+    nodes: Mapping[int, int],
+    digest: Callable[[int, bool], str],
+    timeout: float,
+    log_event: Callable[..., None] = lambda **_: None,
 ) -> None:
     """Ask every owner for the digest of its data, and compare it with what the server expects.
 
-    digest: of an owner, and of whether its records themselves are told. Raises InputError that
-    names the owners whose data are not what the server has for them: nobody would notice, since
-    each cuts its own files by index. RuntimeError for an owner that does not answer.
+    digest: of an owner, and of whether its records themselves are told; log_event: where the owners
+    are named whose records are protected, so that only place and shape of theirs were compared.
+    Raises InputError that names the owners whose data are not what the server has for them: nobody
+    would notice, since each cuts its own files by index. RuntimeError for an owner that does not
+    answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
     answers = grid.send_and_receive(queries, timeout=timeout)
@@ -252,6 +258,13 @@ def check_data(
             "the nodes disagree about the data (SHA-256 of an owner's records, in order): "
             f"{', '.join(differing)}; put the same files at every data-path"
         )
+    protected = [
+        owner
+        for owner, reply in found.accepted.items()
+        if not reply.content.config_records[messages.DATA]["records"]
+    ]
+    if protected:
+        log_event(uncompared=protected)
 
 
 def _inspect_digest(reply: Message) -> None:

@@ -282,7 +282,13 @@ def _connected(
         registered_nodes(directory),
         directory.log_event,
     )
-    check_data(grid, nodes, partial(federation.digest, config), config.federation.timeout)
+    check_data(
+        grid,
+        nodes,
+        partial(federation.digest, config),
+        config.federation.timeout,
+        directory.log_event,
+    )
     auditors = Auditors(nodes.values(), present, directory.log_event, asked)
     return nodes, auditors
 

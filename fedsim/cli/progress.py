@@ -101,6 +101,11 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
         why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
         bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
         return
+    if "uncompared" in event:
+        owners = ", ".join(map(str, event["uncompared"]))
+        told = f"of owner {owners} only place and shape of the data were compared, not the contents"
+        bar.console.print(told, markup=False)
+        return
     if "trials" not in event:
         if "phase" in event:  # else it is of an owner or an auditor
             bar.update(task, description=event["phase"])

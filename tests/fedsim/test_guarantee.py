@@ -91,6 +91,8 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
         said: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
         context.node_config.update(said | {"state-path": str(tmp_path / f"state-{node}")})
     server_app.run(grid, config, directory)
+    events = (directory.path / "events.jsonl").read_text()
+    assert '"uncompared": [0, 1, 2]' in events  # a digest of records would be one more release
     found = directory.read_arrays("transcript.npz")
     assert not {*run_transcript.LOSS_ATTACK, *run_transcript.LOSSES} & found.keys()
     written = directory.read_report()
