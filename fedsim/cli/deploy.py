@@ -183,7 +183,7 @@ def run(
     One training, under noise of the operating system: whatever is released to the same people's
     cost adds up. A run directory that was begun with the same configuration is continued.
 
-    Example: fedsim deploy run hospitals configs/deployment.toml
+    Example: fedsim deploy run hospitals hospitals/server/deployment.toml
     """
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.nodes import REGISTERED  # noqa: PLC0415
@@ -313,7 +313,7 @@ def _refuse(config: Config, owners: int, experiment: bool) -> None:
         raise InputError(
             f"trials.count is {config.trials.count}, and that many trainings on the same people "
             f"release {_together(config)}; add --set trials.count=1 --set trials.worlds=d-only, as "
-            "in configs/deployment.toml, or --experiment to go on"
+            "in the server's deployment.toml, or --experiment to go on"
         )
     if config.federation.summed_in_the_clear and config.privacy.noise_source != "seed":
         raise InputError(

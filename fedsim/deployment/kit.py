@@ -3,7 +3,7 @@
     deploy.json    addresses, versions and dates; no secrets; a copy in every machine's folder
     ca/            the certificate authority, which no machine needs; none with an operator's own
     server/        TLS key and certificate, those of the SuperLink, the public keys of all nodes,
-                   scripts, Flower's settings
+                   scripts, Flower's settings, the configuration of a training to begin with
     owners/owner-K/, auditor/   the node's own key, its node.toml, scripts
     compose.yaml, Dockerfile, README.md
 
@@ -24,7 +24,7 @@ import tomli_w
 
 import fedsim
 from fedsim import private_files, reading
-from fedsim.deployment import certificates, templates, wheel
+from fedsim.deployment import certificates, example, templates, wheel
 from fedsim.deployment.own_certificate import Own, own_pair
 from fedsim.errors import InputError
 
@@ -342,6 +342,7 @@ def _write_server(
     write_file(place / "superlink-ca.crt", known_by)
     _write_manifest(place, replace(kit, machine="server"))
     write_file(place / "settings.env", _fill(templates.SERVER_SETTINGS, values))
+    write_file(place / example.NAME, example.content())
     _write_scripts(place, templates.SERVER_SCRIPT, "proxy superlink", "")
     write_file(place / "nginx.conf", _fill(templates.NGINX, values))
     for service, description in {

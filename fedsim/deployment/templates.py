@@ -166,8 +166,8 @@ max-trials = 1
 
 # What all runs together, whoever starts them and whatever of your data they pick, may cost any one
 # of your records: beyond this epsilon at this delta nothing is answered, and a round is refused
-# before it is computed. What is written here is enough for one run of configs/deployment.toml. Take
-# a delta far below 1 / your records. `fedsim deploy check` says what is spent.
+# before it is computed. What is written here is enough for one run of the server's deployment.toml.
+# Take a delta far below 1 / your records. `fedsim deploy check` says what is spent.
 epsilon-limit = 2.2
 delta-limit = 1e-5
 
@@ -337,11 +337,15 @@ fedsim deploy check /etc/fedsim/owner-0     # what is wrong, and how to mend it
 @AUDITOR@## 4. Run, on the server
 
 ```sh
-fedsim deploy run /etc/fedsim/server CONFIG.toml --set federation.owners=@OWNERS@ --out RUN
+cd /etc/fedsim/server
+fedsim deploy run . deployment.toml --set federation.owners=@OWNERS@ --out RUN
 ```
 
+`/etc/fedsim/server/deployment.toml` is one training within what clients allow at first; name your
+own data in it, or give another configuration.
+
 Where systemd or a container runs the SuperLink, runs must lie in its folder and be its user's:
-`sudo -u fedsim fedsim deploy run /etc/fedsim/server CONFIG.toml --out /etc/fedsim/server/runs/RUN`,
+`sudo -u fedsim fedsim deploy run . deployment.toml --out /etc/fedsim/server/runs/RUN`,
 or the same command in the container (`docker compose exec superlink ...`).
 
 The report is `RUN/report.html`. The data of a run stay where they are; `data.root` is the server's

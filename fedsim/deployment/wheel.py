@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import fedsim
+from fedsim.deployment import example
 from fedsim.errors import InputError
 from fedsim.installation import DISTRIBUTION, PACKAGES
 
@@ -51,6 +52,7 @@ def file_name(version: str) -> str:
 def running() -> Wheel:
     """Return the wheel of this program. Raises InputError where it was not installed as it is."""
     packed = {path: content for package in PACKAGES for path, content in _modules(package)}
+    packed[example.PACKED] = example.content()
     information = f"{_stem(fedsim.__version__)}.dist-info"
     packed |= {f"{information}/{name}": text.encode() for name, text in _metadata().items()}
     packed[f"{information}/RECORD"] = _record(packed, f"{information}/RECORD")

@@ -76,6 +76,12 @@ def test_every_machine_is_given_the_program_and_told_its_hash(written: Path) -> 
     assert re.findall("pip install (.*)", image) == [f"--no-cache-dir /tmp/{program.name}"]
 
 
+def test_the_server_is_given_the_training_that_clients_allow_at_first(written: Path) -> None:
+    held = (written / "server" / "deployment.toml").read_text()
+    assert held == (Path(__file__).parents[3] / "configs" / "deployment.toml").read_text()
+    assert "deploy run . deployment.toml" in (written / "README.md").read_text()
+
+
 def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:
     scripts = sorted(written.rglob("*.sh"))
     assert len(scripts) == 8

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import fedsim
-from fedsim.deployment import wheel
+from fedsim.deployment import example, wheel
 from fedsim.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -25,8 +26,15 @@ def test_what_is_installed_from_the_wheel_is_this_program(tmp_path: Path) -> Non
         installed = tmp_path / "installed"
         assert sources == {p.relative_to(installed) for p in (installed / package).rglob("*.py")}
         assert all((ROOT / path).read_text() == (installed / path).read_text() for path in sources)
+    assert (installed / example.PACKED).read_bytes() == example.content()
     script = (tmp_path / "installed" / "bin" / "fedsim").read_text()
     assert "from fedsim.cli.entry import main" in script
+
+
+def test_the_builder_of_wheels_packs_the_example_as_a_kit_does() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    packed = build["targets"]["wheel"]["force-include"]
+    assert packed == {f"configs/{example.NAME}": example.PACKED}
 
 
 def test_the_same_program_makes_the_same_wheel() -> None:
