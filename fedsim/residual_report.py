@@ -19,15 +19,13 @@ from fedsim.config import Config
 from fedsim.mechanism import Vantage
 from fedsim.report_values import DASH, Report, at, interval_at, number, plain, span
 from fedsim.run_directory import Arrays
+from fedsim.run_transcript import RESIDUALS
 from fedsim.vantages import suffix
 
 MEANING = (
     "What is left of every aggregate when all that the adversary knows is subtracted, in the "
     "directions in which D and D' agree: noise of the claimed size, if the mechanism is as claimed."
 )
-
-NEEDED = "squares", "freedoms", "repeats", "scales", "signals"
-"""Statistics without which nothing is tested."""
 
 NEGLIGIBLE = 0.01
 """A share of the claimed noise, below which the likely cause is that there is none."""
@@ -58,11 +56,11 @@ def report(
     """
     ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
     # `run_transcript` refuses one that lacks an array of an adversary who forms them.
-    if any(f"residual_{name}{ending}" not in transcript for name in NEEDED):
+    if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
         return None
     # Of two trials with the same noise, one says it all.
     apart = slice(None, None, 2 if config.trials.pairing == "common" else 1)
-    seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in NEEDED}
+    seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
     shapes = transcript.get(f"residual_shapes{ending}")
     level = played.level(confidence)
     noise = residuals.noise_test(seen["squares"], seen["freedoms"], level)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsim import cohorts, residual_report
+from fedsim import cohorts
 from fedsim.config import Config
 from fedsim.mechanism import Vantage
 from fedsim.run_directory import Arrays, RunDirectory
@@ -39,6 +39,9 @@ LENGTHS = (
     "mutual_information",
 )
 """Arrays [T, k] of numbers that are not negative."""
+
+RESIDUALS = ("squares", "freedoms", "repeats", "scales", "signals")
+"""Statistics of residuals without which none is tested."""
 
 SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes")
 """Other arrays [T, k] of numbers."""
@@ -81,7 +84,7 @@ def _incomplete(config: Config, arrays: Arrays) -> str:
     needed = [*NEEDED, "mutual_information"] if config.privacy.noise == "pac" else [*NEEDED]
     if config.audit.mode == "participant" and Vantage.PARTICIPANT in measured(config):
         ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
-        needed += [f"residual_{name}{ending}" for name in residual_report.NEEDED]
+        needed += [f"residual_{name}{ending}" for name in RESIDUALS]
     if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):
         needed += LOSS_ATTACK
     for name in needed:

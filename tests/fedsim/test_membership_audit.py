@@ -36,6 +36,7 @@ def transcript_of(trials: int, gap: float, seed: int = 0) -> Arrays:
     losses = np.logaddexp(0, -ways)
     return {
         "worlds": worlds,
+        "true_positive_rate": np.zeros(trials),
         "challenge_loss": losses[:, -1],
         "loss_trajectory": losses,
         "population_losses": np.logaddexp(0, -rng.normal(0, 1, (trials, 32))),
