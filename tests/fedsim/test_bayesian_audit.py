@@ -297,9 +297,9 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
 ) -> None:
     config = small(PAIRS | {"privacy.noise-source": "system"})
     directory = RunDirectory.create(tmp_path / "run", config)
-    budget.accept(directory, 99.0)
     attempt = Ledger(config, directory).begin(range(1), 3, privacy.noise_multiplier(config))
     attempt.charge(1, range(3))
+    budget.accept(directory, 99.0)
     report, _, page = _reported(config, tmp_path)
     assert report["bayesian"]["epsilon"] is report["bayesian"]["by_round"] is None
     assert "no distances were kept of the 1 rounds that interrupted attempts released" in page
