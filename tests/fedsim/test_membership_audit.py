@@ -191,7 +191,9 @@ def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(
 def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> None:
     few, plenty = transcript_of(8, 1.0), transcript_of(40, 1.0)
     assert "4 trials of a world are too few" in str(why_none(small(), few))
-    assert "no finite losses" in str(why_none(small(), {"worlds": plenty["worlds"]}))
+    without = {name: plenty[name] for name in ("worlds", "true_positive_rate")}
+    assert "no finite losses" in str(why_none(small(), without))
+    assert "protect their records" in str(why_none(small(), {"worlds": plenty["worlds"]}))
     assert why_none(small(), plenty) is None
     assert why_none(small({"audit.attacks": "none"}), few) is None
 
