@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim import audit, client_app, cohorts, residual_report, run_transcript, server_app
+from fedsim import audit, client_app, cohorts, run_transcript, server_app
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.errors import InputError
 from fedsim.run_directory import Arrays, RunDirectory
@@ -38,7 +38,7 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         )
         for name in (
             *run_transcript.NEEDED,
-            *(f"residual_{name}" for name in residual_report.NEEDED),
+            *(f"residual_{name}" for name in run_transcript.RESIDUALS),
         )
     },
     **{
