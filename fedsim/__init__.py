@@ -1,3 +1,45 @@
-"""fedsim: a Flower federation with DP-SGD owners and an identifiability adversary inside it."""
+"""fedsim: a Flower federation with DP-SGD owners and an identifiability adversary inside it.
 
-__version__ = "0.1.0"
+The Python API (docs/api.md) is here by name and loaded with its first use: a client loads this
+module too, and none of that. `__init__.pyi` says the same to type checkers.
+"""
+
+import tomllib
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+DISTRIBUTION = "fedsim-identifiability"
+
+
+def _version(project_file: Path) -> str:
+    """Return the version that pyproject.toml states, which Flower wants to find there.
+
+    A clone and a Flower app have that file beside the package, and may be another version than the
+    one installed; an installed package has it as its metadata.
+    """
+    if project_file.exists():
+        project = tomllib.loads(project_file.read_text(encoding="utf-8")).get("project", {})
+        if project.get("name") == DISTRIBUTION:
+            return str(project["version"])
+    return metadata.version(DISTRIBUTION)
+
+
+__version__ = _version(Path(__file__).parents[1] / "pyproject.toml")
+
+API = {
+    **dict.fromkeys(("run", "load", "audit", "Run", "Audit"), "fedsim.api"),
+    "account": "fedsim.studies.accounting",
+    "calibrate": "fedsim.studies.calibration",
+}
+"""Where each name of the Python API is."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in API:
+        return getattr(import_module(API[name]), name)
+    raise AttributeError(f"module 'fedsim' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *API})

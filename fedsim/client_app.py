@@ -7,7 +7,8 @@ computes nothing, so that what computes is only imported where an owner's node n
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedsim import auditor, messages
+from fedsim.auditor import app as auditor
+from fedsim.protocol import messages
 
 app = ClientApp()
 
@@ -16,14 +17,14 @@ app = ClientApp()
 def identify(message: Message, context: Context) -> Message:
     """Tell the server which partition this node holds, or that it is an auditor's."""
     if auditor.is_auditor(context):
-        return messages.reply(message, auditor.PARTITION)
+        return messages.reply(message, messages.AUDITOR)
     return messages.reply(message, messages.partition(context))
 
 
 @app.query("sensitivity")
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Measure the local sensitivity of the challenge: an instrument, not part of a DP release."""
-    from fedsim import owner_app  # noqa: PLC0415
+    from fedsim.client import owner_app  # noqa: PLC0415
 
     return owner_app.local_sensitivity(message, context)
 
@@ -31,7 +32,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 @app.query("data")
 def data(message: Message, context: Context) -> Message:
     """Tell the server the digest of what all nodes must hold alike."""
-    from fedsim import owner_app  # noqa: PLC0415
+    from fedsim.client import owner_app  # noqa: PLC0415
 
     return owner_app.data_digest(message, context)
 
@@ -41,7 +42,8 @@ def train(message: Message, context: Context) -> Message:
     """Return what an owner adds to the sum of a round; an auditor takes note of what it brings."""
     if auditor.is_auditor(context):
         return auditor.attend(message, context)
-    from fedsim import owner_app, secure_aggregation  # noqa: PLC0415
+    from fedsim.client import owner_app  # noqa: PLC0415
+    from fedsim.protocol import secure_aggregation  # noqa: PLC0415
 
     return secure_aggregation.owner_mod(message, context, owner_app.train)
 
@@ -51,7 +53,7 @@ def evaluate(message: Message, context: Context) -> Message:
     """Receive the final model and the last aggregate, from which an adversary concludes."""
     if auditor.is_auditor(context):
         return auditor.attend(message, context)
-    from fedsim import owner_app  # noqa: PLC0415
+    from fedsim.client import owner_app  # noqa: PLC0415
 
     return owner_app.evaluate(message, context)
 
@@ -59,6 +61,6 @@ def evaluate(message: Message, context: Context) -> Message:
 @app.query("findings")
 def findings(message: Message, context: Context) -> Message:
     """Hand the adversary's findings to whoever audits the run, after its last round."""
-    from fedsim import owner_app  # noqa: PLC0415
+    from fedsim.client import owner_app  # noqa: PLC0415
 
     return owner_app.findings(message, context)

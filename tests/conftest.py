@@ -1,16 +1,25 @@
 """A federation small enough to run in a test, and a way to run it."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+
+# Before torch is imported: tests that run beside each other share the cores.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
 
-from fedsim import client_app, server_app
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
+
+# A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run, so that a failure is of the change; others: HYPOTHESIS_PROFILE=new
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -36,7 +45,7 @@ SMALL: dict[str, Scalar] = {
 def _without_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figures of runs, most of the time of a small one, but where they are tested."""
     if request.node.get_closest_marker("figures") is None:
-        monkeypatch.setattr("fedsim.report.Pictures.drawn", {})
+        monkeypatch.setattr("fedsim.report.page.Pictures.drawn", {})
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 SNIPPET = re.compile(
     r'^(?P<indent> *)python -c "\n(?P<code>.*?)"\n(?:(?P=indent)# (?P<printed>[^\n]*)\n)?',
     re.M | re.S,
@@ -45,9 +45,24 @@ def test_what_a_page_imports_exists(page: Path) -> None:
         exec(line, {})
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_links_to_exists(page: Path) -> None:
+    for path, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not heading or heading in _anchors(target), (path, heading)
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return what the headings of a page are linked by."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_registry_of_the_table_exists() -> None:
     page = (ROOT / "docs" / "extending.md").read_text()
-    rows = [row for row in page.splitlines() if row.startswith("|")][2:]
+    table = page.split("\n\n")[2]
+    rows = [row for row in table.splitlines() if row.startswith("|")][2:]
     assert len(rows) > 10
     for row in rows:
         place = row.strip("|").split("|")[-1]

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 from torch import Tensor
 
-from adversaries.design import INDEPENDENT, Design
-from adversaries.estimators import Advantage, advantage
-from adversaries.intervals import Interval, significance, wilson
-from adversaries.trials import Bools, Floats
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.estimators import Advantage, advantage
+from adversaries.statistics.intervals import Interval, significance, wilson
+from adversaries.statistics.trials import Bools, Floats
 
 Losses = Tensor | npt.ArrayLike
 

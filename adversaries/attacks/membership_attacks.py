@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adversaries.shadow_models import (
+from adversaries.attacks.shadow_models import (
     Moments,
     Observations,
     confidence,
     moments,
     pooled_covariance,
 )
-from adversaries.trials import Floats
-from fedsim.errors import InputError
-from fedsim.registry import lookup
+from adversaries.errors import InputError
+from adversaries.registry import lookup
+from adversaries.statistics.trials import Floats
 
 GAMMA = 1.0
 """RMIA: by how much a record must beat another one of the population to count."""
@@ -309,14 +309,16 @@ def chosen(names: str) -> dict[str, Attack]:
     if names.strip() in ("all", "none"):
         return dict(ATTACKS) if names.strip() == "all" else {}
     listed = [name.strip() for name in names.split(",")]
-    known = dict.fromkeys((*ATTACKS, "all", "none"))
+    known: dict[str, Attack | None] = {**ATTACKS, "all": None, "none": None}
+    found = {}
     for name in listed:
-        lookup(known, name, "audit.attacks")
-        if name not in ATTACKS:
+        attack = lookup(known, name, "audit.attacks")
+        if attack is None:
             raise InputError(
                 f"audit.attacks is '{names}', but '{name}' stands alone; drop it, or all others"
             )
-    return {name: ATTACKS[name] for name in listed}
+        found[name] = attack
+    return found
 
 
 def needed(names: str) -> frozenset[str]:

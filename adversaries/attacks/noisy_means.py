@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2, kstest, norm
 from scipy.stats import t as student
 
-from adversaries.intervals import Interval, significance
+from adversaries.statistics.intervals import Interval, significance
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ CLEAR_OF_ROUNDING = 0.3
 A dither as wide as the gap h between two numbers of the model makes the distribution function of
 rounded noise a straight line between them: off by at most h^2/8 max|phi'|/s^2 = 0.03 (h/s)^2, which
 after three roundings or more, h <= 2 r, is 0.12 (r/s)^2. Kolmogorov and Smirnov's test alarms at
-1.95/sqrt(n), one time in a thousand; rounding must not bring about more than a fifth of it.
+2.23/sqrt(n), one time in ten thousand; rounding must not bring about more than a fifth of it.
 """
 
 LOUDEST = 8.0

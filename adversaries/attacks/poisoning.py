@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from adversaries.intervals import LowerBound
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import LowerBound
 
 Floats = npt.NDArray[np.float64]
 

@@ -20,9 +20,9 @@ from scipy.special import bdtr, bdtrc, gammainc, gammaincc, gammainccinv, gammai
 from scipy.stats import binom
 from torch import Tensor
 
-from adversaries.intervals import Interval, significance
-from adversaries.posterior import Hypotheses
-from fedsim.errors import InputError
+from adversaries.attacks.posterior import Hypotheses
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import Interval, significance
 
 Floats = npt.NDArray[np.float64]
 

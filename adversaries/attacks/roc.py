@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from adversaries.intervals import Interval, binomial_high, binomial_low, significance
-from adversaries.membership import MeanAdvantage, membership_advantage
-from adversaries.trials import Bools, Floats
-from fedsim.errors import InputError
+from adversaries.attacks.membership import MeanAdvantage, membership_advantage
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import Interval, binomial_high, binomial_low, significance
+from adversaries.statistics.trials import Bools, Floats
 
 REPLICATES = 1000
 """Bootstrap samples of the models."""

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversaries import dissimilarity
-from adversaries.dissimilarity import Columns, Distances, Features
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.neighbours import dissimilarity
+from adversaries.neighbours.dissimilarity import Columns, Distances, Features
 
 Progress = Callable[[float], None]
 """Called with the fraction of the pairs that are done."""

@@ -14,8 +14,8 @@ import torch
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from fedsim.errors import InputError
-from fedsim.registry import lookup
+from adversaries.errors import InputError
+from adversaries.registry import lookup
 
 Features = npt.NDArray[np.floating[Any]]
 Distances = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.int64]

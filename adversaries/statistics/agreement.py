@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from adversaries import canaries
-from adversaries.gaussian_bounds import NORMALITY_LEVEL, normality
-from adversaries.intervals import Interval, significance
-from adversaries.trials import Bools, Floats, check_trials
+from adversaries.statistics import canaries
+from adversaries.statistics.gaussian_bounds import NORMALITY_LEVEL, normality
+from adversaries.statistics.intervals import Interval, significance
+from adversaries.statistics.trials import Bools, Floats, check_trials
 
 LARGEST_WEIGHT = 4.0
 """Log-odds beyond this weigh as this: rare trials of great certainty must not decide alone."""

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import mannwhitneyu
 
-from adversaries.gaussian_bounds import LARGEST_EFFECT
-from adversaries.intervals import Interval, binomial_low, significance
-from adversaries.noncentral import lower_limit, upper_limit
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.gaussian_bounds import LARGEST_EFFECT
+from adversaries.statistics.intervals import Interval, binomial_low, significance
+from adversaries.statistics.noncentral import lower_limit, upper_limit
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Bools = npt.NDArray[np.bool_]

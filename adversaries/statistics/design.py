@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.intervals import Interval, clopper_pearson
-from adversaries.trials import Bools
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import Interval, clopper_pearson
+from adversaries.statistics.trials import Bools
 
 Scores = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ subtract logit(prior) where epsilon is read off them.
 
 The paper is Bernau et al., "Quantifying identifiability to choose and audit epsilon in
 differentially private deep learning". Its estimators of epsilon make no confidence statement. Those
-that do are in `adversaries.lower_bounds`.
+that do are in `adversaries.statistics.lower_bounds`.
 """
 
 import math
@@ -19,11 +19,11 @@ import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
-from adversaries.forecast import trial_mu
-from adversaries.intervals import Frequency, Interval, clopper_pearson
-from adversaries.trials import Bools, Floats, check_trials
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.design import INDEPENDENT, Design, pair_scores, paired_interval
+from adversaries.statistics.forecast import trial_mu
+from adversaries.statistics.intervals import Frequency, Interval, clopper_pearson
+from adversaries.statistics.trials import Bools, Floats, check_trials
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def advantage(
     (1 + confidence)/2.
 
     With common random numbers interval and standard error are those of the pairs; of trials that
-    stopped at one look of several the interval is wider (`adversaries.design`). Raises InputError
-    on an impossible confidence, on arrays that are empty, unequal or not numbers, and where pairs
-    are needed and there are none.
+    stopped at one look of several the interval is wider (`adversaries.statistics.design`). Raises
+    InputError on an impossible confidence, on arrays that are empty, unequal or not numbers, and
+    where pairs are needed and there are none.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)

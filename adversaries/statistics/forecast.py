@@ -16,8 +16,8 @@ import numpy.typing as npt
 from scipy.special import logit, ndtr, ndtri
 from scipy.stats import kstest
 
-from adversaries.trials import Bools, Floats, check_trials
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.trials import Bools, Floats, check_trials
 
 STEPS_PLAYED, FEWEST_PLAYED, MOST_PLAYED = 20_000_000, 9, 199
 """How many sampled steps are played beside those of a transcript, and beside each of them."""

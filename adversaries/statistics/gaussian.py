@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erf, erfcx, erfinv, ndtr
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 ROOT2 = math.sqrt(2)
 

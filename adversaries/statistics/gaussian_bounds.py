@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import log_ndtr
 
-from adversaries.intervals import LowerBound, significance
-from adversaries.noncentral import lower_limit
-from adversaries.trials import Bools, Floats, check_trials
-from fedsim.gaussian import epsilon as gaussian_epsilon
+from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
+from adversaries.statistics.intervals import LowerBound, significance
+from adversaries.statistics.noncentral import lower_limit
+from adversaries.statistics.trials import Bools, Floats, check_trials
 
 LARGEST_EFFECT = 50.0
 """Standardised mean differences above this count as this: `noncentral` resolves no larger ones."""

@@ -8,11 +8,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainccinv, betaincinv, ndtri
 
-from adversaries.trials import Floats
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.trials import Floats
 
-ALARM_CONFIDENCE = 0.999
-"""How sure a contradiction of theory, or of a claim, must be before a report calls it one."""
+ALARM_CONFIDENCE = 0.9999
+"""How sure a contradiction of theory, or of a claim, must be before a report calls it one.
+
+A report makes up to twenty such checks, and a study hundreds of reports: at one in a thousand each
+an honest run among them would be accused.
+"""
 
 
 @dataclass(frozen=True)

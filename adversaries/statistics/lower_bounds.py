@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from adversaries.design import INDEPENDENT, Design
-from adversaries.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
-from adversaries.intervals import (
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
+from adversaries.statistics.intervals import (
     LowerBound,
     binomial_high,
     binomial_low,
@@ -23,9 +23,9 @@ from adversaries.intervals import (
     clopper_pearson,
     significance,
 )
-from adversaries.privacy_profile import privacy_profile_bound
-from adversaries.rate_bounds import jeffreys_bound, mu_gdp_bound
-from adversaries.trials import ONE_WORLD, Bools, Floats, check_trials
+from adversaries.statistics.privacy_profile import privacy_profile_bound
+from adversaries.statistics.rate_bounds import jeffreys_bound, mu_gdp_bound
+from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 CANDIDATES = 512
 """Thresholds among which half of the trials choose, at most; more are thinned evenly."""

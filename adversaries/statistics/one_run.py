@@ -20,11 +20,11 @@ import numpy.typing as npt
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
-from adversaries.canaries import effect
-from adversaries.intervals import Interval, LowerBound, significance
-from adversaries.trials import Bools, Floats, Ints
-from fedsim.errors import InputError
-from fedsim.gaussian import epsilon as gaussian_epsilon
+from adversaries.errors import InputError
+from adversaries.statistics.canaries import effect
+from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
+from adversaries.statistics.intervals import Interval, LowerBound, significance
+from adversaries.statistics.trials import Bools, Floats, Ints
 
 SHARE = 8
 """Unless told otherwise, guesses are made about one canary in so many: best near m = 1000."""
@@ -227,7 +227,7 @@ def client_canary_estimate(
     They fit a normal law to the canaries' scores and compare it with that of canaries that took no
     part, N(0, 1/d) of the cosine in d dimensions; here those that the coin left out are at hand and
     give the other law, and one variance is common to both. The interval is that of the two-sample t
-    statistic (`adversaries.canaries.effect`). Raises InputError as `f_dp_bound`.
+    statistic (`adversaries.statistics.canaries.effect`). Raises InputError as `f_dp_bound`.
     """
     check(included, scores)
     found = effect(included, _moderate(scores), confidence)

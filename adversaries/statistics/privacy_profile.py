@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adversaries.intervals import LowerBound, check_delta, significance
-from adversaries.trials import ONE_WORLD, Bools, Floats, check_trials
+from adversaries.statistics.intervals import LowerBound, check_delta, significance
+from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 STEP = 1e-3
 """Of the grid of epsilons e^(i STEP) - 1, fixed in advance: absolute near 0, relative above 1."""

@@ -13,14 +13,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
-from adversaries.intervals import (
-    LowerBound,
-    binomial_high,
-    check_delta,
-    significance,
-)
-from adversaries.trials import ONE_WORLD, Bools, Floats, check_trials
-from fedsim.gaussian import epsilon as gaussian_epsilon
+from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
+from adversaries.statistics.intervals import LowerBound, binomial_high, check_delta, significance
+from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 REACH = 8.0
 """Standard deviations of a posterior outside of which lies less than 1e-15 of it."""

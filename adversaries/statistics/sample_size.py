@@ -7,12 +7,12 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from adversaries import stopping
-from adversaries.design import INDEPENDENT, WON_SHARE, Design
-from adversaries.intervals import binomial_high, binomial_low, significance
-from adversaries.lower_bounds import LOWER_BOUNDS
-from adversaries.trials import Bools, Floats
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics import stopping
+from adversaries.statistics.design import INDEPENDENT, WON_SHARE, Design
+from adversaries.statistics.intervals import binomial_high, binomial_low, significance
+from adversaries.statistics.lower_bounds import LOWER_BOUNDS
+from adversaries.statistics.trials import Bools, Floats
 
 MOST_TRIALS = 10**7
 """Nobody plays more; a request for more is refused."""
@@ -29,13 +29,13 @@ def expected_halfwidth(
 ) -> float:
     """Return what half the length of the advantage's interval will be, on average.
 
-    Of `adversaries.estimators.advantage` after an even number of trials, in both worlds of which
-    one trial is won with probability (1 + advantage)/2: the mean over how many may be won. From
-    another prior than 1/2 one world is won more often than the other; then this is the length at
-    the same mean, about which the wins vary less. With common random numbers the two trials of a
+    Of `adversaries.statistics.estimators.advantage` after an even number of trials, in both worlds
+    of which one trial is won with probability (1 + advantage)/2: the mean over how many may be won.
+    From another prior than 1/2 one world is won more often than the other; then this is the length
+    at the same mean, about which the wins vary less. With common random numbers the two trials of a
     pair are both won with probability `advantage` and else one each, as for normal log-odds from
-    any prior (`fedsim.precision.variance_ratio`). Raises InputError on an impossible advantage,
-    confidence or number of trials.
+    any prior (`fedsim.campaign.precision.variance_ratio`). Raises InputError on an impossible
+    advantage, confidence or number of trials.
     """
     _check(advantage, confidence)
     if trials < 2 or trials % 2:
@@ -77,8 +77,8 @@ def expected_stop(
 ) -> int:
     """Return the first look at which `expected_halfwidth` is at most `halfwidth`.
 
-    That is where trials that stop by what they show (`adversaries.stopping`) usually do. Raises
-    InputError as `trials_needed` does.
+    That is where trials that stop by what they show (`adversaries.statistics.stopping`) usually do.
+    Raises InputError as `trials_needed` does.
     """
     _check(advantage, confidence)
     planned = stopping.looks(halfwidth, confidence, MOST_TRIALS, cohort, common)

@@ -11,9 +11,9 @@ the last look; with common random numbers it does, and nobody knows how much bef
 
 import math
 
-from adversaries.design import WON_SHARE, Design
-from adversaries.intervals import clopper_pearson, significance
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.design import WON_SHARE, Design
+from adversaries.statistics.intervals import clopper_pearson, significance
 
 GROWTH = 1.5
 """Every look has so many times the trials of the one before, rounded up to whole cohorts."""

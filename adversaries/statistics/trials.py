@@ -7,7 +7,7 @@ final Lambda for D.
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

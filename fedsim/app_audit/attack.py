@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from adversaries.intervals import Interval, significance
+from adversaries.statistics.intervals import Interval, significance
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import (
     UNBOUNDED_WEIGHT,
@@ -28,8 +28,9 @@ from fedsim.app_audit.configuration import (
 )
 from fedsim.app_audit.guarantee import Guarantee
 from fedsim.app_audit.measurement import App, Execution, Script
-from fedsim.mechanism import Neighbouring, Vantage
-from fedsim.randomness import Role, generator
+from fedsim.common.randomness import Role, generator
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.trust.model import Vantage
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

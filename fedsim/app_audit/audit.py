@@ -7,19 +7,20 @@ from importlib.metadata import version
 from typing import Any
 
 import fedsim
-from adversaries import estimators, lower_bounds
-from adversaries.estimators import Advantage
-from adversaries.intervals import ALARM_CONFIDENCE, LowerBound, significance
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, lower_bounds
+from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
 from fedsim.app_audit import attack, training
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of
 from fedsim.app_audit.guarantee import Guarantee
 from fedsim.app_audit.measurement import App
 from fedsim.app_audit.rules import Finding, findings
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring, Vantage
-from fedsim.strict_json import strict_json
-from fedsim.verdict import Verdict
+from fedsim.audits.verdict import Verdict
+from fedsim.common.strict_json import strict_json
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.trust.model import Vantage
 
 LEAST_TRIALS = 20
 DEFAULT_DELTA = 1e-5

@@ -8,9 +8,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adversaries.intervals import Interval
-from fedsim.errors import InputError
-from fedsim.mechanism import Vantage
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import Interval
+from fedsim.trust.model import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
 """The number of examples that a client claims in order to outweigh all others."""
@@ -28,8 +28,8 @@ class Claim:
     """Somebody's statement that a run, or a round of it, is (epsilon, delta)-private.
 
     vantage: towards whom; None where nobody said, so that the configuration decides
-    unit: one of `fedsim.transcript.UNITS`, None where nobody said: "client" is a client's whole
-        update as its training returns it, "record" a record of its data
+    unit: one of `fedsim.transcripts.records.UNITS`, None where nobody said: "client" is a
+        client's whole update as its training returns it, "record" a record of its data
 
     Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
     """
@@ -48,6 +48,20 @@ class Claim:
             raise InputError(
                 f"the claimed delta is {self.delta}; give a probability above 0 and below 1"
             )
+
+
+def claim_given(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
+    """Return what somebody outside the app claims of a run, None for nothing.
+
+    Raises InputError for a part of a claim, or numbers that none may have.
+    """
+    if epsilon is None and delta is None and unit is None:
+        return None
+    if epsilon is None or delta is None:
+        raise InputError(
+            "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
+        )
+    return Claim(epsilon, delta, Scope.RUN, "given", unit=unit)
 
 
 @dataclass(frozen=True)

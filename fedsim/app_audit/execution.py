@@ -23,7 +23,6 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
-from fedsim import client_noise
 from fedsim.app_audit import introspection, rehearsal, training
 from fedsim.app_audit.configuration import Statement, Training
 from fedsim.app_audit.loading import FlowerApp, Train, loaded, patched
@@ -37,6 +36,7 @@ from fedsim.app_audit.measurement import (
 )
 from fedsim.config import Scalar
 from fedsim.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
+from fedsim.transcript_audit import client_noise
 
 MOST_QUESTIONS = 8
 """How often a strategy may ask for the clients before it sends the next message."""

@@ -13,8 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from heapq import nlargest
 
-from fedsim import gaussian
-from fedsim.accounting import PLD
+from adversaries.statistics import gaussian
 from fedsim.app_audit.configuration import (
     UNBOUNDED_WEIGHT,
     CentralNoise,
@@ -23,7 +22,9 @@ from fedsim.app_audit.configuration import (
     Observation,
     Scope,
 )
-from fedsim.mechanism import Mechanism, Neighbouring, Steps, Vantage, sensitivity
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
+from fedsim.trust.model import Vantage
 
 LEAST, MOST = 1e-6, 1e100
 """Noise multipliers outside are no noise, or no signal, to the accountants either."""

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import (
 
 from fedsim.app_audit.configuration import CentralNoise, Claim, Configuration, LocalNoise
 from fedsim.app_audit.rules import Finding, findings
-from fedsim.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Neighbouring
 
 CLIENT_SIDE = (
     DifferentialPrivacyClientSideFixedClipping,

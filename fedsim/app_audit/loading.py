@@ -13,9 +13,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from fedsim import reading
-from fedsim.config import Scalar
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.config import Scalar, flatten
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]
@@ -74,21 +74,13 @@ def _read(root: Path) -> dict[str, Any]:
 
 
 def _run_config(described: Mapping[str, Any], overrides: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    run_config = dict(_flat(described["tool"]["flwr"]["app"].get("config", {})))
+    run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
     for key in overrides:
         if key not in run_config:
             near = difflib.get_close_matches(key, run_config, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(run_config)}"
             raise InputError(f"the app declares no run configuration key '{key}'; {hint}")
     return run_config | dict(overrides)
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type) -> Any:

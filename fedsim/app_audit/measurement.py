@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.app_audit.configuration import Configuration, Statement, Training
-from fedsim.randomness import Role, generator
+from fedsim.common.randomness import Role, generator
 
 Vector = npt.NDArray[np.float64]
 

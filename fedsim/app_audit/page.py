@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import audit_page
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.audit import AppAudit
-from fedsim.verdict import Verdict
+from fedsim.audits.verdict import Verdict
+from fedsim.report import audit_page
 
 MEANINGS = {
-    Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.1%} confidence, that the "
+    Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.2%} confidence, that the "
     "claim is false",
     Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
     Verdict.SUPPORTED: "theory supports the claim, and the attack found nothing against it",

@@ -21,9 +21,9 @@ from typing import IO
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from adversaries.errors import InputError
 from fedsim.app_audit.measurement import AppFailedError, Execution, Script
 from fedsim.config import Scalar
-from fedsim.errors import InputError
 
 LONGEST_ANSWER = 64 * 2**20
 """Bytes: thousands of rounds of hundreds of clients."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fedsim.app_audit import guarantee as theory
 from fedsim.app_audit import training
 from fedsim.app_audit.configuration import Claim, Configuration, Scope, claim_of, local_claim
-from fedsim.mechanism import Neighbouring, Vantage, sensitivity
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
+from fedsim.trust.model import Vantage
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import socket
 import sys
 from pathlib import Path
 
+from adversaries.errors import InputError
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.app_audit.process import ORDER, REQUEST, Answer, line
-from fedsim.errors import InputError
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 It writes what it receives to a transcript on its own disk and answers at once, with nothing, so
 that nobody waits for it. Another process on the same machine reads the transcript while it grows
-and works out the beliefs (`fedsim.live_audit`, which has the contents of the transcript).
+and works out the beliefs (`fedsim.auditor.live_audit`, which has the contents of the transcript).
 """
 
 import time
@@ -11,17 +11,15 @@ from pathlib import Path
 from flwr.app import Context, Message
 
 import fedsim
-from fedsim import messages
+from adversaries.errors import InputError
 from fedsim.config import from_run_config, to_run_config
-from fedsim.errors import InputError
-from fedsim.messages import Request
-from fedsim.transcript import AUDITOR, Facts, ObservedRound, Writer
+from fedsim.protocol import messages
+from fedsim.protocol.messages import Request
+from fedsim.transcripts.records import AUDITOR, Facts, ObservedRound
+from fedsim.transcripts.writer import Writer
 
 ROLE = "auditor"
 """The value of "role" in the node config of an auditor."""
-
-PARTITION = -1
-"""What an auditor answers when it is asked for its partition: it holds no records."""
 
 
 def is_auditor(context: Context) -> bool:
@@ -80,7 +78,7 @@ def attend(message: Message, context: Context) -> Message:
         )
         if message.metadata.message_type.startswith("evaluate") and _last(config, request):
             writer.end()
-    return messages.reply(message, PARTITION, seconds=time.perf_counter() - start)
+    return messages.reply(message, messages.AUDITOR, seconds=time.perf_counter() - start)
 
 
 def _last(config: dict[str, bool | int | float | str], request: Request) -> bool:

@@ -1,14 +1,15 @@
 """The audit of a federation while it runs, by somebody who is sent what every owner is sent.
 
-A fold over the transcript of an auditor's node (`fedsim.auditor`). For every message the transcript
-has a round: in its model, "parameters" is theta [T, P] before the round and "sum" the released sum
-[T, P] of the round before; its participants are those of that sum; its mechanism is the run's
-configuration and what the request said. The auditor knows D and D', as the embedded adversary does,
-adds nothing to the sums, and so knows none of the noise: it faces the noise of all owners together.
+A fold over the transcript of an auditor's node (`fedsim.auditor.app`). For every message the
+transcript has a round: in its model, "parameters" is theta [T, P] before the round and "sum" the
+released sum [T, P] of the round before; its participants are those of that sum; its mechanism is
+the run's configuration and what the request said. The auditor knows D and D', as the embedded
+adversary does, adds nothing to the sums, and so knows none of the noise: it faces the noise of all
+owners together.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,18 +18,21 @@ import numpy.typing as npt
 import torch
 from scipy.special import expit
 
-from adversaries import canaries
-from adversaries.posterior import log_odds
-from fedsim import adversary, canary, device, federation, identifiability
-from fedsim.accounting import PLD
-from fedsim.composition import adds_up
+from adversaries.attacks.posterior import log_odds
+from adversaries.errors import InputError
+from adversaries.statistics import canaries
+from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.data import BUNDLED
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
-from fedsim.question import Question
-from fedsim.sampling import participation
-from fedsim.transcript import ObservedRound
+from fedsim.game import canary, federation
+from fedsim.game.question import Question
+from fedsim.mechanisms.composition import adds_up
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
+from fedsim.seats import adversary
+from fedsim.training.sampling import participation
+from fedsim.transcripts.records import ObservedRound
 
 Floats = npt.NDArray[np.float64]
 
@@ -376,12 +380,6 @@ def _check_data(config: Config) -> None:
             "folder that a transcript names; say where this machine has them with --data-root, or "
             "audit the canaries alone (--no-challenge)"
         )
-
-
-def replay(audit: LiveAudit, rounds: Iterable[ObservedRound]) -> list[Belief]:
-    """Take in all rounds; return the beliefs. Raises InputError as `LiveAudit.observe` does."""
-    found = (audit.observe(each) for each in rounds)
-    return [belief for belief in found if belief is not None]
 
 
 def _request(observed: ObservedRound) -> dict[str, Any]:

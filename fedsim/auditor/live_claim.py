@@ -2,17 +2,17 @@
 
 The claim is of everything that the run released, all of its trials together. What supports it is
 the noise that the server says, and that something which could have contradicted it was measured
-(`fedsim.live_power`): canaries, or beliefs whose worlds were told.
+(`fedsim.auditor.live_power`): canaries, or beliefs whose worlds were told.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from fedsim import cautions
-from fedsim.accounting import PLD
 from fedsim.app_audit.configuration import Claim
-from fedsim.live_audit import LiveAudit
-from fedsim.verdict import Verdict
+from fedsim.auditor.live_audit import LiveAudit
+from fedsim.audits import cautions
+from fedsim.audits.verdict import Verdict
+from fedsim.privacy.accounting import PLD
 
 
 def judge(
@@ -29,7 +29,13 @@ def judge(
     empty where something could; told: how many trials whoever ran the federation told of, None
     before that; ended: whether the run did.
     """
-    verdict, reasons = _verdict(audit, claim, alarms, unmeasured, told, ended)
+    verdict, reasons = Verdict.SUPPORTED, list[str]()
+    if incomparable := _incomparable(audit, claim):
+        verdict, reasons = Verdict.NOT_JUDGED, [incomparable]
+    elif against := [*alarms, *_against(audit, claim)]:
+        verdict, reasons = Verdict.SUSPECT, against
+    elif lacking := [*_unseen(audit, told, ended), *unmeasured]:
+        verdict, reasons = Verdict.NOT_JUDGED, lacking
     return {
         "epsilon": claim.epsilon,
         "delta": claim.delta,
@@ -39,36 +45,38 @@ def judge(
     }
 
 
-def _verdict(
-    audit: LiveAudit,
-    claim: Claim,
-    alarms: Sequence[str],
-    unmeasured: Sequence[str],
-    told: int | None,
-    ended: bool,
-) -> tuple[Verdict, list[str]]:
-    config, mechanism = audit.config, audit.everything()
-    if config is None or mechanism is None:
-        return Verdict.NOT_JUDGED, ["no round was seen from its beginning to its end"]
-    if claim.unit not in (None, config.privacy.unit):
-        own = config.privacy.unit
-        return Verdict.NOT_JUDGED, [f"the claim is of a {claim.unit}, the run protects a {own}"]
-    against = [*alarms, *cautions.dp_failings(config)]
+def _incomparable(audit: LiveAudit, claim: Claim) -> str:
+    """Return why the claim cannot be held against what was seen, empty if it can."""
+    if audit.config is None or audit.everything() is None:
+        return "no round was seen from its beginning to its end"
+    unit = audit.config.privacy.unit
+    if claim.unit not in (None, unit):
+        return f"the claim is of a {claim.unit}, the run protects a {unit}"
+    return ""
+
+
+def _against(audit: LiveAudit, claim: Claim) -> list[str]:
+    """Return what the configuration itself says against the claim."""
+    mechanism = audit.everything()
+    assert audit.config is not None and mechanism is not None
+    reasons = cautions.dp_failings(audit.config)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if epsilon > claim.epsilon:
-        against.append(f"the noise that the server says allows epsilon {epsilon:.4g}")
-    if against:
-        return Verdict.SUSPECT, against
-    lacking = []
-    if not ended:
-        lacking.append("the transcript does not say that the run has ended")
-    planned = told or config.trials.count
-    if audit.trials < planned and told is None and config.trials.until_halfwidth:
-        lacking.append(
+        reasons.append(f"the noise that the server says allows epsilon {epsilon:.4g}")
+    return reasons
+
+
+def _unseen(audit: LiveAudit, told: int | None, ended: bool) -> list[str]:
+    """Return what of the run was not seen."""
+    assert audit.config is not None
+    missing = [] if ended else ["the transcript does not say that the run has ended"]
+    trials = audit.config.trials
+    planned = told or trials.count
+    if audit.trials < planned and told is None and trials.until_halfwidth:
+        missing.append(
             f"{audit.trials} trials were seen of a run that may stop before its {planned} "
             "(trials.until-halfwidth), so that only --worlds says whether these are all"
         )
     elif audit.trials < planned:
-        lacking.append(f"{audit.trials} of {planned} trials were seen")
-    lacking += unmeasured
-    return (Verdict.NOT_JUDGED, lacking) if lacking else (Verdict.SUPPORTED, [])
+        missing.append(f"{audit.trials} of {planned} trials were seen")
+    return missing

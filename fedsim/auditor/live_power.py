@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from adversaries import estimators
-from adversaries.design import Design
-from adversaries.intervals import ALARM_CONFIDENCE, significance
-from adversaries.noncentral import lower_limit
-from fedsim import precision
+from adversaries.statistics import estimators
+from adversaries.statistics.design import Design
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
+from adversaries.statistics.noncentral import lower_limit
+from fedsim.auditor.live_audit import LiveAudit
+from fedsim.campaign import precision
 from fedsim.config import Config
-from fedsim.live_audit import LiveAudit
 
 Bools = npt.NDArray[np.bool_]
 

@@ -1,6 +1,7 @@
 """The report of a live audit: what an auditor of a running federation came to believe.
 
-It words what `fedsim.live_audit` found, for the terminal while it grows and as a page at the end.
+It words what `fedsim.auditor.live_audit` found, for the terminal while it grows and as a page at
+the end.
 """
 
 import math
@@ -16,27 +17,24 @@ from rich.table import Table
 from rich.text import Text
 from scipy.special import expit, logit
 
-from adversaries import estimators
-from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import (
-    audit_page,
-    figures,
-    identifiability,
-    live_claim,
-    live_power,
-    precision,
-    report_directory,
-)
-from fedsim.accounting import PLD
+from adversaries.errors import InputError
+from adversaries.statistics import estimators
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import Claim
-from fedsim.composition import adds_up
-from fedsim.errors import InputError
-from fedsim.live_audit import Belief, LiveAudit
-from fedsim.report_figures import inline
-from fedsim.report_values import INFINITE, number, percent
-from fedsim.strict_json import strict_json
-from fedsim.transcript import Facts
-from fedsim.verdict import stated
+from fedsim.auditor import live_claim, live_power
+from fedsim.auditor.live_audit import Belief, LiveAudit
+from fedsim.audits.verdict import stated
+from fedsim.campaign import precision
+from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.figures import belief_figures
+from fedsim.mechanisms.composition import adds_up
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import PLD
+from fedsim.report import audit_page
+from fedsim.report.report_figures import inline
+from fedsim.report.report_values import INFINITE, number, percent
+from fedsim.transcripts.records import Facts
 
 Report = Mapping[str, Any]
 Bools = npt.NDArray[np.bool_]
@@ -171,7 +169,9 @@ def render_html(report: Report) -> str:
         series = {"mean": np.array(report["belief"]["mean_by_round"])}
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
-        drawn.append((caption, inline(figures.owner_beliefs(rounds, series), "beliefs", caption)))
+        drawn.append(
+            (caption, inline(belief_figures.owner_beliefs(rounds, series), "beliefs", caption))
+        )
     return audit_page.render(
         PAGE, report=report, verdict=verdict(report), rows=_rows(report), figures=drawn
     )

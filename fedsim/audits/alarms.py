@@ -5,22 +5,22 @@ from typing import Any
 
 from scipy.special import logit
 
-from adversaries import estimators, forecast
-from adversaries.agreement import Comparison
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.trials import two_sided
-from fedsim import (
+from adversaries.statistics import estimators, forecast
+from adversaries.statistics.agreement import Comparison
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.trials import two_sided
+from fedsim.audits import (
     bounds_audit,
     crafted_report,
     one_run_report,
-    precision,
     residual_report,
     vantage_report,
 )
-from fedsim.check import Check
+from fedsim.audits.check import Check
+from fedsim.campaign import precision
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.mechanism import Mechanism
-from fedsim.run_directory import Arrays
+from fedsim.privacy.mechanism import Mechanism
 
 EXCESS = 1 + 1e-4
 """By what factor the realised mu may be above that of the accounting: gradients are rounded."""

@@ -9,42 +9,40 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
-from adversaries import estimators, membership
-from adversaries.agreement import Comparison
-from adversaries.design import Design
-from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from adversaries.trials import two_sided
-from fedsim import (
+from adversaries.attacks import membership
+from adversaries.statistics import estimators
+from adversaries.statistics.agreement import Comparison
+from adversaries.statistics.design import Design
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.statistics.trials import two_sided
+from fedsim.audits import (
     alarms,
     bounds_audit,
     cautions,
     check,
     crafted_report,
     guarantee,
-    identifiability,
-    ledger,
     membership_audit,
     one_run_report,
     one_training,
     pac_report,
-    precision,
     prediction,
     residual_report,
-    run_agreement,
-    run_transcript,
     trust_report,
     vantage_report,
 )
-from fedsim.accounting import PLD, Accountant, accountant
-from fedsim.bayesian_audit import bayesian_report
+from fedsim.audits.bayesian_audit import bayesian_report
+from fedsim.audits.guarantee import Guarantee
+from fedsim.campaign import ledger, precision
+from fedsim.campaign.run_directory import Arrays
+from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
-from fedsim.description import Description
-from fedsim.errors import InputError
-from fedsim.group_privacy import of_group
-from fedsim.guarantee import Guarantee
-from fedsim.mechanism import Mechanism, Neighbouring, Vantage, sensitivity
-from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.strict_json import strict_json
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import PLD, Accountant, accountant
+from fedsim.privacy.description import Description
+from fedsim.privacy.group_privacy import of_group
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
+from fedsim.trust.model import Vantage
 
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 """Keys of the training that the report lists under the mechanism."""
@@ -53,38 +51,6 @@ SENSITIVITY_NOTE = (
     "Local sensitivities are measured on the data: they say how tight the theory is, and are never "
     "part of a DP release."
 )
-
-
-def write_report(
-    directory: RunDirectory, confidence: float | None = None, delta: float | None = None
-) -> dict[str, Any]:
-    """Write report.json, the figures and report.html of a run from its facts and transcript.
-
-    `confidence` and `delta` replace the configured ones. Returns the report. Raises InputError.
-    """
-    from fedsim import report as rendering  # noqa: PLC0415  (matplotlib is slow to import)
-
-    for name, value in (("confidence", confidence), ("delta", delta)):
-        if value is not None and not 0 < value < 1:
-            raise InputError(f"{name} is {value}; it must lie between 0 and 1")
-    transcript = run_transcript.read(directory)
-    facts = directory.read_facts()
-    config, rows = directory.config, ledger.verified(directory)
-    run_agreement.check(directory, config, facts, transcript, rows)
-    report = assemble(
-        config,
-        facts,
-        transcript,
-        confidence or config.audit.confidence,
-        delta or config.privacy.delta,
-        rows,
-    )
-    pictures = rendering.Pictures(report, transcript)
-    rendering.write_figures(pictures, directory.path / "figures")
-    directory.write_text("report.html", rendering.render_html(report, pictures))
-    # Last, because its presence says that the run is finished.
-    directory.write_json("report.json", report)
-    return report
 
 
 def assemble(
@@ -97,16 +63,15 @@ def assemble(
 ) -> dict[str, Any]:
     """Return report.json as a dictionary of JSON values; infinity is null, explained beside it.
 
-    rows: of the run's ledger, which says what was released; without any it is what was planned, as
-    far as the transcript goes.
+    rows: of the run's ledger, which says what was released; without any it is what was planned.
     """
     nominal, rounds = facts["noise_multiplier"], transcript["log_odds"].shape[1]
-    of_one = ledger.describe(config, nominal, rows, facts["challenge"]["owner"], rounds)
+    of_one = ledger.describe(config, nominal, rows, facts["challenge"]["owner"])
     trials = len(transcript["worlds"])
     together = guarantee.of(
         config,
         of_one,
-        ledger.describe_everything(config, nominal, rows, rounds, trials),
+        ledger.describe_everything(config, nominal, rows),
         ledger.trainings(rows) or trials,
         delta,
         told=not membership_audit.withheld(transcript),
@@ -298,10 +263,10 @@ def _budget(
     Colluders are left out: their records are no secret. spent: what privacy.stop-at limits, which
     is of everything released where the noise is the operating system's.
     """
-    spent, run = transcript.get(ledger.EPSILON), transcript["log_odds"].shape[1]
-    if spent is None or delta != config.privacy.delta:
+    spent, run = transcript[ledger.EPSILON], transcript["log_odds"].shape[1]
+    if delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
-        spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows, run)
+        spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows)
     # A budget is for those whom a guarantee is meant for.
     worst = np.delete(spent, sorted(ledger.colluders(rows)), axis=0).max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import bayesian
-from fedsim.accounting import PLD
-from fedsim.bayesian import Floats
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.description import Description
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring, sensitivity
-from fedsim.run_directory import Arrays
+from fedsim.privacy import bayesian
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.bayesian import Floats
+from fedsim.privacy.description import Description
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
 SAMPLED_ROUNDS = 8
 """Rounds after which the epsilon of DP is drawn where each takes a composition of its own."""

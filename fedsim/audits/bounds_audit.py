@@ -8,25 +8,22 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from adversaries import agreement, forecast, lower_bounds, privacy_profile
-from adversaries.agreement import Comparison
-from adversaries.gaussian_bounds import (
-    LARGEST_SHARE,
-    NOT_NORMAL,
-    TOO_MIXED,
-    mixed_share,
-)
-from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.lower_bounds import COMMON, LOWER_BOUNDS
-from adversaries.rate_bounds import trade_off_bound
-from adversaries.trials import Bools, Floats
-from fedsim import precision, vantage_report
-from fedsim.accounting import PLD
-from fedsim.check import Check
+from adversaries.statistics import agreement, forecast, lower_bounds, privacy_profile
+from adversaries.statistics.agreement import Comparison
+from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
+from adversaries.statistics.rate_bounds import trade_off_bound
+from adversaries.statistics.trials import Bools, Floats
+from fedsim.audits import vantage_report
+from fedsim.audits.check import Check
+from fedsim.audits.noise_family import noise_family
+from fedsim.campaign import precision
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.mechanism import Mechanism, Vantage
-from fedsim.noise_family import noise_family
-from fedsim.run_directory import Arrays
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.trust.model import Vantage
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
 """The headline is the first of these that holds: what it is rests on the mechanism, not on how

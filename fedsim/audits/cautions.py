@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedsim.config import Config
-from fedsim.mechanism import Trust, Vantage
+from fedsim.trust.model import Vantage
 
 UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
 """Why no vantage has a guarantee where clipping is off."""
@@ -51,7 +51,7 @@ def dp_failings(config: Config) -> list[str]:
             "noise only, and what is stated towards it is as if aggregated securely. Protecting "
             'people needs federation.secure-aggregation = "secagg+".'
         )
-    if config.federation.colluding and config.federation.trust is not Trust.CENTRAL:
+    if config.federation.colluding and not config.federation.trust.model.server_draws:
         failings.append(
             f"{config.federation.colluding} owners sent their noise to the adversary by way of the "
             "server, in the clear: their own records had no protection. Protecting people needs "
@@ -79,11 +79,8 @@ def dp_failings(config: Config) -> list[str]:
 def cautions(config: Config) -> list[str]:
     """Return what the configuration does to the meaning of the numbers."""
     told = []
-    if config.federation.trust is Trust.CENTRAL:
-        told.append(
-            "Under central trust the server sees every owner's clean sum: towards the server there "
-            "is no protection at all."
-        )
+    if caution := config.federation.trust.model.caution:
+        told.append(caution)
     if config.training.local_steps > 1:
         told.append(
             "Owners took local steps, whose noisy models the adversary does not see: its log-odds "

@@ -1,7 +1,7 @@
 """What a challenge that was made, or a group of copies, proves about one record.
 
 Two adversaries of the same trials side by side: the one of identification, and that of Jagielski et
-al., which sees the released model alone (`fedsim.poison_scores`).
+al., which sees the released model alone (`fedsim.seats.poison_scores`).
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from adversaries.design import INDEPENDENT, Design
-from adversaries.forecast import trial_mu
-from adversaries.gaussian_bounds import gaussian_bound, lessened
-from adversaries.intervals import ALARM_CONFIDENCE, LowerBound
-from adversaries.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from adversaries.poisoning import per_record
-from fedsim import gaussian
-from fedsim.accounting import PLD
-from fedsim.check import Check
+from adversaries.attacks.poisoning import per_record
+from adversaries.statistics import gaussian
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.forecast import trial_mu
+from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
+from fedsim.audits.check import Check
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.description import Description
-from fedsim.group_privacy import of_group
-from fedsim.report_rows import Entries
-from fedsim.report_values import Report, at, number, plain
-from fedsim.run_directory import Arrays
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.description import Description
+from fedsim.privacy.group_privacy import of_group
 
 WHAT = {
     "record": "a record of D",
@@ -175,66 +173,3 @@ def checks(report: Mapping[str, Any] | None, transcript: Arrays, played: Design)
             f"but {epsilon:.3f} at delta {report['delta']:g} by theory."
         )
     return [Check("poison_score", alarm)]
-
-
-NAMES = {
-    "identification": "ε of one record at least, by identification",
-    "identification_mu_gdp": "The same counts, of a Gaussian mechanism",
-    "identification_gaussian": "The same, were the log-odds normal",
-    "released_model": "ε of one record at least, from the released model alone",
-    "released_model_mu_gdp": "The same of a Gaussian mechanism, at a threshold for that",
-}
-"""How the page words the lower bounds."""
-
-
-def entries(report: Report) -> Entries:
-    """Return what the page says of the challenge; nothing where it was a record of D."""
-    found = at(report, "crafted")
-    if not found:
-        return []
-    copies = at(found, "copies")
-    delta = f"at δ = {plain(at(found, 'delta'))}"
-    stated = [
-        ("In question", f"{plain(copies)} × {plain(at(found, 'description'))}"),
-        *([("Its label", plain(at(found, "label")))] if at(found, "label") is not None else []),
-        ("First model", plain(at(found, "initialisation"))),
-        (f"ε of one record {delta}", _or_infinite(at(found, "epsilon"))),
-    ]
-    if copies != 1:
-        stated.append(
-            (f"ε of all {plain(copies)} {delta}", _or_infinite(at(found, "group_epsilon")))
-        )
-    for name in at(found, "lower_bounds") or {}:
-        bound = at(found, f"lower_bounds.{name}")
-        said = bound.get("reason") or bound.get("method")
-        stated.append((NAMES.get(name, str(name)), f"{number(bound.get('epsilon'))} ({said})"))
-    return stated
-
-
-def title(report: Report) -> str:
-    """Return the heading of the section."""
-    if at(report, "crafted.kind") == "record":
-        return "Copies of one record"
-    return "What was put into D to be noticed"
-
-
-def reading(report: Report) -> list[str]:
-    """Return, in whole sentences, what the section is worth."""
-    if not at(report, "crafted"):
-        return []
-    sentences = []
-    if at(report, "crafted.kind") != "record":
-        sentences.append(
-            "What was put into D was made to be noticed: the bounds say how identifiable a record "
-            "can be under this noise, not how identifiable a record of these data is."
-        )
-    if at(report, "crafted.copies") != 1:
-        sentences.append(
-            "D and D′ differ in all copies at once. The bounds of this page are those of the group,"
-            " except where they are said to be of one record, to which group privacy leads back."
-        )
-    return sentences
-
-
-def _or_infinite(epsilon: float | None) -> str:
-    return "∞" if epsilon is None else number(epsilon)

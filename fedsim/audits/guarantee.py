@@ -1,17 +1,20 @@
 """What a guarantee may state of a run: epsilon of everything that it released, or why it has none.
 
-`fedsim.composition` says why this is another number than the one that an audit compares with.
+`fedsim.mechanisms.composition` says why this is another number than the one that an audit compares
+with.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim import cautions, identifiability, vantages
-from fedsim.accounting import accountant
+from fedsim.audits import cautions
 from fedsim.config import Config
-from fedsim.description import Description
-from fedsim.mechanism import Vantage
+from fedsim.mechanisms import vantages
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.description import Description
+from fedsim.trust.model import Vantage
 
 PLAYED = (
     "The server played the game with a copy of the records of its own; the guarantee is of what "

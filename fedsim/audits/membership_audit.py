@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversaries import estimators, membership_attacks, roc
-from adversaries.design import Design
-from adversaries.membership_attacks import Attack
-from adversaries.shadow_models import FEWEST, Observations
-from adversaries.trials import Bools, Floats
-from fedsim import precision
-from fedsim.adversary import LOSS_TRAJECTORY, POPULATION_LOSSES
+from adversaries.attacks import membership_attacks, roc
+from adversaries.attacks.membership_attacks import Attack
+from adversaries.attacks.shadow_models import FEWEST, Observations
+from adversaries.errors import InputError
+from adversaries.statistics import estimators
+from adversaries.statistics.design import Design
+from adversaries.statistics.trials import Bools, Floats
+from fedsim.campaign import precision
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.run_directory import Arrays
+from fedsim.seats.adversary import LOSS_TRAJECTORY, POPULATION_LOSSES
 
 LEAST = 2 * (FEWEST + 1)
 """Trials of each world without which there are no shadows to leave one out of."""
@@ -111,19 +112,16 @@ def observations(transcript: Arrays) -> Observations | None:
     """Return the challenge's losses in all trials, [T, 1]; None for a transcript without them."""
     worlds = transcript["worlds"]
 
-    def array(name: str) -> Any:
-        found = transcript.get(name.replace("-", "_"))
-        # A run that an earlier version began has them of some cohorts alone.
-        return found if found is not None and len(found) == len(worlds) else None
-
-    losses, along = array("challenge-loss"), array(LOSS_TRAJECTORY)
+    losses, along, population = (
+        transcript.get(key(name)) for name in ("challenge-loss", LOSS_TRAJECTORY, POPULATION_LOSSES)
+    )
     if losses is None or not np.isfinite(losses).all():
         return None
     return Observations(
         losses[:, None],
         worlds[:, None],
         None if along is None else along[:, _points(along.shape[1], len(worlds)), None],
-        array(POPULATION_LOSSES),
+        population,
     )
 
 

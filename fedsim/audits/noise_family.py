@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from adversaries.rate_bounds import NoiseFamily
-from fedsim import loss_distribution
-from fedsim.accounting import PLD
-from fedsim.loss_distribution import Array
-from fedsim.mechanism import Mechanism
+from adversaries.statistics.rate_bounds import NoiseFamily
+from fedsim.privacy import loss_distribution
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.loss_distribution import Array
+from fedsim.privacy.mechanism import Mechanism
 
 SCALES = tuple(float(scale) for scale in 2.0 ** (np.arange(-4 * 32, 8 * 32 + 1) / 32))
 """A sixteenth to 256 times the claimed noise, in steps of 2 %."""

@@ -7,12 +7,6 @@ is none, and a report leaves these values out: an adversary that was right has n
 from collections.abc import Mapping
 from typing import Any
 
-from scipy.special import expit
-
-from fedsim.guarantee_sections import released
-from fedsim.report_sections import canaries_prove
-from fedsim.report_values import Report, at, challenge_of, percent, rho_beta_of
-
 CAUTION = (
     "One training has no statistics: how often an adversary is right cannot be told from it, nor "
     "whether its noise is what was claimed. Measure that beforehand, with many trials on data that "
@@ -27,9 +21,9 @@ RATES = (
 """What is measured and is a share of the trials."""
 
 
-def is_single(report: Report) -> bool:
+def is_single(report: Mapping[str, Any]) -> bool:
     """Whether a report is of one training."""
-    return at(report, "trials") == 1
+    return bool(report["trials"] == 1)
 
 
 def without_rates(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,18 +36,6 @@ def without_rates(report: Mapping[str, Any]) -> dict[str, Any]:
     empirical["epsilon"] = {**empirical["epsilon"], "advantage": None}
     success = {"pac": {**report["pac"], "success": None}}
     return {**report, "empirical": empirical, "vantages": vantages, **success}
-
-
-def verdict(report: Report) -> str:
-    """Return what takes the place of the one sentence for everybody."""
-    largest, limit = at(report, "empirical.epsilon.belief"), rho_beta_of(report)
-    said = [CAUTION, released(report)]
-    if largest is not None:
-        said.append(
-            f"This one adversary came to believe with {percent(float(expit(largest)))} that "
-            f"{challenge_of(report)} was used; the noise allows {percent(limit)}."
-        )
-    return " ".join(filter(None, said)) + canaries_prove(report)
 
 
 def _without(measured: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from fedsim import cautions, pac
-from fedsim.composition import adds_up
+from fedsim.audits import cautions
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.mechanism import Mechanism
-from fedsim.run_directory import Arrays
+from fedsim.mechanisms.composition import adds_up
+from fedsim.privacy import pac
+from fedsim.privacy.mechanism import Mechanism
 
 
 def report(

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from adversaries import estimators, forecast
-from adversaries.trials import Floats, two_sided
-from fedsim import vantage_report
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, forecast
+from adversaries.statistics.trials import Floats, two_sided
+from fedsim.audits import vantage_report
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.mechanism import Vantage
-from fedsim.run_directory import Arrays
-from fedsim.vantages import measured
+from fedsim.mechanisms.vantages import measured
+from fedsim.trust.model import Vantage
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """How many games a prediction under sampling plays: as many as this, in at most so many steps."""
@@ -31,7 +31,7 @@ def predictions(config: Config, transcript: Arrays) -> dict[Vantage, dict[str, A
         vantage: vantage_report.seen_from(transcript, vantage, primary)
         for vantage in measured(config)
     }
-    # A transcript without the arrays of another vantage is from before there was a choice.
+    # Nothing was seen of a released model that is not attacked.
     return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}
 
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from adversaries import residuals
-from adversaries.design import INDEPENDENT, Design
-from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim.check import Check
+from adversaries.attacks import residuals
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.check import Check
+from fedsim.campaign.run_directory import Arrays
+from fedsim.campaign.run_transcript import RESIDUALS
 from fedsim.config import Config
-from fedsim.mechanism import Vantage
-from fedsim.report_values import DASH, Report, at, interval_at, number, plain, span
-from fedsim.run_directory import Arrays
-from fedsim.run_transcript import RESIDUALS
-from fedsim.vantages import suffix
+from fedsim.mechanisms.vantages import suffix
+from fedsim.trust.model import Vantage
 
 MEANING = (
     "What is left of every aggregate when all that the adversary knows is subtracted, in the "
@@ -113,64 +112,9 @@ def checks(found: Mapping[str, Any] | None, played: Design = INDEPENDENT) -> lis
     ]
 
 
-def entries(report: Report) -> list[tuple[str, str]]:
-    """Return what the page says of the residuals; nothing where the report says nothing."""
-    found = at(report, "residuals")
-    if not found:
-        return []
-    ends, sampling = interval_at(found, "noise.interval"), at(found, "sampling")
-    lines = [
-        (
-            "Noise, over what is claimed",
-            f"{_precise(at(found, 'noise.ratio'))}, between {span(ends, _precise) or DASH}; "
-            f"{_p_value(found, 'noise')} of {plain(at(found, 'noise.degrees_of_freedom'))} numbers",
-        )
-    ]
-    rounds = [step for step in at(found, "noise.by_step") or [] if step is not None]
-    if len(rounds) > 1:
-        lines.append(("The same, of single rounds", span((min(rounds), max(rounds)), _precise)))
-    if at(found, "repeats"):
-        lines.append(
-            (
-                "Noise of a round against that before it",
-                f"cosine {number(at(found, 'repeats.cosine'))} on average; "
-                f"{_p_value(found, 'repeats')}",
-            )
-        )
-    if at(found, "scale"):
-        lines.append(
-            (
-                "Sum, over the sum of clipped gradients",
-                f"{number(at(found, 'scale.factor'))}; {_p_value(found, 'scale')}",
-            )
-        )
-    if shape := at(found, "shape"):
-        lines.append(
-            (
-                "Mean size of a coordinate, over its root mean square",
-                f"{number(shape['ratio'])}; {number(shape['normal'])} if normal, "
-                f"{_p_value(found, 'shape')}",
-            )
-        )
-    if sampling:
-        lines.append(
-            (
-                "Sizes of batches, variance over the binomial's",
-                f"{number(at(sampling, 'dispersion'))}, of {plain(at(sampling, 'batches'))} "
-                f"batches with a share {number(at(sampling, 'rate'))} of the records; "
-                f"{_p_value(found, 'sampling')}",
-            )
-        )
-    return lines
-
-
-def _precise(ratio: float) -> str:
+def ratio_text(ratio: float) -> str:
     """Word a ratio that is known to four digits and more."""
     return f"{ratio:.5g}"
-
-
-def _p_value(found: Report, test: str) -> str:
-    return f"p = {number(at(found, f'{test}.p_value'))}"
 
 
 def _noise_is_shared(found: Mapping[str, Any]) -> bool:

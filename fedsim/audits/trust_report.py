@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedsim import fixed_point, privacy
+from fedsim.campaign.ledger import Row
 from fedsim.config import Config
-from fedsim.ledger import Row
-from fedsim.mechanism import Trust
+from fedsim.mechanisms import privacy, summing
 
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
@@ -22,11 +21,11 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> di
 
     step: g; relative_growth: by how much the sensitivity, and the noise with it, is larger for it;
     total_variation: how far all rounds are from the Gaussian mechanism that is accounted, 0.0 where
-    that is below what a double holds; see `fedsim.fixed_point`.
+    that is below what a double holds; see `fedsim.mechanisms.fixed_point`.
     """
-    if config.federation.trust is not Trust.DISTRIBUTED:
+    grid = summing.grid(config, nominal, parameters)
+    if grid is None:
         return None
-    grid = fixed_point.agreed(config, nominal, parameters)
     simulated = config.federation.secure_aggregation == "simulated"
     return {
         "secure_aggregation": config.federation.secure_aggregation,
@@ -85,7 +84,7 @@ def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
         # Under central trust the noise is the server's, of which nobody takes any along.
         noise = (
             ""
-            if config.federation.trust is Trust.CENTRAL
+            if config.federation.trust.model.server_draws
             else f": the effective noise multiplier was between {low:.4g} and {high:.4g}, which "
             "the bounds count"
         )
@@ -95,7 +94,7 @@ def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
             f"{config.federation.owners}{noise}."
         )
     if colluding:
-        unprotected = UNPROTECTED if config.federation.trust is not Trust.CENTRAL else ""
+        unprotected = "" if config.federation.trust.model.server_draws else UNPROTECTED
         found.append(
             f"{colluding} of {config.federation.owners} owners colluded with the adversary: the "
             f"bounds hold against as many, not against more.{unprotected}"

@@ -12,16 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-from adversaries import estimators, forecast, lower_bounds
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.trials import two_sided
-from fedsim import precision, released_model
-from fedsim.check import Check
+from adversaries.statistics import estimators, forecast, lower_bounds
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.trials import two_sided
+from fedsim.audits.check import Check
+from fedsim.campaign import precision
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.identifiability import VantageBounds
-from fedsim.mechanism import Neighbouring, Vantage
-from fedsim.run_directory import Arrays
-from fedsim.vantages import EXACT, measured, suffix
+from fedsim.mechanisms.vantages import EXACT, measured, suffix
+from fedsim.privacy.identifiability import VantageBounds
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.seats import released_model
+from fedsim.trust.model import Vantage
 
 LINEARISED = (
     "an attack along a replay of the training, not an exact posterior: its log-odds are a score"

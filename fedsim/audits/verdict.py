@@ -8,7 +8,7 @@ from typing import Any
 class Verdict(StrEnum):
     """What the audit concludes about the claim.
 
-    CONVICTED: it is proven, with `adversaries.intervals.ALARM_CONFIDENCE`, that the claim is false
+    CONVICTED: it is proven, as surely as an alarm must be, that the claim is false
     SUSPECT: what was measured does not support the claim, and has not disproved it
     SUPPORTED: what was measured supports the claim, and nothing was found against it
     NOT_JUDGED: the audit cannot tell; its reasons are given, and what would let it tell

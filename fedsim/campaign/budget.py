@@ -2,8 +2,9 @@
 
 Everything is planned before the first round leaves, so that all cohorts of a campaign have as many:
 trainings of different lengths are no repetitions. With noise from the operating system the budget
-is that of all trainings together (`fedsim.composition`), and all that are planned are counted, also
-where a campaign may stop earlier by what it showed. From the seed it is that of one training.
+is that of all trainings together (`fedsim.mechanisms.composition`), and all that are planned are
+counted, also where a campaign may stop earlier by what it showed. From the seed it is that of one
+training.
 """
 
 import math
@@ -11,13 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedsim import cohorts, ledger
-from fedsim.composition import Counts, adds_up, epsilon_of, times, within
+from adversaries.errors import InputError
+from fedsim.campaign import cohorts, ledger
+from fedsim.campaign.ledger import Row, planned_kind
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
-from fedsim.description import Rounds
-from fedsim.errors import InputError
-from fedsim.ledger import Row, planned_kind
-from fedsim.run_directory import RunDirectory
+from fedsim.mechanisms.composition import Counts, adds_up, epsilon_of, times, within
+from fedsim.privacy.description import Rounds
 
 ACCEPTED = "accepted.json"
 """The file of a run that says which epsilon was accepted for its continuation."""
@@ -55,8 +56,6 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
     """
     rows = [] if directory is None else ledger.verified(directory)
     _check_noise_source(config, rows)
-    if directory and not directory.has(ledger.FILE) and ledger.rounds_seen(directory):
-        raise ledger.lacking(directory)
     finished = cohorts.finished(config, directory) if directory else []
     left = [trials for trials in cohorts.ranges(config, directory) if trials.start not in finished]
     _check_pac(config, {row.cohort for row in rows} - set(finished))

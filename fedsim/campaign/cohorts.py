@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import reading
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import reading
 from fedsim.config import Config, to_run_config
-from fedsim.errors import InputError
-from fedsim.run_directory import RunDirectory
 
 EXPERIMENT = "experiment"
 """The array of a cohort's file, and of the transcript, that says what it is of: JSON, as bytes."""
@@ -73,7 +73,7 @@ def check_transcript(
     found: the mark, as it was read.
     """
     then = _read(directory, file, found, range(trials))
-    _check(directory, then, _of_transcript(config), f"{file} is of a run")
+    _check(directory, file, then, _of_transcript(config), f"{file} is of a run")
 
 
 def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]:
@@ -120,7 +120,8 @@ def _size(config: Config, directory: RunDirectory, first: int) -> int:
         if not size:
             raise ValueError("it has no trials")
     then = _read(directory, file, mark, range(first, first + size))
-    _check(directory, then, experiment(config), f"trials {first} to {first + size - 1} were run")
+    where = f"trials {first} to {first + size - 1} were run"
+    _check(directory, file, then, experiment(config), where)
     return size
 
 
@@ -155,13 +156,19 @@ def _read(
 
 
 def _check(
-    directory: RunDirectory, then: Mapping[str, Any], now: Mapping[str, Any], what: str
+    directory: RunDirectory,
+    file: str,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+    what: str,
 ) -> None:
-    """Raise InputError for the first key whose value changed; one that was not told is passed."""
+    """Raise InputError for the first key whose value changed, or that `file` does not tell."""
     for key, value in now.items():
-        if then.get(key, value) != value:
+        with directory.reading(file):
+            told = then[key]
+        if told != value:
             raise InputError(
                 f"config.toml of '{directory.path}' was changed: {what} with {key} = "
-                f"{json.dumps(then[key])}, and it says {json.dumps(value)} now; put it back, or "
+                f"{json.dumps(told)}, and it says {json.dumps(value)} now; put it back, or "
                 "begin another run with --out"
             )

@@ -6,11 +6,12 @@ campaign stays until that of the larger one is written. Where the noise is the o
 the trials that are added release more of the same people, which is refused beyond privacy.stop-at.
 """
 
-from fedsim import budget, cohorts, privacy
+from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.campaign import budget, cohorts
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.run_directory import RunDirectory
+from fedsim.mechanisms import privacy
 
 
 def extend(directory: RunDirectory, trials: int) -> Config:

@@ -1,14 +1,16 @@
 """The privacy ledger of a run: what every owner's records were exposed to, and what is left.
 
 `ledger.jsonl` in the run directory holds one JSON object for each round, appended and forced to
-disk before the round's messages leave: once they are out the round may be seen (`fedsim.journal`).
-A last line without its end never let a message out and is dropped; any other damage is an error.
+disk before the round's messages leave: once they are out the round may be seen
+(`fedsim.common.journal`). A last line without its end never let a message out and is dropped; any
+other damage is an error.
 
-A row states two numbers (`fedsim.composition`). `epsilon` is that of one training: trials are
-repetitions of it, so that those of a cohort count once and cohorts do not add up, but attempts do.
-`released` is that of everything so far, and what a guarantee and `privacy.stop-at` speak of: with
-noise from the operating system every trial of every cohort left something of the same people. From
-the seed it is empty: nothing is protected, and the budget is that of one training.
+A row states two numbers (`fedsim.mechanisms.composition`). `epsilon` is that of one training:
+trials are repetitions of it, so that those of a cohort count once and cohorts do not add up, but
+attempts do. `released` is that of everything so far, and what a guarantee and `privacy.stop-at`
+speak of: with noise from the operating system every trial of every cohort left something of the
+same people. From the seed it is empty: nothing is protected, and the budget is that of one
+training.
 
 A restart draws fresh noise from the operating system, and what the interrupted attempt released
 stays spent. From the seed it releases the same values again, which count once. An owner is charged
@@ -22,8 +24,7 @@ The same noise under other data hides nothing: two sums of one round with noise 
 by what the owners sent that are in one of them alone, under no noise but their own, and the models
 after them by sums without any. So a restart from the seed whose round has other owners present than
 an attempt before is refused before its sum is released. Where a ledger holds such a pair all the
-same, the later round counts as one without noise: epsilon is infinite from then on. Older ledgers
-say how many came and not who: the same number is taken for the same owners.
+same, the later round counts as one without noise: epsilon is infinite from then on.
 
 Colluders told their noise, by way of the server and unencrypted: under local and distributed trust
 their own records count as unprotected towards the server and the participant that they help, also
@@ -38,14 +39,21 @@ the server received every message under one share of the noise.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import cohorts, journal, privacy, run_transcript
-from fedsim.composition import (
+from adversaries.errors import InputError
+from fedsim.campaign import cohorts, run_transcript
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import journal
+from fedsim.common.journal import Journal
+from fedsim.common.strict_json import strict_json
+from fedsim.config import Config
+from fedsim.mechanisms import privacy
+from fedsim.mechanisms.composition import (
     Counts,
     adds_up,
     at_vantages,
@@ -53,13 +61,8 @@ from fedsim.composition import (
     epsilon_of,
     within,
 )
-from fedsim.config import Config
-from fedsim.description import Description, Rounds
-from fedsim.errors import InputError
-from fedsim.journal import DamagedError, Journal
-from fedsim.mechanism import Trust, Vantage
-from fedsim.run_directory import RunDirectory
-from fedsim.strict_json import strict_json
+from fedsim.privacy.description import Description, Rounds
+from fedsim.trust.model import Vantage
 
 FILE = "ledger.jsonl"
 
@@ -95,10 +98,10 @@ class Row:
     nominal, as realised, and 0 where no clipping gives it a meaning; participants: the owners that
     were asked; epsilon: what one training has spent after this round at `delta`, inf without noise,
     by counts that `rounded_up` may have rounded; released: the same of all trainings of the run so
-    far, empty where the noise is the seed's; shares: of how many owners the noise is, None (as in
-    older ledgers) for that of all who were asked; provisional: whether a row with the true number
-    of shares is to follow; present: the owners that came, None where shares says it or (in older
-    ledgers) nothing does; colluders: the owners that told the adversary their noise.
+    far, empty where the noise is the seed's; shares: of how many owners the noise is, None for that
+    of all who were asked; provisional: whether a row with the true number of shares is to follow;
+    present: the owners that came, None where those who were asked did, or a row is to follow;
+    colluders: the owners that told the adversary their noise.
     """
 
     cohort: int
@@ -150,8 +153,10 @@ class Row:
         owners = {
             name: tuple(map(int, entry[name]))
             for name in ("participants", "present", "colluders")
-            if entry.get(name) is not None
+            if entry[name] is not None
         }
+        if missing := {each.name for each in fields(cls)} - entry.keys():
+            raise KeyError(min(missing))
         return cls(**{**entry, **owners, **spent})
 
 
@@ -257,7 +262,7 @@ def everything(rows: Iterable[Row]) -> Account:
 
 
 def read(directory: RunDirectory) -> list[Row]:
-    """Return the rows of a run, none for a run from before there were ledgers.
+    """Return the rows of a run, none for a run that released nothing yet.
 
     One row for each round of an attempt: the last. Raises InputError where the file is damaged
     anywhere but in an unfinished last line.
@@ -269,14 +274,9 @@ def verified(directory: RunDirectory) -> list[Row]:
     """Return the rows of a run; raise InputError where some that the run shows are not there.
 
     The last attempt of every finished cohort has its number of rounds, and a cohort at least one
-    row for every round that events.jsonl says was run: the row is written first. Nothing is missed
-    in a run from before there were ledgers, whose transcript has no epsilon either.
+    row for every round that events.jsonl says was run: the row is written first.
     """
     rows = read(directory)
-    if not directory.has(FILE):
-        if directory.has(run_transcript.FILE) and EPSILON in run_transcript.read(directory):
-            raise lacking(directory)
-        return rows
     books = accounts(rows)
     lengths = Counter((row.cohort, row.attempt) for row in rows)
     finished = {
@@ -287,7 +287,9 @@ def verified(directory: RunDirectory) -> list[Row]:
         lengths[cohort, books.get(cohort, Account()).attempts] == rounds
         for cohort, rounds in finished.items()
     )
-    if not complete or not rounds_seen(directory) <= Counter(row.cohort for row in rows):
+    released = rows or not directory.has(run_transcript.FILE)
+    seen = rounds_seen(directory) <= Counter(row.cohort for row in rows)
+    if not (complete and released and seen):
         raise lacking(directory)
     return rows
 
@@ -297,39 +299,29 @@ def describe(
     nominal: float,
     rows: Sequence[Row],
     owner: int | None = None,
-    rounds: int | None = None,
 ) -> Description:
     """Return what one training of a run released, at worst over its cohorts.
 
     owner: whose records; None for those of the owner who is worst off at the configured vantage.
-    Without rows it is what the configuration plans, with the nominal noise multiplier, or the first
-    `rounds` of it where it is known that no more were run.
+    Without rows it is what the configuration plans, with the nominal noise multiplier.
     """
     if not rows:
-        planned = privacy.describe(config, nominal)
-        return planned if rounds is None else planned.first(rounds)
+        return privacy.describe(config, nominal)
     books = accounts(rows)
     _, counts = _worst(config, list(books.values()), owner)
     return described(config, counts)
 
 
-def describe_everything(
-    config: Config,
-    nominal: float,
-    rows: Sequence[Row],
-    rounds: int | None = None,
-    trials: int | None = None,
-) -> Description | None:
+def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> Description | None:
     """Return what all trainings of a run released together, of the owner who is worst off.
 
     What a guarantee may speak of; None where the noise is the seed's, which is none. Without rows,
-    of so many trials as `describe` has rounds; None for all that are planned.
+    all that the configuration plans.
     """
     if not adds_up(config):
         return None
     if not rows:
-        count = config.trials.count if trials is None else trials
-        return describe(config, nominal, rows, rounds=rounds).repeated(count)
+        return privacy.describe(config, nominal).repeated(config.trials.count)
     _, counts = _worst(config, [everything(rows)])
     return described(config, counts)
 
@@ -337,37 +329,27 @@ def describe_everything(
 def describe_run(directory: RunDirectory) -> tuple[Description, Description | None]:
     """Return what one training of the run in a directory released, and all of them together.
 
-    As `describe` and `describe_everything`. Without a ledger the transcript tells how many rounds.
-    Raises InputError, as `verified` too.
+    As `describe` and `describe_everything`. Raises InputError, as `verified` too.
     """
-    config, rows, seen = directory.config, verified(directory), None
-    if not rows and directory.has(run_transcript.FILE):
-        seen = run_transcript.read(directory)["log_odds"]
-    facts = directory.read_facts() if directory.has("facts.json") else {}
-    nominal = facts.get("noise_multiplier") or privacy.noise_multiplier(config)
-    trials, rounds = (None, None) if seen is None else seen.shape
-    return (
-        describe(config, nominal, rows, rounds=rounds),
-        describe_everything(config, nominal, rows, rounds, trials),
-    )
+    config, rows = directory.config, verified(directory)
+    nominal = 0.0 if rows else privacy.noise_multiplier(config)  # rows state their own
+    return describe(config, nominal, rows), describe_everything(config, nominal, rows)
 
 
-def curve(
-    config: Config, nominal: float, rows: Sequence[Row], rounds: int | None = None
-) -> npt.NDArray[np.float64]:
+def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
     """Return epsilon after every round of one trial, [owners, vantages, k], inf without noise.
 
     Of the cohort that is worst off at the configured vantage, over the rounds of its last attempt;
     what earlier attempts released besides is spent before the first. The vantages are in the order
-    of `Vantage`. Exact after the last round, before it as `running_epsilon`. rounds: how many were
-    run where there are no rows to tell; None for all that are planned.
+    of `Vantage`. Exact after the last round, before it as `running_epsilon`. Without rows, of all
+    rounds that are planned.
     """
     owners = range(config.federation.owners)
     if rows:
         last, earlier = _last_attempt(config, rows)
     else:
-        count = config.training.rounds if rounds is None else rounds
-        last, earlier = [(planned_kind(config, nominal), frozenset(owners))] * count, Account()
+        kind = planned_kind(config, nominal), frozenset(owners)
+        last, earlier = [kind] * config.training.rounds, Account()
     found: dict[Any, list[list[float]]] = {}
     curves = []
     for owner in owners:
@@ -418,8 +400,8 @@ class Ledger:
     ) -> None:
         self.config = config
         # Under central trust they have no noise to tell.
-        central = config.federation.trust is Trust.CENTRAL
-        self.colluders = () if central else tuple(sorted(colluders))
+        silent = config.federation.trust.model.server_draws
+        self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
         self._accounts, self._everything = accounts(written.entries), everything(written.entries)
@@ -669,12 +651,8 @@ def _current(rows: Iterable[Row]) -> list[Row]:
 
 def _read(directory: RunDirectory) -> Journal[Row]:
     """Return the rows of a run. Raises InputError."""
-    try:
-        return journal.read(directory.path / FILE, Row.of)
-    except OSError as error:
-        raise InputError(f"cannot read {FILE} in '{directory.path}': {error.strerror}") from None
-    except DamagedError as error:
-        raise InputError(
-            f"{FILE} in '{directory.path}' is damaged in line {error.line}, so that nobody knows "
-            "what was released; restore it from a copy, or begin another run with --out"
-        ) from None
+    return journal.read(
+        directory.path / FILE,
+        Row.of,
+        "nobody knows what was released; restore it from a copy, or begin another run with --out",
+    )

@@ -1,25 +1,23 @@
 """How precise a campaign is, why it ended, and what its design leaves valid.
 
-The design of the trials (`adversaries.design`) is the configuration's: whether pairs of trials
-share their random numbers, and whether the trials stop by what they showed.
+The design of the trials (`adversaries.statistics.design`) is the configuration's: whether pairs of
+trials share their random numbers, and whether the trials stop by what they showed.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logit, ndtr
 
-from adversaries import estimators, stopping
-from adversaries.design import Design, pair_scores
-from adversaries.trials import Bools, Floats
-from fedsim import gaussian
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, gaussian, stopping
+from adversaries.statistics.design import Design, pair_scores
+from adversaries.statistics.trials import Bools, Floats
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.report_values import DASH, Report, at, number
-from fedsim.run_directory import Arrays
 
 COMMON = (
     "Trials 2i and 2i + 1 share initial model, noise and sampling, and are in opposite worlds: the "
@@ -55,17 +53,6 @@ def looks(config: Config) -> dict[int, float]:
         return {}
     confidence, common = config.audit.confidence, trials.pairing == "common"
     return stopping.looks(trials.until_halfwidth, confidence, trials.count, trials.cohort, common)
-
-
-def check(config: Config, planned: Sequence[range]) -> None:
-    """Raise InputError where cohorts of these trials do not end at every look."""
-    missed = set(looks(config)).difference(trials.stop for trials in planned)
-    if missed:
-        raise InputError(
-            f"no cohort ends at {min(missed)} trials, where the interval is to be looked at: "
-            "trials.cohort, trials.until-halfwidth or audit.confidence was changed in config.toml "
-            "after the first cohort; put it back, or begin another run with --out"
-        )
 
 
 def design(config: Config, trials: int) -> Design:
@@ -111,8 +98,8 @@ def assemble(
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
-    planned, schedule = facts.get("planned_trials", trials), looks(config)
-    stopped_at = facts.get("stopped_at")
+    planned, schedule = facts["planned_trials"], looks(config)
+    stopped_at = facts["stopped_at"]
     ends = empirical["advantage_interval"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
     return {
@@ -188,31 +175,6 @@ def imprecise(campaign: Mapping[str, Any]) -> list[str]:
     if campaign["precise"] is not False:
         return []
     return [f"The advantage is not as precise as asked: {campaign['reason']}."]
-
-
-def entries(report: Report) -> list[tuple[str, str]]:
-    """Return the section of the page; empty for older reports."""
-    found = at(report, "campaign")
-    if not found:
-        return []
-    rows = [
-        ("Trials", f"{found['trials']} of {found['planned']} planned"),
-        ("Half the length of the advantage's interval", number(found["halfwidth"])),
-        ("Why no more", found["reason"]),
-        ("Random numbers of the two worlds", found["pairing"]),
-    ]
-    if ratio := found["variance"]:
-        rows.append(
-            (
-                "Variance of the advantage, against independent trials",
-                f"{number(ratio['measured'])} measured, {number(ratio['predicted'])} predicted"
-                if ratio["measured"] is not None
-                else DASH,
-            )
-        )
-    if found["validity"]:
-        rows.append(("What stays valid", found["validity"]))
-    return rows
 
 
 def _reason(

@@ -6,10 +6,10 @@ Each is whole by itself; one that was edited, or is of another moment, contradic
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsim import cohorts, ledger
+from fedsim.campaign import cohorts, ledger
+from fedsim.campaign.ledger import Row
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config
-from fedsim.ledger import Row
-from fedsim.run_directory import Arrays, RunDirectory
 
 
 def check(

@@ -27,10 +27,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim import private_files, reading, run_files
+from fedsim.campaign import run_files
+from fedsim.common import private_files, reading
 from fedsim.config import Config
-from fedsim.errors import InputError
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
 
@@ -158,9 +159,9 @@ class RunDirectory:
             except (FileNotFoundError, PermissionError) as error:
                 raise self._unread(name, error) from None
 
-    def read_report(self, *needed: str) -> dict[str, Any]:
-        """Read report.json, with the keys that it must have. Raises InputError as `read_json`."""
-        report = self.read_json("report.json", needed=("trials", *needed))
+    def read_report(self) -> dict[str, Any]:
+        """Read report.json. Raises InputError as `read_json`."""
+        report = self.read_json("report.json")
         with self.reading("report.json"):
             run_files.check(run_files.Report, report)
         return report
@@ -224,8 +225,7 @@ class RunDirectory:
         if not self.has("report.json"):
             return False
         report = self.read_report()
-        planned = (report.get("campaign") or {}).get("planned", report["trials"])
-        return bool(planned == self.config.trials.count)
+        return bool(report["campaign"]["planned"] == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
         """Append one event, with the time."""

@@ -1,6 +1,6 @@
 """What the JSON of a run must look like to be read: facts.json, events.jsonl, report.json.
 
-What is not named here is let pass; what is named and of another kind is damage.
+What is not named here is let pass; what is named and missing, or of another kind, is damage.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Part(BaseModel):
 
 
 class Challenge(Part):
-    """Of facts.json: `fedsim.challenge.Challenge`."""
+    """Of facts.json: `fedsim.game.challenge.Challenge`."""
 
     record: Count | None
     replacement: Count | None
@@ -77,64 +77,74 @@ class Event(Part):
 class Prediction(Part):
     """Of a vantage in report.json."""
 
-    advantage: Number | None = None
-    mu: Number | None = None
+    advantage: Number | None
+    mu: Number | None
 
 
 class LowerBound(Part):
     """On epsilon, in report.json."""
 
-    epsilon: Number | None = None
-    reason: str | None = None
+    epsilon: Number | None
+    reason: str | None
 
 
 class Headline(Part):
     """Which lower bound is led with."""
 
-    name: str | None = None
-    epsilon: Number | None = None
+    name: str
+    epsilon: Number | None
 
 
-class Empirical(Part):
-    """What was measured at a vantage."""
+class Measured(Part):
+    """What was measured somewhere."""
 
-    advantage: Number | None = None
-    advantage_interval: Ends | None = None
-    confidence: Number | None = None
-    within_bound: bool | None = None
-    near_prediction: bool | None = None
-    lower_bounds: dict[str, LowerBound] = {}
-    headline: Headline | None = None
+    advantage: Number | None
+    advantage_interval: Ends | None
+    confidence: Number
+
+
+class Empirical(Measured):
+    """What was measured at the configured vantage."""
+
+    lower_bounds: dict[str, LowerBound]
+    headline: Headline
+
+
+class OfVantage(Measured):
+    """What was measured at any vantage, and how it stands to what was expected there."""
+
+    within_bound: bool | None
+    near_prediction: bool | None
 
 
 class AtVantage(Part):
     """What a report says of one vantage."""
 
-    noise_multiplier: Number | None = None
-    epsilon: Number | None = None
-    rho_alpha: Number | None = None
-    prediction: Prediction | None = None
-    empirical: Empirical | None = None
+    noise_multiplier: Number | None
+    epsilon: Number | None
+    rho_alpha: Number | None
+    prediction: Prediction | None
+    empirical: OfVantage | None
 
 
 class Bounds(Part):
     """What the noise allows."""
 
-    rho_alpha: Number | None = None
-    tight_epsilon: Number | None = None
-    delta: Number | None = None
+    rho_alpha: Number | None
+    tight_epsilon: Number | None
+    delta: Number
 
 
 class Campaign(Part):
     """How the trials were played."""
 
-    planned: Count | None = None
+    planned: Count
 
 
 class Pac(Part):
     """What PAC noise allows."""
 
-    mutual_information: Number | None = None
+    mutual_information: Number | None
 
 
 class Released(Part):
@@ -150,16 +160,17 @@ class Report(Part):
     """report.json, as far as other commands read it again."""
 
     trials: Count
-    name: str | None = None
-    trust: str | None = None
-    colluding: Count | None = None
-    campaign: Campaign | None = None
-    bounds: Bounds | None = None
-    released: Released | None = None
-    prediction: Prediction | None = None
-    empirical: Empirical | None = None
-    vantages: dict[str, AtVantage] | None = None
-    pac: Pac | None = None
+    name: str
+    trust: str
+    colluding: Count
+    timing: Timing
+    campaign: Campaign
+    bounds: Bounds
+    released: Released | None
+    prediction: Prediction
+    empirical: Empirical
+    vantages: dict[str, AtVantage]
+    pac: Pac
 
 
 def check(schema: type[Part], value: Mapping[str, Any]) -> None:

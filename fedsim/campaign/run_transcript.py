@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsim import cohorts
+from fedsim.campaign import cohorts
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config
-from fedsim.mechanism import Vantage
-from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.vantages import measured, suffix
+from fedsim.mechanisms.vantages import measured, suffix
+from fedsim.trust.model import Vantage
 
 FILE = "transcript.npz"
 
@@ -19,6 +19,8 @@ NEEDED = (
     "noise_stds",
     "losses",
     "accuracies",
+    "final_models",
+    "epsilon_spent",
 )
 """Arrays of every run."""
 
@@ -48,9 +50,6 @@ SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_s
 
 LOSSES = ("challenge_loss", "loss_trajectory", "population_losses")
 """What else losses of records are in, which the same runs have."""
-
-LATER = (*LOSSES, "final_models")
-"""Arrays that a run which an earlier version began has of its last cohorts alone."""
 
 TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 """Arrays of truth values."""
@@ -109,7 +108,6 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
     (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
     if trials not in {cohort.stop for cohort in planned}:
         return f"it has {trials} trials, with which no cohort of this config.toml ends"
-    starts = {cohort.start for cohort in planned}
     endings = {suffix(vantage, config.federation.vantage) for vantage in Vantage}
     of_rounds = ("log_odds", *LENGTHS, *SIGNED)
     wanted = {
@@ -125,11 +123,11 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
         "canary_scores": (trials, config.canaries.count),
         "canaries_included": (trials, config.canaries.count),
         "epsilon_spent": (config.federation.owners, len(Vantage), rounds),
+        "challenge_loss": (trials,),
+        "loss_trajectory": (trials, rounds + 1),
+        "population_losses": (trials, *(found.get("population_losses", ())[1:2] or (1,))),
+        "final_models": (trials, 32),
     }
-    columns = ((), (rounds + 1,), found.get("population_losses", ())[1:2] or (1,), (32,))
-    for name, each in zip(LATER, columns, strict=True):
-        rows = found[name][0] if found.get(name) else trials
-        wanted[name] = (rows if trials - rows in starts else trials, *each)
     for name, shape in wanted.items():
         if name in found and found[name] != shape:
             return f"its '{name}' is {list(found[name])}, not {list(shape)}"
@@ -139,12 +137,12 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
 def _impossible(arrays: Arrays) -> str:
     """Return which array has numbers that no run leaves, "" where none has."""
     for name, array in arrays.items():
-        known = next((each for each in (*LENGTHS, *SIGNED, *LATER) if name.startswith(each)), name)
+        known = next((each for each in (*LENGTHS, *SIGNED, *LOSSES) if name.startswith(each)), name)
         if name in RATES and not ((array >= 0) & (array <= 1)).all():
             return f"its '{name}' is not between 0 and 1"
         if known in LENGTHS and (array < 0).any():
             return f"its '{name}' is negative"
-        if known in (*LENGTHS, *SIGNED, *LATER) and np.isnan(array).any():
+        if known in (*LENGTHS, *SIGNED, *LOSSES) and np.isnan(array).any():
             return f"its '{name}' is not a number: NaN"
         # What is added up round by round stays NaN.
         if (

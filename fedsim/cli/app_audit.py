@@ -12,29 +12,24 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import report_directory
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.audits.verdict import exit_status
 from fedsim.cli.terminal import Terminal
+from fedsim.common import report_directory
 from fedsim.config import parse_overrides
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring, Vantage
-from fedsim.verdict import exit_status
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.trust.model import Vantage
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.app_audit.audit import AppAudit
-
-ROUNDS_KEY = "num-server-rounds"
-"""The key under which Flower's own templates declare the number of rounds."""
 
 CONTRADICTION = (
     "theory supports the claim and the attack disproves it: the app does something that theory "
     "does not know of, theory is wrong, or the one audit in a thousand came up that chance allows"
 )
 """What is said of a conviction against theory."""
-
-LONGEST_TIME = 1e6
-"""Seconds; a socket takes no time much longer, and nobody waits for it."""
 
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
@@ -60,24 +55,8 @@ def audit_app(
     Has the app's code run in a process of its own. Raises InputError for options that contradict
     each other, and as `fedsim.app_audit.audit.audit` does.
     """
-    from fedsim.app_audit.audit import audit, check  # noqa: PLC0415
-    from fedsim.app_audit.process import opened  # noqa: PLC0415
+    from fedsim.app_audit.directory import audit_directory  # noqa: PLC0415
 
-    if nodes < 2:
-        raise InputError(f"{nodes} nodes are no federation; give at least 2")
-    if not time_limit > 0:
-        raise InputError(f"in {time_limit:g} s no app runs; give --time-limit more")
-    if time_limit > LONGEST_TIME:
-        raise InputError(
-            f"{time_limit:g} s is no limit; give --time-limit {LONGEST_TIME:.0f} s at most"
-        )
-    check(trials, confidence)
-    overrides = parse_overrides(run_config)
-    if rounds is not None:
-        overrides[ROUNDS_KEY] = rounds
-    asked = overrides.get(ROUNDS_KEY, 1)
-    if isinstance(asked, int | float) and asked < 1:
-        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
     if out is not None and (out / "report.json").exists():
         raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
     if out is not None:
@@ -87,17 +66,19 @@ def audit_app(
     def show(text: str) -> None:  # so that nobody takes it for the audit's
         console.print(f"app: {text}", soft_wrap=True, highlight=False)
 
-    with (
-        opened(app, nodes, overrides, time_limit, show) as audited,
-        _progress(trials, console) as progress,
-    ):
-        outcome = audit(
-            audited,
+    with _progress(trials, console) as progress:
+        outcome = audit_directory(
+            app,
             trials=trials,
-            seed=seed,
+            rounds=rounds,
+            nodes=nodes,
+            run_config=parse_overrides(run_config),
             claim=claim,
             neighbouring=neighbouring,
             confidence=confidence,
+            seed=seed,
+            time_limit=time_limit,
+            show=show,
             progress=progress,
         )
     document = outcome.as_json()
@@ -142,7 +123,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     observations = outcome.trials * (1 if whole else rounds)
     proven = ""
     if claim is not None:
-        proven = f"; {outcome.proven.epsilon:.4g} with the {ALARM_CONFIDENCE:.1%} of a conviction"
+        proven = f"; {outcome.proven.epsilon:.4g} with the {ALARM_CONFIDENCE:.2%} of a conviction"
     measured = outcome.advantage
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"

@@ -1,4 +1,4 @@
-"""`fedsim audit`: what a transcript, a run directory or a Flower app says of an owner's privacy."""
+"""`fedsim audit`: what a transcript or a Flower app says of an owner's privacy."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,21 +6,21 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedsim.app_audit.configuration import Claim, Scope
+from adversaries.errors import InputError
+from fedsim.app_audit.configuration import claim_given
+from fedsim.audits.verdict import Verdict, exit_status
 from fedsim.cli import following
 from fedsim.cli.options import ReportAsJson
 from fedsim.cli.terminal import Terminal
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring
-from fedsim.run_directory import RunDirectory
-from fedsim.transcript import AUDITOR, Reader, wait_for_header
-from fedsim.verdict import Verdict, exit_status
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.transcripts.reader import Reader, wait_for_header
+from fedsim.transcripts.records import AUDITOR
 
 
 def audit(
     recorded: Annotated[
         Path | None,
-        typer.Argument(metavar="[TRANSCRIPT]", help="A transcript, or a run directory."),
+        typer.Argument(metavar="[TRANSCRIPT]", help="A transcript, or a folder of them."),
     ] = None,
     json_: ReportAsJson = False,
     out: Annotated[
@@ -128,9 +128,9 @@ def audit(
 
     Of a transcript of fedsim.recording, measures the noise that was really added, what it makes of
     each owner's privacy, and what canaries found. Of an auditor's node in a fedsim federation,
-    works out its belief after every round; its folder of transcripts stands for the newest one. A
-    run directory of `fedsim run` gets its report anew. An app is run again and again, under
-    attack, in a process of its own with your rights: only name code that you would run yourself.
+    works out its belief after every round; its folder of transcripts stands for the newest one. An
+    app is run again and again, under attack, in a process of its own with your rights: only name
+    code that you would run yourself. What a run of `fedsim run` proves, `fedsim report` says.
 
     Exit status: 0 the claim is supported, or there is none; 3 the audit cannot tell; 4 the claim is
     not supported, or refuted; 1 the audit failed; 2 bad input.
@@ -143,8 +143,7 @@ def audit(
 
     fedsim audit --app my-app --claimed-epsilon 2 --claimed-delta 1e-5
     """
-    of_claims = (claimed_epsilon, claimed_delta, claimed_unit, strict or None)
-    claim = _claim(claimed_epsilon, claimed_delta, claimed_unit)
+    claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
     of_auditors = (data_root, canary_seed_file, worlds, no_challenge or None)
     if app is not None:
         from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
@@ -173,13 +172,9 @@ def audit(
     if any(option is not None for option in of_apps):
         raise InputError("some of these options are for a Flower app; name it with --app PATH")
     if recorded is None:
-        raise InputError("audit what? Give a transcript, a run directory, or --app PATH")
+        raise InputError("audit what? Give a transcript, or --app PATH")
     if recorded.is_dir() and (recorded / "config.toml").exists():
-        transcripts = (*of_claims, out, follow or None, once or None, patience, *of_auditors)
-        if any(option is not None for option in transcripts):
-            raise InputError("some of these options are for transcripts; leave them out for a run")
-        _audit_run(recorded, json_, delta, confidence)
-        return
+        raise InputError(f"'{recorded}' is a run; its report is made by fedsim report {recorded}")
     from fedsim.cli import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow to import)
 
     if not follow and (once or patience is not None):
@@ -236,17 +231,6 @@ def audit(
     raise typer.Exit(following.follow(recorded, once, waits, audit_one, console, unaudited))
 
 
-def _claim(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
-    """Return the claim. Raises InputError for a part of one, or numbers that none may have."""
-    if epsilon is None and delta is None and unit is None:
-        return None
-    if epsilon is None or delta is None:
-        raise InputError(
-            "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
-        )
-    return Claim(epsilon, delta, Scope.RUN, "given", unit=unit)
-
-
 def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:
     """Whether an auditor's node recorded a transcript. Raises InputError if it cannot be read.
 
@@ -256,23 +240,3 @@ def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:
         wait_for_header(path, stop=stop)
     with Reader(path) as reader:
         return reader.facts.recorder == AUDITOR
-
-
-def _audit_run(path: Path, json_: bool, delta: float | None, confidence: float | None) -> None:
-    from fedsim import audit as run_audit  # noqa: PLC0415
-    from fedsim.report import summary  # noqa: PLC0415
-
-    directory = RunDirectory.open(path)
-    report = run_audit.write_report(directory, confidence=confidence, delta=delta)
-    if json_:
-        _print_json(report)
-        return
-    console = Terminal(stderr=True)
-    console.print(summary(report))
-    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
-
-
-def _print_json(report: dict[str, object]) -> None:
-    from fedsim.cli.guarantees import print_json  # noqa: PLC0415
-
-    print_json(report)

@@ -1,18 +1,15 @@
 """`fedsim calibrate`: how much noise, how many rounds or how large a sample a target allows."""
 
-import math
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import calibration, identifiability, pac
-from fedsim.accounting import ACCOUNTANTS
-from fedsim.accounting import accountant as find_accountant
-from fedsim.calibration import Requirement
+from adversaries.errors import InputError
 from fedsim.cli import guarantees
 from fedsim.cli.guarantees import (
     AsJson,
@@ -20,89 +17,21 @@ from fedsim.cli.guarantees import (
     Colluding,
     LocalSteps,
     NeighbouringChoice,
-    Row,
     TrustChoice,
     VantageChoice,
 )
 from fedsim.cli.terminal import Terminal
-from fedsim.description import Description, Rounds
-from fedsim.errors import InputError
-from fedsim.identifiability import Bounds
-from fedsim.mechanism import (
-    Neighbouring,
-    Trust,
-    Vantage,
-    effective_noise_multiplier,
-    nominal_noise_multiplier,
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import ACCOUNTANTS
+from fedsim.privacy.calibration import compare
+from fedsim.studies import calibration
+from fedsim.studies.calibration import (
+    DEFAULT_ACCOUNTANT,
+    Calibrated,
+    Sought,
+    check_targets,
+    refuse_accountant,
 )
-
-Unknown = Literal["noise_multiplier", "steps", "sampling_rate"]
-
-DEFAULT_ACCOUNTANT = "pld"
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is known of the mechanism, and which number is sought."""
-
-    unknown: Unknown
-    noise_multiplier: float | None
-    steps: int | None
-    sampling_rate: float
-    local_steps: int
-    neighbouring: Neighbouring
-    trust: Trust
-    clients: int
-    colluding: int
-    vantage: Vantage
-
-    def answer(self, requirement: Requirement) -> Description:
-        """Return the description in which the unknown just meets the requirement."""
-        # Refuse what makes no sense before the search, whose answer it would not use.
-        self.nominal(1.0)
-        setting = (self.trust, self.vantage, self.clients, self.local_steps)
-        rounds = Rounds(
-            self.noise_multiplier or 0.0, self.steps or 1, self.sampling_rate, self.local_steps
-        )
-        if self.unknown == "noise_multiplier":
-            assert self.steps is not None
-            found = calibration.noise_multiplier(
-                requirement,
-                self.steps * self.local_steps,
-                self.sampling_rate,
-                self.neighbouring,
-            )
-            return self._describe(replace(rounds, noise_multiplier=self.nominal(found)))
-        assert self.noise_multiplier is not None
-        effective = effective_noise_multiplier(
-            self.noise_multiplier, *setting, colluders=self.colluding
-        )
-        if self.unknown == "steps":
-            count = calibration.steps(
-                requirement, effective, self.sampling_rate, self.neighbouring, self.local_steps
-            )
-            return self._describe(replace(rounds, count=count // self.local_steps))
-        assert self.steps is not None
-        rate = calibration.sampling_rate(
-            requirement, effective, self.steps * self.local_steps, self.neighbouring
-        )
-        return self._describe(replace(rounds, sampling_rate=rate))
-
-    def nominal(self, effective: float) -> float:
-        """Return the multiplier to add for this effective one. Raises InputError if none helps."""
-        return nominal_noise_multiplier(
-            effective,
-            self.trust,
-            self.vantage,
-            self.clients,
-            self.local_steps,
-            colluders=self.colluding,
-        )
-
-    def _describe(self, rounds: Rounds) -> Description:
-        return Description(
-            (rounds,), self.neighbouring, self.trust, self.clients, colluders=self.colluding
-        )
 
 
 def calibrate(
@@ -174,159 +103,73 @@ def calibrate(
 
     fedsim calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4
     """
-    question = Question(
-        _unknown(noise_multiplier, steps, sampling_rate),
-        noise_multiplier,
-        steps,
-        1.0 if sampling_rate is None else sampling_rate,
-        1 if local_steps is None else local_steps,
-        neighbouring or Neighbouring.ADD_REMOVE,
-        trust or Trust.CENTRAL,
-        2 if clients is None else clients,
-        colluding or 0,
-        vantage or Vantage.PARTICIPANT,
-    )
     beliefs, deltas = _numbers("rho-beta", rho_beta), _numbers("delta", delta)
-    targets = {
-        "--rho-beta": beliefs,
-        "--rho-alpha": rho_alpha,
-        "--epsilon": epsilon,
-        "--mutual-information": mutual_information,
-    }
-    given = [name for name, value in targets.items() if value not in (None, [])]
-    if len(given) != 1:
-        raise InputError(
-            "give exactly one of --rho-beta, --rho-alpha, --epsilon and --mutual-information, for "
-            "example --rho-beta 0.9"
-        )
-    judge = find_accountant(accountant).name
-    if rho_alpha is not None or mutual_information is not None:
-        _refuse_accountant(judge, f"it has no say in {given[0]}")
-    if not deltas:
-        if beliefs or epsilon is not None:
-            raise InputError(
-                "at which delta? Give the probability with which the guarantee may fail, for "
-                "example --delta 0.01"
-            )
-        deltas = [1e-5]  # the answer does not depend on it, only the epsilon beside it
     if len(beliefs) > 1 or len(deltas) > 1:
-        _refuse_accountant(judge, "several targets always compare rdp-classic with pld")
-        _compare(question, beliefs, deltas, json_)
-        return
-    (at,) = deltas
-    if rho_alpha is not None:
-        required = calibration.advantage_at_most(rho_alpha)
-        _answer(question, required, at, json_, assumed=delta is None)
-        return
-    if mutual_information is not None:
-        required = calibration.information_at_most(mutual_information)
-        _answer(question, required, at, json_, assumed=delta is None, by_pac=True)
-        return
-    target = identifiability.epsilon_of_rho_beta(beliefs[0]) if epsilon is None else epsilon
-    _answer_epsilon(question, target, at, judge, json_)
-
-
-def _refuse_accountant(name: str, reason: str) -> None:
-    """Raise InputError for an accountant that was asked for where it decides nothing."""
-    if name != DEFAULT_ACCOUNTANT:
-        raise InputError(f"--accountant is '{name}', but {reason}; leave it out")
-
-
-def _answer(
-    question: Question,
-    requirement: Requirement,
-    delta: float,
-    json_: bool,
-    *,
-    assumed: bool,
-    by_pac: bool = False,
-) -> None:
-    """Find what meets a requirement in which no accountant has a say, then let each judge it.
-
-    assumed: nobody gave the delta; by_pac: say what PAC privacy says of the answer.
-    """
-    found = question.answer(requirement)
-    mechanism = found.towards(question.vantage)
-    bounds = identifiability.bounds(mechanism, delta)
-    rows = guarantees.accounted(mechanism, delta)
-    columns = {"epsilon": "epsilon", "rho_beta": "rho_beta"}
-    title = f"Bounds at delta {delta:g}"
-    if assumed:
-        title += ", because no --delta was given"
-    allowed = asdict(pac.guarantee(pac.mutual_information(mechanism), delta)) if by_pac else None
-    _show(question, found, bounds, rows, title, columns, json_, allowed)
-
-
-def _answer_epsilon(
-    question: Question, target: float, delta: float, accountant: str, json_: bool
-) -> None:
-    """Find what meets (epsilon, delta) by the accountant asked for, and by every other."""
-
-    def answer(name: str) -> Description:
-        return question.answer(calibration.epsilon_at_most(target, delta, name))
-
-    def row(name: str) -> Row:
-        described = found if name == accountant else answer(name)
-        mechanism = described.towards(question.vantage)
-        asked = guarantees.asked(described, question.vantage)
-        return {
-            **{key: asked[key] for key in COLUMNS if key in asked},
-            "rho_alpha": identifiability.rho_alpha(mechanism),
-            "covers": ACCOUNTANTS[name].covers,
-            "note": ACCOUNTANTS[name].note(mechanism, delta),
+        targets = {
+            "--rho-beta": beliefs or None,
+            "--rho-alpha": rho_alpha,
+            "--epsilon": epsilon,
+            "--mutual-information": mutual_information,
         }
-
-    found = answer(accountant)
-    bounds = identifiability.bounds(found.towards(question.vantage), delta, accountant)
-    # As asked, where what the noise gives differs in the last digits only.
-    if math.isclose(bounds.epsilon, target, rel_tol=1e-6):
-        rho_beta = identifiability.rho_beta_of_epsilon(target)
-        bounds = replace(bounds, epsilon=target, rho_beta=rho_beta)
-    rows = {name: guarantees.or_refusal(row, name) for name in ACCOUNTANTS}
-    shown = (question.unknown, "effective_noise_multiplier", "rho_alpha")
-    columns = {key: COLUMNS[key] for key in shown}
-    title = "The same request by every accountant"
-    _show(question, found, bounds, rows, title, columns, json_)
-
-
-def _show(
-    question: Question,
-    found: Description,
-    bounds: Bounds,
-    rows: dict[str, Row],
-    title: str,
-    columns: dict[str, str],
-    json_: bool,
-    allowed: Row | None = None,
-) -> None:
-    """Print what was found, what it guarantees, and what every accountant says.
-
-    allowed: what PAC privacy says, where that was asked for.
-    """
-    document: Row = {
-        "found": question.unknown,
-        **guarantees.asked(found, question.vantage),
-        **asdict(bounds),
-        "note": rows[bounds.accountant]["note"],
-        "accountants": rows,
-    }
-    if allowed is not None:
-        document["pac"] = allowed
-    if json_:
-        guarantees.print_json(document)
+        check_targets(targets, deltas or None, accountant)
+        refuse_accountant(accountant, "several targets always compare rdp-classic with pld")
+        sought = Sought.of(
+            noise_multiplier,
+            steps,
+            sampling_rate,
+            local_steps,
+            neighbouring,
+            trust,
+            clients,
+            colluding,
+            vantage,
+        )
+        _compare(sought, beliefs, deltas, json_)
         return
+    found = calibration.calibrate(
+        rho_beta=beliefs[0] if beliefs else None,
+        rho_alpha=rho_alpha,
+        epsilon=epsilon,
+        mutual_information=mutual_information,
+        delta=deltas[0] if deltas else None,
+        rounds=steps,
+        noise_multiplier=noise_multiplier,
+        local_steps=local_steps,
+        sampling_rate=sampling_rate,
+        neighbouring=neighbouring,
+        trust=trust,
+        clients=clients,
+        colluding=colluding,
+        vantage=vantage,
+        accountant=accountant,
+    )
+    if json_:
+        guarantees.print_json(found.document)
+    elif rho_alpha is None and mutual_information is None:
+        columns = (found.unknown, "effective_noise_multiplier", "rho_alpha")
+        _print(found, "The same request by every accountant", columns)
+    else:
+        assumed = ", because no --delta was given" if delta is None else ""
+        _print(found, f"Bounds at delta {found.bounds.delta:g}{assumed}", ("epsilon", "rho_beta"))
+
+
+def _print(found: Calibrated, title: str, columns: Sequence[str]) -> None:
+    """Print what was found, what it guarantees, and what every accountant says."""
     console = Terminal(highlight=False)
-    if question.unknown != "noise_multiplier":
-        value = document[question.unknown]
-        full = question.unknown == "sampling_rate" and value == 1
+    if found.unknown != "noise_multiplier":
+        full = found.unknown == "sampling_rate" and found.value == 1
         said = "; full batches already satisfy it." if full else "."
-        console.print(Text.assemble(f"{FOUND[question.unknown]} ", (f"{value:.6g}", "bold"), said))
-    guarantees.print_description(found, question.vantage, console)
-    console.print(guarantees.verdict(bounds))
+        console.print(
+            Text.assemble(f"{FOUND[found.unknown]} ", (f"{found.value:.6g}", "bold"), said)
+        )
+    guarantees.print_description(found.description, found.vantage, console)
+    console.print(guarantees.verdict(found.bounds))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
-    if allowed is not None:
-        guarantees.print_pac(allowed, console)
-    guarantees.print_accountants(title, rows, columns, console)
+    if "pac" in found.document:
+        guarantees.print_pac(found.document["pac"], console)
+    rows = found.document["accountants"]
+    shown = {name: COLUMNS.get(name, name) for name in columns}
+    guarantees.print_accountants(title, rows, shown, console)
 
 
 FOUND = {"steps": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
@@ -339,22 +182,22 @@ COLUMNS = {
 }
 
 
-def _compare(question: Question, beliefs: list[float], deltas: list[float], json_: bool) -> None:
+def _compare(sought: Sought, beliefs: list[float], deltas: list[float], json_: bool) -> None:
     """Print the paper's calibration beside the tight one, a row for each target."""
-    if question.unknown != "noise_multiplier" or question.steps is None or not beliefs:
+    if sought.unknown != "noise_multiplier" or sought.rounds is None or not beliefs:
         raise InputError(
             "several targets compare how much noise they need; give them as --rho-beta, with "
             "--steps and without --noise-multiplier"
         )
     # Refuse what makes no sense before the searches, which find effective multipliers.
-    per_effective = question.nominal(1.0)
+    per_effective = sought.nominal(1.0)
     rows = [
-        calibration.compare(
+        compare(
             belief,
             delta,
-            question.steps * question.local_steps,
-            question.sampling_rate,
-            question.neighbouring,
+            sought.rounds * sought.local_steps,
+            sought.sampling_rate,
+            sought.neighbouring,
         )
         for delta in deltas
         for belief in beliefs
@@ -406,9 +249,9 @@ def _compare(question: Question, beliefs: list[float], deltas: list[float], json
     _print_table("The paper's noise (rdp-classic) beside the tight one (pld)", noise, console)
     if per_effective != 1:
         console.print(
-            f"z is effective, towards the vantage {question.vantage.value}; nominal is the noise "
-            f"to add, with {question.trust.value} trust and {question.clients} clients"
-            f"{f', {question.colluding} of whom collude' if question.colluding else ''}."
+            f"z is effective, towards the vantage {sought.vantage.value}; nominal is the noise "
+            f"to add, with {sought.trust.value} trust and {sought.clients} clients"
+            f"{f', {sought.colluding} of whom collude' if sought.colluding else ''}."
         )
     _print_table("What that noise guarantees", advantage, console)
     console.print(
@@ -424,26 +267,6 @@ def _print_table(title: str, rows: list[dict[str, str]], console: Console) -> No
     for row in rows:
         table.add_row(*row.values())
     console.print(table)
-
-
-def _unknown(
-    noise_multiplier: float | None, steps: int | None, sampling_rate: float | None
-) -> Unknown:
-    if noise_multiplier is None:
-        if steps is None:
-            raise InputError(
-                "give --steps to find the noise, --noise-multiplier to find the rounds, or both to "
-                "find the sampling rate"
-            )
-        return "noise_multiplier"
-    if steps is None:
-        return "steps"
-    if sampling_rate is None:
-        return "sampling_rate"
-    raise InputError(
-        "noise, rounds and sampling rate are all given, so that nothing is left to find; leave one "
-        "out, or ask fedsim account what they guarantee"
-    )
 
 
 def _numbers(option: str, text: str | None) -> list[float]:

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fedsim import catalogue, report_directory
+from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.cli.guarantees import AsJson, print_json
 from fedsim.cli.options import SetOption
 from fedsim.cli.terminal import Terminal
-from fedsim.errors import InputError
+from fedsim.common import report_directory
+from fedsim.data import catalogue
 
 
 def data(
@@ -48,7 +49,7 @@ def data(
             )
         _list(json_)
         return
-    from fedsim import holdings_report  # noqa: PLC0415
+    from fedsim.report import holdings_report  # noqa: PLC0415
 
     overrides = configuration.parse_overrides(set_)
     config = configuration.load(config_file, overrides)

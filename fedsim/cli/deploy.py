@@ -9,13 +9,13 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.cli.options import AcceptEpsilon, SetOption
-from fedsim.cli.progress import conclude, progress
-from fedsim.cli.run import check_ledger, prepare, with_absolute_paths
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
-from fedsim.errors import InputError, InterruptedRunError
+from fedsim.experiment import check_ledger, prepare
+from fedsim.runtimes.progress import conclude, progress
 
 app = typer.Typer(
     name="deploy",
@@ -153,7 +153,7 @@ def register(directory: Directory) -> None:
     Example: fedsim deploy register hospitals
     """
     from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.runtimes import deployment  # noqa: PLC0415
+    from fedsim.deployment import run as deployment  # noqa: PLC0415
 
     nodes = deployment.register(kit.folder(directory, "server"))
     for machine, node in nodes.items():
@@ -186,8 +186,8 @@ def run(
     Example: fedsim deploy run hospitals hospitals/server/deployment.toml
     """
     from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.nodes import REGISTERED  # noqa: PLC0415
-    from fedsim.runtimes import deployment  # noqa: PLC0415
+    from fedsim.deployment import run as deployment  # noqa: PLC0415
+    from fedsim.server.nodes import REGISTERED  # noqa: PLC0415
 
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
@@ -195,18 +195,19 @@ def run(
     overrides = configuration.parse_overrides(set_)
     if out is not None:
         overrides["run.out"] = str(out)
-    config = with_absolute_paths(configuration.load(config_file, overrides))
+    config = configuration.load(config_file, overrides)
     _refuse(config, kit.read(server).owners, experiment)
     nodes = _owners_nodes(server, config.federation.owners)
     with console.status("preparing"):
-        config, run_directory = prepare(config)
+        plan = prepare(config)
+        config, run_directory = plan.config, plan.begin()
     if run_directory.has("report.json"):
         raise InputError(
             f"'{run_directory.path}' holds a finished run; read "
             f"{run_directory.path / 'report.html'}, or name a new directory with --out"
         )
     with run_directory.lock():  # the server's own process holds it once it has begun
-        check_ledger(config, run_directory, accept_epsilon)
+        check_ledger(plan, run_directory, accept_epsilon)
         run_directory.write_json(REGISTERED, nodes)
     submitted = deployment.start(server, config)
     try:
@@ -326,8 +327,9 @@ def _refuse(config: Config, owners: int, experiment: bool) -> None:
 
 def _together(config: Config) -> str:
     """Say what all trainings of a campaign come to."""
-    from fedsim import ledger, privacy  # noqa: PLC0415
-    from fedsim.accounting import accountant  # noqa: PLC0415
+    from fedsim.campaign import ledger  # noqa: PLC0415
+    from fedsim.mechanisms import privacy  # noqa: PLC0415
+    from fedsim.privacy.accounting import accountant  # noqa: PLC0415
 
     everything = ledger.describe_everything(config, privacy.noise_multiplier(config), [])
     if everything is None:

@@ -20,7 +20,7 @@ def main() -> None:
         try:
             from fedsim.cli.main import main as command  # noqa: PLC0415
         except (ImportError, AttributeError):
-            from fedsim.installation import complaint  # noqa: PLC0415
+            from fedsim.common.installation import complaint  # noqa: PLC0415
 
             # Modules of another project, in the place of this one's, lack what is imported.
             if not (found := complaint()):

@@ -10,8 +10,8 @@ from types import FrameType
 
 from rich.console import Console
 
-from fedsim.errors import InputError
-from fedsim.transcript import has_ended
+from adversaries.errors import InputError
+from fedsim.transcripts.reader import has_ended
 
 PATIENCE = 600.0
 """Seconds without a sign of life after which a run is taken for dead, unless somebody says."""
@@ -24,7 +24,7 @@ SUPERSEDED = "another run began before it ended: it is reported as far as it cam
 
 
 class Watch:
-    """Tells when a run is waited for no more: as `stop` of `fedsim.transcript.follow`.
+    """Tells when a run is waited for no more: as `stop` of `fedsim.transcripts.reader.follow`.
 
     That is when somebody asked to stop, when its transcript has not grown for `patience` seconds,
     or when another run has begun in its folder (None: in none). left: why it was left before its
@@ -56,8 +56,8 @@ def newest(folder: Path) -> Path:
     found = _transcripts(folder)
     if not found:
         raise InputError(
-            f"'{folder}' holds neither a run nor a transcript; name a run directory, or the "
-            "folder that an auditor's node has as its transcript-path"
+            f"'{folder}' holds no transcript; name the folder that an auditor's node has as its "
+            "transcript-path"
         )
     return max(found, key=_changed)
 

@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import identifiability
-from fedsim.accounting import ACCOUNTANTS
-from fedsim.description import Description
-from fedsim.errors import InputError
-from fedsim.identifiability import Bounds
-from fedsim.mechanism import Mechanism, Neighbouring, Trust, Vantage
-from fedsim.strict_json import strict_json
-
-Row = dict[str, Any]
+from fedsim.common.strict_json import strict_json
+from fedsim.privacy.accounting import ACCOUNTANTS
+from fedsim.privacy.description import Description
+from fedsim.privacy.identifiability import Bounds
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies import statements
+from fedsim.studies.statements import Row
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 LocalSteps = Annotated[
     int | None,
@@ -64,74 +63,6 @@ NOISE_MULTIPLIER_EXPLAINED = (
 )
 
 
-def asked(description: Description, vantage: Vantage) -> Row:
-    """Return the request as JSON repeats it; a value that differs between rounds is None."""
-    rounds = description.rounds
-
-    def common(name: str) -> Any:
-        values = {getattr(alike, name) for alike in rounds}
-        return values.pop() if len(values) == 1 else None
-
-    multipliers = {group.noise_multiplier for group in description.towards(vantage).groups}
-    return {
-        "noise_multiplier": common("noise_multiplier"),
-        "effective_noise_multiplier": multipliers.pop() if len(multipliers) == 1 else None,
-        "steps": description.count,
-        "local_steps": common("local_steps"),
-        "sampling_rate": common("sampling_rate"),
-        "sampling": "full batch" if common("sampling_rate") == 1 else "Poisson",
-        "participants": common("participants"),
-        "clipping_norm": description.clipping_norm,
-        "neighbouring": description.neighbouring.value,
-        "trust": description.trust.value,
-        "vantage": vantage.value,
-        "clients": description.owners,
-        "colluding": description.colluders,
-        "rounds": [asdict(alike) for alike in rounds],
-    }
-
-
-def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
-    """Return what every accountant says of a mechanism at delta, or why it says nothing."""
-
-    def row(name: str) -> Row:
-        bound = identifiability.bounds(mechanism, delta, name)
-        note = ACCOUNTANTS[name].note(mechanism, delta)
-        if note is None and math.isinf(bound.epsilon):
-            note = "larger than any float: no statement"
-        return {
-            "epsilon": bound.epsilon,
-            "rho_beta": bound.rho_beta,
-            "tail_probability": bound.tail_probability,
-            "theorem2_rho_alpha": bound.theorem2_rho_alpha,
-            "covers": ACCOUNTANTS[name].covers,
-            "note": note,
-        }
-
-    return {name: or_refusal(row, name) for name in ACCOUNTANTS}
-
-
-def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
-    """Return an accountant's row, or a row with its reason for refusing."""
-    try:
-        return answer(name)
-    except InputError as reason:
-        return {"refusal": str(reason), "covers": ACCOUNTANTS[name].covers}
-
-
-def to_whom(description: Description, delta: float) -> list[Row]:
-    """Return the bounds of every trust and vantage for the same rounds, or why there are none."""
-    rows: list[Row] = []
-    for trust in Trust:
-        try:
-            bounds = identifiability.vantage_bounds(description, delta, trust)
-        except InputError as reason:
-            rows.append({"trust": trust.value, "refusal": str(reason)})
-        else:
-            rows += [asdict(row) for row in bounds]
-    return rows
-
-
 PERSON, OWNER = "person's record", "owner's whole data"
 """What the bounds are about: the unit of privacy."""
 
@@ -159,7 +90,7 @@ def advantage(value: float) -> str:
 
 def print_description(description: Description, vantage: Vantage, console: Console) -> None:
     """Say how much noise there is, and how much of it counts."""
-    row = asked(description, vantage)
+    row = statements.asked(description, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
     console.print(
@@ -285,6 +216,6 @@ def cell(value: float | None) -> str:
     return ">0.999999" if 0.9999995 <= value < 1 else f"{value:.6g}"
 
 
-def print_json(document: Row) -> None:
+def print_json(document: Mapping[str, Any]) -> None:
     """Print one strict JSON document on standard output."""
     typer.echo(json.dumps(strict_json(document), indent=2, allow_nan=False))

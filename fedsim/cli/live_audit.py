@@ -10,18 +10,20 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from adversaries.intervals import significance
-from fedsim import private_files, report_directory, run_transcript
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import significance
 from fedsim.app_audit.configuration import Claim
+from fedsim.auditor.live_audit import Belief, LiveAudit
+from fedsim.audits.verdict import Verdict, verdict_of
+from fedsim.campaign import run_transcript
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.terminal import Terminal
+from fedsim.common import private_files, report_directory
+from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.errors import InputError
-from fedsim.live_audit import Belief, LiveAudit
-from fedsim.run_directory import RunDirectory
-from fedsim.strict_json import strict_json
-from fedsim.transcript import ObservedRound, Reader, follow, has_ended
-from fedsim.verdict import Verdict, verdict_of
+from fedsim.transcripts.reader import Reader, follow, has_ended
+from fedsim.transcripts.records import ObservedRound
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = N
     followed, with --json, it is one on standard output as well, and the report the last. Raises
     InputError.
     """
-    from fedsim import live_report  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.auditor import live_report  # noqa: PLC0415  (matplotlib is slow to import)
 
     check(options)  # what is wrong with them shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)

@@ -1,6 +1,6 @@
 """The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted.
 
-`fedsim audit` has more, by what it concludes (`fedsim.verdict`).
+`fedsim audit` has more, by what it concludes (`fedsim.audits.verdict`).
 """
 
 import os
@@ -11,7 +11,8 @@ import click
 import typer
 
 import fedsim
-from fedsim import installation
+from adversaries import registry
+from adversaries.errors import InputError, InterruptedRunError
 from fedsim.cli.account import account
 from fedsim.cli.audit import audit
 from fedsim.cli.calibrate import calibrate
@@ -25,8 +26,8 @@ from fedsim.cli.run import run
 from fedsim.cli.sensitivity import sensitivity
 from fedsim.cli.sweep import sweep
 from fedsim.cli.trials import trials
-from fedsim.errors import InputError, InterruptedRunError
-from fedsim.foreign_text import shown
+from fedsim.common import installation
+from fedsim.common.foreign_text import shown
 
 app = typer.Typer(
     name="fedsim",
@@ -55,9 +56,17 @@ app.add_typer(one_run)
 
 
 @app.callback(invoke_without_command=True)
-def _version(
+def _before(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    allow_code: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="Let a configuration name this code of your own; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
+    registry.allow(allow_code or ())
     if version:
         if complaint := installation.complaint():
             raise InputError(complaint)

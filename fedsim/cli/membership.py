@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import ReportAsJson, SetOption
-from fedsim.cli.progress import measuring
 from fedsim.cli.terminal import Terminal
-from fedsim.errors import InputError
+from fedsim.common import report_directory
+from fedsim.runtimes.progress import measuring
 
 
 def membership(
@@ -61,8 +61,11 @@ def membership(
         f"{config.run.name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     )
 
-    from adversaries import membership_attacks  # noqa: PLC0415  (torch)
-    from fedsim import membership_game, membership_report  # noqa: PLC0415  (torch, matplotlib)
+    from adversaries.attacks import membership_attacks  # noqa: PLC0415  (torch)
+    from fedsim.studies import (  # noqa: PLC0415
+        membership_game,
+        membership_report,
+    )
 
     report_directory.check_new(directory)
     playing = membership_attacks.chosen(config.audit.attacks)

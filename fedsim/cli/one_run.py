@@ -14,20 +14,21 @@ import numpy.typing as npt
 import typer
 from rich.table import Table
 
+from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim import private_files, reading, run_transcript
+from fedsim.campaign import run_transcript
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import SetOption
 from fedsim.cli.terminal import Terminal
-from fedsim.errors import InputError
-from fedsim.run_directory import RunDirectory
-from fedsim.transcript import Reader
+from fedsim.common import private_files, reading
+from fedsim.transcripts.reader import Reader
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 if TYPE_CHECKING:  # torch takes a second
-    from fedsim.one_run import Scored
+    from fedsim.game.one_run import Scored
 
 app = typer.Typer(
     name="one-run",
@@ -59,7 +60,7 @@ def draw(
 
     Example: fedsim one-run draw configs/one-run.toml --out canaries.json
     """
-    from fedsim import federation, one_run  # noqa: PLC0415
+    from fedsim.game import federation, one_run  # noqa: PLC0415
 
     config = configuration.load(config_file, configuration.parse_overrides(set_))
     if not config.canaries.count:
@@ -146,7 +147,9 @@ def estimate(
 
     Example: fedsim one-run estimate scores.csv --delta 1e-5
     """
-    from adversaries import one_run as estimators  # noqa: PLC0415  (scipy.stats takes its time)
+    from adversaries.statistics import (  # noqa: PLC0415
+        one_run as estimators,
+    )
 
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
@@ -180,7 +183,7 @@ def estimate(
 
 
 def _of_run(path: Path) -> "Scored":
-    from fedsim.one_run import Scored  # noqa: PLC0415
+    from fedsim.game.one_run import Scored  # noqa: PLC0415
 
     arrays = run_transcript.read(RunDirectory.open(path))
     if "canary_scores" not in arrays:
@@ -192,7 +195,7 @@ def _of_run(path: Path) -> "Scored":
 
 
 def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
-    from fedsim.one_run import transcript_scores  # noqa: PLC0415
+    from fedsim.transcripts.one_run_scores import transcript_scores  # noqa: PLC0415
 
     root = "" if data_root is None else str(data_root.expanduser().absolute())
     with Reader(path) as reader:

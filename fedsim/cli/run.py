@@ -1,24 +1,28 @@
 """`fedsim run`: one experiment, from a configuration to a report."""
 
 import time
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from adversaries import stopping
-from fedsim import budget
+from adversaries.errors import InputError, InterruptedRunError
+from adversaries.statistics import stopping
 from fedsim import config as configuration
+from fedsim.campaign import budget
+from fedsim.campaign.extension import extend
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.options import AcceptEpsilon, SetOption
-from fedsim.cli.progress import conclude, preparing, progress
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
-from fedsim.errors import InputError, InterruptedRunError
-from fedsim.extension import extend
-from fedsim.run_directory import RunDirectory
+from fedsim.experiment import (
+    check_ledger,
+    prepare,
+    run_in_process,
+    run_simulated,
+)
+from fedsim.runtimes.progress import conclude, preparing, progress
 
 
 class Runtime(StrEnum):
@@ -126,14 +130,15 @@ def run(
         }
         overrides = configuration.parse_overrides(set_)
         overrides |= {key: value for key, value in given.items() if value is not None}
-        config = with_absolute_paths(configuration.load(config_file, overrides))
+        config = configuration.load(config_file, overrides)
         _check_maximum(config, trials, max_trials)
         if runtime is Runtime.SIMULATION and not config.run.threads:
             # As many as Ray gives a client.
             update = {"threads": config.run.client_cpus}
             config = config.model_copy(update={"run": config.run.model_copy(update=update)})
         with preparing(console) as searched:
-            config, directory = prepare(config, searched)
+            plan = prepare(config)
+            directory, config = plan.begin(searched), plan.config
         if short := shortfall(config):
             console.print(short, highlight=False)
     if directory.finished:
@@ -142,14 +147,16 @@ def run(
         resumed = resume is not None
         console.print(_what_is_finished(directory, config, resumed, taken_back), highlight=False)
         return
+    if resume is not None:
+        plan = prepare(config)
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
-        check_ledger(config, directory, accept_epsilon)
+        check_ledger(plan, directory, accept_epsilon)
     try:
         with progress(directory, config, console):
             if runtime is Runtime.SIMULATION:
-                _simulate(config)
+                run_simulated(config)
             else:
-                _run_in_process(config, directory)
+                run_in_process(plan, directory)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"interrupted; finished cohorts are kept: fedsim run --resume {directory.path}"
@@ -220,105 +227,3 @@ def shortfall(config: Config) -> str:
         "whatever they show but for ties, fewer only if the advantage is large"
         f"{' or the pairs agree' * common} (--max-trials)."
     )
-
-
-def in_process(config: Config, console: Console) -> RunDirectory:
-    """Carry an experiment out in this process, or what is left of it; return its directory.
-
-    One that has finished with the same configuration is left as it is. Raises InputError.
-    """
-    with preparing(console) as searched:
-        config, directory = prepare(config, searched)
-    if not directory.finished:
-        with directory.lock():
-            check_ledger(config, directory)
-        with progress(directory, config, console):
-            _run_in_process(config, directory)
-    return directory
-
-
-def with_absolute_paths(config: Config) -> Config:
-    """Resolve paths here: Flower's processes have other working directories."""
-    from fedsim.server_app import default_directory  # noqa: PLC0415  (Flower takes a second)
-
-    root = str(Path(config.data.root).expanduser().absolute()) if config.data.root else ""
-    out = default_directory(config).expanduser().absolute()
-    data = config.data.model_copy(update={"root": root})
-    return config.model_copy(update={"data": data}).placed_at(str(out))
-
-
-def prepare(
-    config: Config, searched: Callable[[float], None] | None = None
-) -> tuple[Config, RunDirectory]:
-    """Find out what is wrong before a directory is made or a runtime started.
-
-    searched: is told the fraction of the pairs that the search for the challenge has compared.
-    """
-    from fedsim import challenge  # noqa: PLC0415
-
-    config = check(config)
-    challenge.choose(config, searched)
-    return config, RunDirectory.create(Path(config.run.out), config)
-
-
-def check(config: Config) -> Config:
-    """Find out what is wrong without a search for the challenge; return what fits the device.
-
-    Raises InputError.
-    """
-    from fedsim import (  # noqa: PLC0415
-        federation,
-        identifiability,
-        models,
-        privacy,
-        server_app,
-    )
-
-    server_app.check(config)
-    server_app.check_rounding(config, models.size(federation.load(config).model))
-    config = federation.fit_cohort(config)
-    federation.load(config).cut(
-        config.trials.cohort, config.training.sampling_rate < 1, config.candidates
-    )
-    # What the report will need, before the work rather than after it.
-    nominal = privacy.noise_multiplier(config)
-    mechanism = privacy.mechanism(config, nominal)
-    identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
-    budget.plan(config, nominal)
-    RunDirectory.check(Path(config.run.out), config)
-    return config
-
-
-def check_ledger(
-    config: Config, directory: RunDirectory, accept_epsilon: float | None = None
-) -> None:
-    """Find out whether what is left of the budget is enough, before a runtime is started.
-
-    accept_epsilon: what the run may cost in the end, where it was interrupted. Raises InputError.
-    """
-    from fedsim import privacy  # noqa: PLC0415
-
-    if accept_epsilon is not None:
-        budget.accept(directory, accept_epsilon)
-    budget.plan(config, privacy.noise_multiplier(config), directory)
-
-
-def _run_in_process(config: Config, directory: RunDirectory) -> None:
-    import logging  # noqa: PLC0415
-
-    from fedsim import client_app, server_app  # noqa: PLC0415
-    from fedsim.runtimes.inprocess import InProcessGrid  # noqa: PLC0415
-
-    # After the import, which sets the level: the progress bar and the report say what Flower logs.
-    logging.getLogger("flwr").setLevel(logging.WARNING)
-    grid = InProcessGrid(
-        client_app.app, config.federation.owners, configuration.to_run_config(config)
-    )
-    server_app.run(grid, config, directory)
-
-
-def _simulate(config: Config) -> None:
-    from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
-
-    with simulation(config) as submitted:
-        submitted.wait()

@@ -12,14 +12,14 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 from fedsim import config as configuration
-from fedsim import report_directory
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.options import ReportAsJson, SetOption
 from fedsim.cli.terminal import Terminal
+from fedsim.common import report_directory
 
 if TYPE_CHECKING:
-    from adversaries.dataset_sensitivity import Progress
-    from fedsim.sensitivity_study import Stages
+    from adversaries.neighbours.dataset_sensitivity import Progress
+    from fedsim.studies.sensitivity_study import Stages
 
 
 def sensitivity(
@@ -65,7 +65,10 @@ def sensitivity(
     config = configuration.load(config_file, overrides)
     directory = out or _default_directory(config.run.name)
 
-    from fedsim import sensitivity_report, sensitivity_study  # noqa: PLC0415  (torch, matplotlib)
+    from fedsim.studies import (  # noqa: PLC0415
+        sensitivity_report,
+        sensitivity_study,
+    )
 
     report_directory.check_new(directory)
     sensitivity_study.check(config, top, trials)

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim import report_directory
-from fedsim.cli.run import check, in_process, with_absolute_paths
 from fedsim.cli.terminal import Terminal
-from fedsim.config import Config, Scalar
-from fedsim.errors import InputError, InterruptedRunError
+from fedsim.common import report_directory
+from fedsim.config import Scalar
+from fedsim.experiment import in_process, prepare
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.server.plan import Plan
 
 
 def sweep(
@@ -41,7 +44,7 @@ def sweep(
 
     Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
     """
-    from fedsim import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
+    from fedsim.studies import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
 
     console = Terminal(stderr=True, quiet=quiet)
     axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
@@ -54,7 +57,7 @@ def sweep(
         raise InputError(f"--set {min(own)}: every run of a sweep has its own; give --out DIR")
     name = configuration.load(config_file, common | points[0].values).run.name
     report_directory.check_new(out, replacing=sweeps.KIND)
-    configs = []
+    plans = []
     for point in points:
         given = {
             **common,
@@ -62,13 +65,13 @@ def sweep(
             "run.out": str(out / point.name),
             "run.name": f"{name} {point.name}",
         }
-        configs.append(_checked(config_file, given, point.name))
+        plans.append(_planned(config_file, given, point.name))
     report_directory.create(out)
     outcomes = []
-    for count, (point, config) in enumerate(zip(points, configs, strict=True), start=1):
+    for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
         console.print(f"{count}/{len(points)}: {point.name}", highlight=False)
         try:
-            in_process(config, console)
+            in_process(plan, console)
             outcomes.append(sweeps.Outcome(point, sweeps.report_of(out / point.name)))
         except (InputError, RuntimeError, FloatingPointError) as error:
             failure = " ".join(str(error).split())
@@ -89,11 +92,9 @@ def sweep(
         )
 
 
-def _checked(config_file: Path, given: Mapping[str, Scalar], point: str) -> Config:
-    """Return the configuration of a point. Raises InputError that names the point."""
+def _planned(config_file: Path, given: Mapping[str, Scalar], point: str) -> "Plan":
+    """Return the plan of a point. Raises InputError that names the point."""
     try:
-        config = with_absolute_paths(configuration.load(config_file, given))
-        check(config)
+        return prepare(configuration.load(config_file, given))
     except InputError as error:
         raise InputError(f"{point}: {error}") from None
-    return config

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from fedsim.foreign_text import shown
+from fedsim.common.foreign_text import shown
 
 
 class Terminal(Console):

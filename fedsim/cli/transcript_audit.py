@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsim import report_directory, transcript_audit, transcript_report
+from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.cli.guarantees import print_json
 from fedsim.cli.live_audit import view
 from fedsim.cli.terminal import Terminal
-from fedsim.transcript import Reader, follow
-from fedsim.verdict import Verdict, verdict_of
+from fedsim.common import report_directory
+from fedsim.transcript_audit import audit as transcript_audit
+from fedsim.transcript_audit import transcript_report
+from fedsim.transcripts.reader import Reader, follow
 
 
 @dataclass(frozen=True)

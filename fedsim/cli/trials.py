@@ -7,16 +7,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from adversaries import sample_size, stopping
-from adversaries.design import Design
-from adversaries.lower_bounds import LOWER_BOUNDS
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian, sample_size, stopping
+from adversaries.statistics.design import Design
+from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from fedsim import config as configuration
-from fedsim import gaussian, identifiability, privacy
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.report_values import number
-from fedsim.run_directory import RunDirectory
+from fedsim.mechanisms import privacy
+from fedsim.privacy import identifiability
+from fedsim.report.report_values import number
 
 DESIGNS = {
     "as many as planned": ("independent", False),
@@ -94,11 +95,11 @@ def _document(
         run = RunDirectory.open(source) if source.is_dir() else None
         config = run.config if run else configuration.load(source)
         level, at_delta = config.audit.confidence, config.privacy.delta
-        from fedsim import bounds_audit  # noqa: PLC0415  (torch)
+        from fedsim.audits import bounds_audit  # noqa: PLC0415  (torch)
 
         refused = bounds_audit.refused(config)
         if run:
-            prediction = run.read_report("prediction")["prediction"]
+            prediction = run.read_report()["prediction"]
             advantage, mu = prediction["advantage"], prediction["mu"]
             origin = "the run's own prediction"
         elif config.privacy.noise == "pac":

@@ -17,16 +17,21 @@ from dataclasses import replace
 import numpy as np
 from flwr.app import Context, Message
 
-from fedsim import client_ledger, consent, fixed_point, messages, models, one_run, privacy, vantages
-from fedsim.budget import Ahead, affordable
-from fedsim.client_ledger import Answer
+from fedsim.campaign.budget import Ahead, affordable
+from fedsim.campaign.ledger import planned_kind
+from fedsim.client import client_ledger
+from fedsim.client.client_ledger import Answer
 from fedsim.config import Config
-from fedsim.consent import MAX_TRIALS, RefusedError, Terms
-from fedsim.federation import Federation
-from fedsim.ledger import planned_kind
-from fedsim.mechanism import Steps, Trust, Vantage, aggregate_noise_multiplier
-from fedsim.messages import Request, Role
-from fedsim.replies import check_array
+from fedsim.game import one_run
+from fedsim.game.federation import Federation
+from fedsim.mechanisms import fixed_point, privacy, vantages
+from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier
+from fedsim.protocol import consent, messages
+from fedsim.protocol.consent import MAX_TRIALS, RefusedError, Terms
+from fedsim.protocol.messages import Request, Role
+from fedsim.protocol.replies import check_array
+from fedsim.training import models
+from fedsim.trust.model import Vantage
 
 SAME = 1e-9
 """Relative difference of two noise multipliers that were calibrated on different machines."""
@@ -41,8 +46,8 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     partition: which of the clients it is.
     """
     asked = {}
-    if config.federation.trust is Trust.CENTRAL:
-        asked[consent.CENTRAL] = "federation.trust is 'central'"
+    if config.federation.trust.model.server_draws:
+        asked[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
     if request.role == Role.CHALLENGED:
         asked[consent.CHALLENGE] = "one of this owner's records is in question"
         if config.challenge.kind != "record":
@@ -83,7 +88,8 @@ def check(
             f"configuration gives {expected:.6g}, and a client adds no other noise"
         )
     _check_arrays(message, request, known)
-    if config.federation.trust is Trust.DISTRIBUTED and consent.EXPERIMENT not in terms.kinds:
+    integers = config.federation.trust.model.summed_securely
+    if integers and consent.EXPERIMENT not in terms.kinds:
         grid = fixed_point.agreed(config, expected, models.size(known.model))
         steps = config.training.rounds * config.trials.count
         fixed_point.check(grid, steps, terms.delta_limit, terms.epsilon_limit)
@@ -128,7 +134,7 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
     noise_multiplier /= config.challenge.copies
     plan, federation = privacy.describe(config, noise_multiplier), config.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
-    trusted = {Vantage.SERVER} if federation.trust is Trust.CENTRAL else set()
+    trusted = {Vantage.SERVER} if federation.trust.model.server_draws else set()
     seen = [
         steps
         for vantage in Vantage

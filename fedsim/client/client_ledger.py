@@ -1,11 +1,11 @@
 """A client's own ledger: every message with something of its records that it ever answered.
 
 `ledger.jsonl` in the folder that the node's config names (`state-path`), written and forced to disk
-before an answer leaves (`fedsim.journal`). It does two things. It is the register by which a run is
-answered once: within a run every trial's rounds only ever grow. And it is the budget over all runs:
-what they released of the same people adds up, whichever directory or server they came from, and is
-refused beyond the node's own `epsilon-limit` at its `delta-limit`: a run that would pass it by all
-that it plans before its first answer, and any round that does.
+before an answer leaves (`fedsim.common.journal`). It does two things. It is the register by which a
+run is answered once: within a run every trial's rounds only ever grow. And it is the budget over
+all runs: what they released of the same people adds up, whichever directory or server they came
+from, and is refused beyond the node's own `epsilon-limit` at its `delta-limit`: a run that would
+pass it by all that it plans before its first answer, and any round that does.
 
 An interrupted run that is continued is another run to a client, with noise of its own: its answers
 are charged besides those of the first attempt.
@@ -27,14 +27,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fedsim import journal, private_files
-from fedsim.accounting import accountant
-from fedsim.composition import ROUNDING
-from fedsim.consent import DELTA_LIMIT, EPSILON_LIMIT, STATE, RefusedError, Terms
-from fedsim.errors import InputError
-from fedsim.journal import DamagedError, Journal
-from fedsim.mechanism import Mechanism, Neighbouring, Steps
-from fedsim.strict_json import strict_json
+from adversaries.errors import InputError
+from fedsim.common import journal, private_files
+from fedsim.common.journal import Journal
+from fedsim.common.strict_json import strict_json
+from fedsim.mechanisms.composition import ROUNDING
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.protocol.consent import DELTA_LIMIT, EPSILON_LIMIT, STATE, RefusedError, Terms
 
 FILE = "ledger.jsonl"
 
@@ -164,22 +164,19 @@ def _check_budget(
         before = epsilon(answers, terms.delta_limit)
         raise RefusedError(
             f"{what} would bring this client's records to epsilon "
-            f" {after:.4g} at delta {terms.delta_limit:g} over all runs ({before:.4g} "
+            f"{after:.4g} at delta {terms.delta_limit:g} over all runs ({before:.4g} "
             f"before), above its {EPSILON_LIMIT} = {terms.epsilon_limit:g}; who agrees to more "
             f"raises {EPSILON_LIMIT} (or {DELTA_LIMIT}) in the node's config"
         )
 
 
 def _read(folder: Path) -> Journal[Answer]:
-    try:
-        return journal.read(folder / FILE, Answer.of)
-    except OSError as error:
-        raise InputError(f"cannot read {FILE} in '{folder}': {error.strerror}") from None
-    except DamagedError as error:
-        raise InputError(
-            f"{FILE} in '{folder}' is damaged in line {error.line}, so that nobody knows what was "
-            "released of this client's records; restore it from a copy"
-        ) from None
+    """Raises InputError."""
+    return journal.read(
+        folder / FILE,
+        Answer.of,
+        "nobody knows what was released of this client's records; restore it from a copy",
+    )
 
 
 @contextmanager

@@ -6,35 +6,20 @@ adversary, of what it remembers. Nothing is kept in module globals but caches of
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from flwr.app import ConfigRecord, Context, Message
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
-from adversaries import membership_attacks
-from fedsim import (
-    admission,
-    adversary,
-    canary,
-    consent,
-    device,
-    federation,
-    fixed_point,
-    messages,
-    node_memory,
-    released_model,
-    vantages,
-)
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.client import admission, adversary_node, inputs
+from fedsim.common import device
+from fedsim.common.randomness import Role as SeedRole
+from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.fixed_point import FixedPoint
-from fedsim.mechanism import Neighbouring, Trust, Vantage, sensitivity
-from fedsim.messages import Request, Role
-from fedsim.owner import (
+from fedsim.game import canary, federation
+from fedsim.game.federation import Federation
+from fedsim.game.owner import (
     candidate_masks,
     candidate_sums,
     challenge_contributions,
@@ -45,19 +30,12 @@ from fedsim.owner import (
     noise,
     noise_round,
 )
-from fedsim.pac_release import Bools
-from fedsim.poison_scores import poison_scores
-from fedsim.randomness import Role as SeedRole
-from fedsim.randomness import generator
-from fedsim.sampling import participation
-
-MEMORY = "adversary-memory"
-MEMBERSHIP = "adversary-membership"
-LOSSES = "adversary-losses"
-RELEASED = "adversary-released-model"
-AWAITING = "adversary-awaiting"
-PROGRESS = "round"
-"""The array beside the adversary's memory that says which round it is of."""
+from fedsim.mechanisms import summing, vantages
+from fedsim.mechanisms.fixed_point import FixedPoint
+from fedsim.mechanisms.pac_release import Bools
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
+from fedsim.protocol import consent, messages
+from fedsim.protocol.messages import Request, Role
 
 
 def data_digest(message: Message, context: Context) -> Message:
@@ -77,7 +55,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     config, known, request = _prepare(message, context)
     why = "the norm of one record's gradient is asked for, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
-    present, absent = _challenge(config, known, request, _model(message, known))
+    present, absent = _challenge(config, known, request, inputs.model(message, known))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     told = {messages.SENSITIVITY: messages.array_record(norms=norms)}
     return messages.reply(message, messages.partition(context), told, round=request.round)
@@ -93,14 +71,11 @@ def train(message: Message, context: Context) -> Message:
     config, known, request = _prepare(message, context)
     partition = messages.partition(context)
     _may_drop_out(config, request, partition)
-    parameters = _model(message, known)
-    challenged = request.role == Role.CHALLENGED
-    taking_part = _participation(config, known, request)
+    parameters = inputs.model(message, known)
+    taking_part = inputs.taking_part(config, known, request)
     instrumented = config.audit.mode == "instrumented"
-    trust = config.federation.trust
-    grid = None
-    if trust is Trust.DISTRIBUTED:
-        grid = fixed_point.agreed(config, request.noise_multiplier, parameters.shape[1])
+    trust = config.federation.trust.model
+    grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
     masks = _candidate_masks(config, known, partition, request)
 
@@ -127,7 +102,7 @@ def train(message: Message, context: Context) -> Message:
         parameters,
         config.training.local_steps,
         local_step_size(config, request.round),
-        own_noise if trust is not Trust.CENTRAL else None,
+        None if trust.server_draws else own_noise,
     )
     if grid is None:
         sent = total.float()
@@ -136,22 +111,11 @@ def train(message: Message, context: Context) -> Message:
         reply = grid.message(total.cpu().numpy())
         sent = torch.from_numpy(grid.values(reply)).to(total)
     content = {messages.REPLY: messages.array_record(sum=reply)}
-    if instrumented:
-        measured = _measurement(config, known, request, parameters, taking_part, noises)
-        if masks is not None and challenged:
-            (column,) = (known.owned_by(partition) == request.record).nonzero()[0]
-            measured["membership"] = torch.from_numpy(masks[:, column])
-        if measured:
-            content[messages.MEASUREMENT] = messages.array_record(
-                **{name: tensor.cpu().numpy() for name, tensor in measured.items()}
-            )
-    elif request.role == Role.COLLUDER and noises:
-        (told,) = noises
-        content[messages.CONFIDED] = messages.array_record(noise=told.cpu().numpy())
-    elif request.role == Role.ADVERSARY and _follows_rounds(config):
-        _expect(message, context, config, known, request, parameters, sent.double(), taking_part)
-    if request.role == Role.ADVERSARY and _follows_losses(config, context):
-        _watch_losses(context, config, known, request, parameters)
+    content |= _disclosed(config, known, request, partition, parameters, taking_part, noises, masks)
+    if request.role == Role.ADVERSARY:
+        adversary_node.follow(
+            message, context, config, known, request, parameters, sent, taking_part
+        )
     if (distances := _distances(config, known, partition, request, parameters)) is not None:
         content[messages.DISTANCES] = messages.array_record(distances=distances.cpu().numpy())
     seconds = time.perf_counter() - start
@@ -170,23 +134,7 @@ def evaluate(message: Message, context: Context) -> Message:
     start = time.perf_counter()
     config, known, request = _prepare(message, context)
     if request.role == Role.ADVERSARY:
-        if _follows_rounds(config):
-            memory = _recall(message, context, config, known, request)
-            # No round follows that its residual could be compared with.
-            _remember(context, replace(memory, past=None), request.round)
-        if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(
-            config
-        ):
-            question = request.question.at(request.round - 1)
-            step = released_model.attack(config, known, question, _model(message, known))
-            node_memory.remember(
-                context,
-                RELEASED,
-                {name.replace("_", "-"): array for name, array in step.items()},
-            )
-        if not consent.protects(context.node_config):
-            attack = _attack_losses(message, context, config, known, request)
-            node_memory.remember(context, MEMBERSHIP, attack)
+        adversary_node.conclude(message, context, config, known, request)
     return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
 
 
@@ -194,18 +142,7 @@ def findings(message: Message, context: Context) -> Message:
     """Hand the adversary's findings to the auditor, who asks after the last round."""
     config = from_run_config(context.run_config)
     consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
-    names = {MEMBERSHIP: ""}
-    for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
-        names[name] = vantages.suffix(vantage, config.federation.vantage)
-    records = {}
-    for name, ending in names.items():
-        arrays = node_memory.recall(context, name)
-        arrays.pop(PROGRESS, None)
-        if arrays:
-            records[name] = messages.array_record(
-                **{f"{key}{ending}": array for key, array in arrays.items()}
-            )
-    node_memory.forget(context, [*names, AWAITING, LOSSES])
+    records = adversary_node.findings(context, config)
     return messages.reply(message, messages.partition(context), records)
 
 
@@ -223,6 +160,7 @@ def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Re
 
 def _config(context: Context) -> Config:
     """Return the experiment, with this owner's own files if its node's config says where."""
+    registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
     config = from_run_config(context.run_config)
     if path := context.node_config.get(consent.DATA):
         # An owner's files are where the owner says, and nobody else needs to know.
@@ -264,7 +202,7 @@ def _contribution(
     partition, question = messages.partition(context), request.question
     challenged = request.role == Role.CHALLENGED
     told = challenged and messages.WORLDS in message.content
-    worlds = _array(message, messages.WORLDS, known) if told else None
+    worlds = inputs.array(message, messages.WORLDS, known) if told else None
     canary_seed = _canary_seed(config, context)
 
     def contributed(model: torch.Tensor) -> torch.Tensor:
@@ -318,18 +256,6 @@ def _candidate_masks(
     )
 
 
-def _participation(config: Config, known: Federation, request: Request) -> torch.Tensor | None:
-    """Return which records of D take part in this round, bool [T, n]; None if all do."""
-    coins = participation(
-        config.noise_seed,
-        config.trials.leaves(request.trial_numbers),
-        request.round,
-        config.data.records,
-        config.training.sampling_rate,
-    )
-    return None if coins is None else torch.from_numpy(coins).to(known.device)
-
-
 def _noise_std(
     message: Message,
     config: Config,
@@ -341,11 +267,12 @@ def _noise_std(
     if grid is not None:
         shape = (request.trials,)
         return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
+    federation_ = config.federation
+    own = request.noise_multiplier * federation_.trust.model.noise_share(federation_.owners, 1)
     if config.privacy.sensitivity == "local":
-        return request.noise_multiplier * _array(message, messages.SENSITIVITY, known)
+        return own * inputs.array(message, messages.SENSITIVITY, known)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-    scale = torch.full((request.trials,), bound, dtype=torch.float64, device=known.device)
-    return request.noise_multiplier * scale
+    return torch.full((request.trials,), own * bound, dtype=torch.float64, device=known.device)
 
 
 def _challenge(
@@ -353,6 +280,32 @@ def _challenge(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what the challenge adds to the sum under D and under D', float64 [T, P] both."""
     return challenge_contributions(config, known, parameters, request.question)
+
+
+def _disclosed(
+    config: Config,
+    known: Federation,
+    request: Request,
+    partition: int,
+    parameters: torch.Tensor,
+    taking_part: torch.Tensor | None,
+    noises: list[torch.Tensor],
+    masks: Bools | None,
+) -> dict[str, ArrayRecord]:
+    """Return the records beside its sum: what the auditor is told, or a colluder's noise."""
+    if config.audit.mode != "instrumented":
+        if request.role != Role.COLLUDER or not noises:
+            return {}
+        (noise_drawn,) = noises
+        return {messages.CONFIDED: messages.array_record(noise=noise_drawn.cpu().numpy())}
+    measured = _measurement(config, known, request, parameters, taking_part, noises)
+    if masks is not None and request.role == Role.CHALLENGED:
+        (column,) = (known.owned_by(partition) == request.record).nonzero()[0]
+        measured["membership"] = torch.from_numpy(masks[:, column])
+    if not measured:
+        return {}
+    arrays = {name: tensor.cpu().numpy() for name, tensor in measured.items()}
+    return {messages.MEASUREMENT: messages.array_record(**arrays)}
 
 
 def _measurement(
@@ -390,163 +343,3 @@ def _distances(
     return gradient_distances(
         config, known, partition, parameters[:evaluated], trials, request.round
     )
-
-
-def _follows_rounds(config: Config) -> bool:
-    """Whether the adversary itself keeps a belief from round to round."""
-    follows = Vantage.PARTICIPANT in vantages.measured(config)
-    return follows and config.audit.mode == "participant"
-
-
-def _follows_losses(config: Config, context: Context) -> bool:
-    """Whether an attack wants the challenge's losses at all global models, and may have them."""
-    wanted = "trajectory" in membership_attacks.needed(config.audit.attacks)
-    return wanted and not consent.protects(context.node_config)
-
-
-def _attack_losses(
-    message: Message, context: Context, config: Config, known: Federation, request: Request
-) -> dict[str, npt.NDArray[Any]]:
-    """Return what attacks on the final model find, which sees losses of records as they are."""
-    trials, model = request.trial_numbers, _model(message, known)
-    attack = adversary.infer_membership(
-        known,
-        _in_question(config, known, request),
-        model,
-        losses=bool(membership_attacks.chosen(config.audit.attacks)),
-    )
-    if _follows_losses(config, context):
-        watched = _watch_losses(context, config, known, request, model)
-        if watched is not None:
-            attack[adversary.LOSS_TRAJECTORY] = watched
-    if (scores := poison_scores(config, known, trials, model)) is not None:
-        attack[adversary.POISON_SCORES] = scores
-    return attack
-
-
-def _in_question(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
-    """Return the positions in D of what is in question: one record, or all of an owner's."""
-    if config.privacy.unit == "client":
-        return known.owned_by(request.challenged)
-    return np.asarray([request.record])
-
-
-def _watch_losses(
-    context: Context,
-    config: Config,
-    known: Federation,
-    request: Request,
-    parameters: torch.Tensor,
-) -> npt.NDArray[np.float64] | None:
-    """Remember the challenge's loss at a model that was received; return all so far, [T, i].
-
-    None where those of earlier rounds were lost: the transcript is then without them.
-    """
-    before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
-    seen = 0 if before is None else before.shape[1]
-    if seen != request.round - 1:
-        return None
-    column = adversary.challenge_loss(known, _in_question(config, known, request), parameters)
-    losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
-    node_memory.remember(context, LOSSES, {"losses": losses})
-    return losses
-
-
-def _waits(config: Config) -> bool:
-    """Whether the adversary learns only with the aggregate what it is a sum of."""
-    federation = config.federation
-    return federation.tolerated_dropouts > 0 or (
-        federation.colluding > 0 and federation.trust is not Trust.CENTRAL
-    )
-
-
-def _recall(
-    message: Message, context: Context, config: Config, known: Federation, request: Request
-) -> adversary.Memory:
-    """Return the memory after the aggregate that this message brings; empty in the first round."""
-    if request.round == 1:
-        return adversary.Memory.empty(request.trials)
-    arrays = node_memory.recall(context, MEMORY)
-    last = int(arrays.pop(PROGRESS)) if arrays else None
-    if last != request.round - 1:
-        raise RuntimeError(
-            f"the adversary's state is of round {last}, but the message is of round "
-            f"{request.round}: its Flower state was lost between rounds"
-        )
-    memory = adversary.Memory.from_arrays(arrays, known.device)
-    if _waits(config):
-        memory = _expect_late(memory, message, context, config, known, request)
-    return adversary.observe(memory, _array(message, messages.AGGREGATE, known))
-
-
-def _expect(
-    message: Message,
-    context: Context,
-    config: Config,
-    known: Federation,
-    request: Request,
-    parameters: torch.Tensor,
-    sent: torch.Tensor,
-    taking_part: torch.Tensor | None,
-) -> None:
-    """Learn from the aggregate of the round before, and get ready for that of this round."""
-    memory = _recall(message, context, config, known, request)
-    if _waits(config):
-        awaiting = {"model": parameters.cpu().numpy(), "message": sent.cpu().numpy()}
-        node_memory.remember(context, AWAITING, awaiting)
-    else:
-        memory = adversary.expect(
-            memory,
-            config,
-            known,
-            messages.partition(context),
-            request.question,
-            parameters,
-            sent,
-            taking_part,
-        )
-    _remember(context, memory, request.round)
-
-
-def _expect_late(
-    memory: adversary.Memory,
-    message: Message,
-    context: Context,
-    config: Config,
-    known: Federation,
-    request: Request,
-) -> adversary.Memory:
-    """Form the hypotheses about the aggregate of the round before, whose participants it names."""
-    own, before = messages.partition(context), replace(request, round=request.round - 1)
-    awaiting = node_memory.recall(context, AWAITING)
-    owners = messages.participants(message.content)
-    confided: dict[str, npt.NDArray[Any]] = {}
-    if messages.CONFIDED in message.content:
-        confided = messages.arrays_of(message.content.array_records[messages.CONFIDED])
-    contribution = torch.from_numpy(awaiting["message"]).to(known.device)
-    for noise_told in confided.values():
-        contribution = contribution + torch.from_numpy(noise_told).to(known.device)
-    return adversary.expect(
-        memory,
-        config,
-        known,
-        own,
-        before.question,
-        torch.from_numpy(awaiting["model"]).to(known.device),
-        contribution,
-        _participation(config, known, before),
-        set(range(config.federation.owners)) - set(owners),
-        len(set(owners) - {own}) - len(confided),
-    )
-
-
-def _remember(context: Context, memory: adversary.Memory, round: int) -> None:
-    node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})
-
-
-def _model(message: Message, known: Federation) -> torch.Tensor:
-    return _array(message, messages.MODEL, known)
-
-
-def _array(message: Message, name: str, known: Federation) -> torch.Tensor:
-    return torch.tensor(messages.only(message.content.array_records[name])).to(known.device)

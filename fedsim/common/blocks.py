@@ -1,7 +1,7 @@
 """Work that is cut into blocks, which threads share.
 
-Kernels run on one thread each (`fedsim.device`); blocks run beside each other. Results come in the
-order of the blocks, so that sums do not depend on the number of threads.
+Kernels run on one thread each (`fedsim.common.device`); blocks run beside each other. Results come
+in the order of the blocks, so that sums do not depend on the number of threads.
 """
 
 import math

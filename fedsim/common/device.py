@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 
 def resolve(name: str) -> torch.device:

@@ -6,7 +6,7 @@ that name: where both were installed, one has written over the other.
 
 from importlib.metadata import packages_distributions
 
-DISTRIBUTION = "fedsim-identifiability"
+from fedsim import DISTRIBUTION
 
 PACKAGES = ("fedsim", "adversaries")
 """The import packages of the distribution."""

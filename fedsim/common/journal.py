@@ -13,17 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fedsim import private_files, reading
+from adversaries.errors import InputError
+from fedsim.common import private_files, reading
 
 Entry = TypeVar("Entry")
-
-
-class DamagedError(ValueError):
-    """A line is not what was written; `line` counts from 1."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(f"line {line} is damaged")
-        self.line = line
 
 
 @dataclass(frozen=True)
@@ -35,16 +28,21 @@ class Journal(Generic[Entry]):
     size: int = 0
 
 
-def read(path: Path, parse: Callable[[dict[str, Any]], Entry]) -> Journal[Entry]:
+def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Journal[Entry]:
     """Return the entries of a file, none if there is none.
 
-    parse: raises KeyError, TypeError or ValueError for an object that is no entry. Raises OSError
-    and DamagedError.
+    parse: raises KeyError, TypeError or ValueError for an object that is no entry; loss: what
+    nobody knows for lack of a damaged line, and what to do about it. Raises InputError.
     """
     if not path.exists():
         return Journal([])
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        where = f"'{path.parent}': {error.strerror}"
+        raise InputError(f"cannot read {path.name} in {where}") from None
     entries, check, size = [], "", 0
-    *lines, _ = path.read_bytes().split(b"\n")  # behind the last line is nothing, or an unfinished
+    *lines, _ = text.split(b"\n")  # behind the last line is nothing, or an unfinished one
     for number, line in enumerate(lines, 1):
         try:
             values = reading.json_value(line)
@@ -53,7 +51,9 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry]) -> Journal[Entry]
                 raise ValueError("the checksum does not fit")
             entries.append(parse(values))
         except reading.DAMAGE:
-            raise DamagedError(number) from None
+            raise InputError(
+                f"{path.name} in '{path.parent}' is damaged in line {number}, so that {loss}"
+            ) from None
         check = found
         size += len(line) + 1
     return Journal(entries, check, size)

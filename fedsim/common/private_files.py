@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 PARTIAL = ".partial"
 """How the name of a file ends that is not whole yet; a kill may leave one."""

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 DAMAGE = (
     ValueError,  # of every parser: UnicodeDecodeError, JSONDecodeError, TOMLDecodeError

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsim import private_files, reading
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import private_files, reading
 
 HELD = ("report.json", "config.toml", "ledger.jsonl")
 """What a run, a finished report or what is left of a budget is told by."""

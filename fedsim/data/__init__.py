@@ -5,13 +5,14 @@ never changed, so they are loaded once for each process and shared read-only.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
-from fedsim.data import adult, bundled, cifar, csv_file, idx, image_folder, npz, purchase
-from fedsim.data.dataset import Dataset, Indices, Records, only
-from fedsim.data.source import Source
+from adversaries.registry import lookup
+from fedsim.data.loaders import adult, bundled, cifar, csv_file, idx, image_folder, npz, purchase
+from fedsim.data.loaders.dataset import Dataset, Indices, Records, only
+from fedsim.data.loaders.source import Source
 from fedsim.data.splitting import Split, split
-from fedsim.registry import lookup
 
 __all__ = [
     "BUNDLED",
@@ -65,7 +66,8 @@ def load(
 
 @lru_cache(maxsize=4)
 def _load(source: Source) -> Dataset:
-    return lookup(DATASETS, source.name, "data.name")(source)
+    # Code of a user's own may call its data something else.
+    return replace(lookup(DATASETS, source.name, "data.name")(source), name=source.name)
 
 
 @lru_cache(maxsize=4)

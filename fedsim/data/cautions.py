@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.data.dataset import Dataset
+from fedsim.data.loaders.dataset import Dataset
 
 MOST_FEATURES = 20
 """So many categories, or records, are never remarked on."""

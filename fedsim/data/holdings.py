@@ -10,11 +10,11 @@ import numpy.typing as npt
 from scipy.special import entr
 from scipy.stats import hypergeom
 
+from adversaries.errors import InputError
 from fedsim import data
 from fedsim.config import Config
 from fedsim.data import Dataset, Split
-from fedsim.errors import InputError
-from fedsim.partition import partition
+from fedsim.data.partition import partition
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

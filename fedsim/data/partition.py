@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InputError
-from fedsim.registry import lookup
+from adversaries.errors import InputError
+from adversaries.registry import lookup
 
 REDRAWS = 100
 """Draws before a partition that leaves an owner without a record is refused."""

@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.data.dataset import Dataset, Records
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data.loaders.dataset import Dataset, Records
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from fedsim import client_ledger
-from fedsim.client_ledger import Answer
-from fedsim.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
+from adversaries.errors import InputError
+from fedsim.client import client_ledger
+from fedsim.client.client_ledger import Answer
 from fedsim.deployment.findings import NOTE, OK, WRONG, Line
-from fedsim.errors import InputError
+from fedsim.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 
 
 def budget(terms: Terms, state: Path) -> Iterator[Line]:

@@ -11,13 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import fedsim
-from fedsim import installation
+from adversaries.errors import InputError
+from fedsim.common import installation
 from fedsim.deployment import kit, wheel
 from fedsim.deployment.findings import NOTE, OK, WRONG, Finding, Line
 from fedsim.deployment.kit import Kit
 from fedsim.deployment.node_checks import node
 from fedsim.deployment.server_checks import authority, server
-from fedsim.errors import InputError
 from fedsim.runtimes.flower_command import FlowerError, executable
 
 UNITS = Path("/etc/systemd/system")

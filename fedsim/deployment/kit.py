@@ -23,10 +23,10 @@ from pathlib import Path
 import tomli_w
 
 import fedsim
-from fedsim import private_files, reading
+from adversaries.errors import InputError
+from fedsim.common import private_files, reading
 from fedsim.deployment import certificates, example, templates, wheel
 from fedsim.deployment.own_certificate import Own, own_pair
-from fedsim.errors import InputError
 
 FORMAT = 2
 CONNECTION = "federation"

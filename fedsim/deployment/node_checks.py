@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from fedsim import consent, reading
+from fedsim.common import reading
 from fedsim.deployment import budget_checks, connection_checks, kit, supernode_checks
 from fedsim.deployment.findings import OK, WRONG, Line
 from fedsim.deployment.kit import Kit
+from fedsim.protocol import consent
 
 
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:

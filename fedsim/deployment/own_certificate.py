@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from adversaries.errors import InputError
 from fedsim.deployment import certificates
-from fedsim.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fedsim.deployment import logs
-from fedsim.runtimes.flower_private import EARLIEST, LATEST, claim, replies_are_own, signer
+from fedsim.protocol.flower_private import EARLIEST, LATEST, claim, replies_are_own, signer
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from datetime import datetime
 from pathlib import Path
 
+from adversaries.errors import InputError
 from fedsim.deployment import certificates, kit
 from fedsim.deployment.own_certificate import Own, own_pair
-from fedsim.errors import InputError
 
 
 def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> datetime:

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Config
 from fedsim.deployment import kit
-from fedsim.errors import InputError
 from fedsim.runtimes.flower_command import FlowerError, Submission, flwr, submit, write_app
 
 UNREGISTERED = "unregistered"

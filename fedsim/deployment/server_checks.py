@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from adversaries.errors import InputError
 from fedsim.deployment import certificates, connection_checks, kit
 from fedsim.deployment.connection_checks import TIMEOUT
 from fedsim.deployment.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.errors import InputError
 from fedsim.runtimes.flower_command import FlowerError
 
 SOON = timedelta(days=30)
@@ -161,7 +161,7 @@ def _speaks_tls(authority: Path, port: int, host: str) -> bool:
 
 
 def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
-    from fedsim.runtimes import deployment  # noqa: PLC0415  (it knows this package)
+    from fedsim.deployment import run as deployment  # noqa: PLC0415  (it knows this package)
 
     try:
         known = deployment.statuses(place)

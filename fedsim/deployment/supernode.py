@@ -19,8 +19,8 @@ from pathlib import Path
 import httpx
 
 from fedsim.deployment import certificates, kit, logs
+from fedsim.protocol.flower_private import Runtime
 from fedsim.runtimes.flower_command import environment, executable
-from fedsim.runtimes.flower_private import Runtime
 
 CERTIFICATE_DAYS = 3650
 """Longer than a node runs."""

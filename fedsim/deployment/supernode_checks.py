@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedsim.deployment import connection_checks, kit, logs, supernode
 from fedsim.deployment.findings import NOTE, OK, WRONG, Line
-from fedsim.runtimes.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
+from fedsim.protocol.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
 
 CLOCKS_DIFFER = 2.0
 """Seconds between two clocks that are spoken of, though a server does not refuse the node yet."""

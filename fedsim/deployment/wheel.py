@@ -15,9 +15,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import fedsim
+from adversaries.errors import InputError
+from fedsim import DISTRIBUTION
+from fedsim.common.installation import PACKAGES
 from fedsim.deployment import example
-from fedsim.errors import InputError
-from fedsim.installation import DISTRIBUTION, PACKAGES
 
 WHEEL = """\
 Wheel-Version: 1.0
@@ -71,7 +72,7 @@ def _stem(version: str) -> str:
 
 def _modules(package: str) -> list[tuple[str, bytes]]:
     root = Path(str(import_module(package).__file__)).parent
-    paths = sorted(root.rglob("*.py"))
+    paths = sorted([*root.rglob("*.py"), root / "py.typed"])
     return [(path.relative_to(root.parent).as_posix(), path.read_bytes()) for path in paths]
 
 

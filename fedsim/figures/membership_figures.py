@@ -1,7 +1,7 @@
 """The figure of membership inference: receiver operating characteristics on two log scales.
 
 After Figure 1 of Carlini et al., "Membership inference attacks from first principles", 2022; data
-in, a matplotlib Figure out, as in `fedsim.figures`.
+in, a matplotlib Figure out, as in `fedsim.figures.drawing`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from adversaries.roc import FEWEST_FALSE
-from fedsim import figures
-from fedsim.figures import INK, MUTED
+from adversaries.attacks.roc import FEWEST_FALSE
+from fedsim.figures import canvas
+from fedsim.figures.canvas import INK, MUTED
 
 Rates = tuple[Sequence[float], Sequence[float]]
 """False and true positive rates, [m] each, ascending."""
@@ -27,8 +27,8 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     bound: what differential privacy allows at most, None where it allows everything. Rates that
     stand for fewer than ten pairs are not drawn.
     """
-    with figures.page_style():
-        figure = Figure(figsize=(figures.WIDTH, 5.6), layout="constrained")
+    with canvas.page_style():
+        figure = Figure(figsize=(canvas.WIDTH, 5.6), layout="constrained")
         axes = figure.subplots()
         least = min((rate for false, _ in curves.values() for rate in false if rate), default=1e-3)
         low = max(LEAST, FEWEST_FALSE * least)

@@ -1,6 +1,7 @@
 """The figures of local sensitivity: pair by pair, and over training.
 
-After Figures 4 and 5 of Bernau et al.; data in, a matplotlib Figure out, as in `fedsim.figures`.
+After Figures 4 and 5 of Bernau et al.; data in, a matplotlib Figure out, as in
+`fedsim.figures.drawing`.
 """
 
 from collections.abc import Sequence
@@ -9,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedsim import figures
-from fedsim.figures import BLUE, INK, MUTED, QUANTILES, VERMILION, Floats
+from fedsim.figures import canvas
+from fedsim.figures.canvas import BLUE, INK, MUTED, QUANTILES, VERMILION, Floats
 
 COLOURS = {"max": BLUE, "min": VERMILION, "median": MUTED}
 """Of the pairs that each choice made, as in `challenge.choice`."""
@@ -43,8 +44,8 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
     Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, in the
     order given, labelled with the distance; bound: what clipping allows. Figure 4 of Bernau et al.
     """
-    with figures.page_style():
-        figure, axes = figures.new_axes()
+    with canvas.page_style():
+        figure, axes = canvas.new_axes()
         named: set[str] = set()
         for place, pair in enumerate(pairs):
             values, colour = pair.sensitivities.ravel(), COLOURS[pair.choice]
@@ -59,7 +60,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
             axes.vlines(place, low, high, color=colour, linewidth=2)
             axes.hlines(middle, place - 0.25, place + 0.25, color=colour, linewidth=2, label=label)
         if bound is not None:
-            figures.level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
+            canvas.level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
         largest = max(float(pair.sensitivities.max()) for pair in pairs)
         axes.set_ylim(0, 1.1 * max(bound or 0.0, largest) or 1)
         axes.set_xticks(
@@ -67,7 +68,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
         )
         axes.grid(False, axis="x")
         axes.set_ylabel("local sensitivity LS")
-        figures.legend_above(axes)
+        canvas.legend_above(axes)
     return figure
 
 
@@ -77,8 +78,8 @@ def over_training(relations: Sequence[Relation]) -> Figure:
     One panel for each neighbouring relation: C for add-remove, 2C for replace. Figure 5 of Bernau
     et al.
     """
-    with figures.page_style():
-        figure = Figure(figsize=(figures.WIDTH, figures.HEIGHT), layout="constrained")
+    with canvas.page_style():
+        figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         panels = figure.subplots(1, len(relations), squeeze=False, sharey=True)[0]
         highest = max(
             max(relation.bound, float(relation.sensitivities.max())) for relation in relations
@@ -86,14 +87,14 @@ def over_training(relations: Sequence[Relation]) -> Figure:
         for axes, relation in zip(panels, relations, strict=True):
             rounds = np.arange(1, relation.sensitivities.shape[1] + 1)
             band = np.quantile(relation.sensitivities, QUANTILES, axis=0)
-            figures.quantile_band(axes, rounds, band, BLUE, "median, 5–95%")
-            figures.level_line(axes, relation.bound, "global sensitivity", INK, "--")
+            canvas.quantile_band(axes, rounds, band, BLUE, "median, 5–95%")
+            canvas.level_line(axes, relation.bound, "global sensitivity", INK, "--")
             rms = float(np.sqrt(np.mean(np.square(relation.sensitivities))))
             axes.set_title(
                 f"{relation.name}: RMS {rms:.3g} of {relation.bound:.3g}", fontsize=9.5, pad=22
             )
             axes.set_ylim(0, 1.1 * highest)
-            figures.rounds_axis(axes, rounds)
-            figures.legend_above(axes)
+            canvas.rounds_axis(axes, rounds)
+            canvas.legend_above(axes)
         panels[0].set_ylabel("local sensitivity LS")
     return figure

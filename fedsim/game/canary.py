@@ -2,16 +2,17 @@
 
 An owner that sets `canary-seed` in its node config adds, in every trial and round, a gradient of
 norm C in a random direction to its clean sum if a coin says so. Who knows the seed knows the
-directions and the coins, and can look for the trace in the released sums (`adversaries.canaries`).
-A canary moves a sum no more than any record may, so everybody else's guarantee stays as it is. The
-beliefs of an adversary who does not know of it are off by what it adds in their direction, which
-two random directions in P dimensions have in common: about C/sqrt(P) of the noise's scale.
+directions and the coins, and can look for the trace in the released sums
+(`adversaries.statistics.canaries`). A canary moves a sum no more than any record may, so everybody
+else's guarantee stays as it is. The beliefs of an adversary who does not know of it are off by what
+it adds in their direction, which two random directions in P dimensions have in common: about
+C/sqrt(P) of the noise's scale.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.randomness import Role, generator
+from fedsim.common.randomness import Role, generator
 
 SEED = "canary-seed"
 """The key of an owner's node config that turns canaries on."""

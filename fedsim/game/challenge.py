@@ -6,15 +6,16 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.dataset_sensitivity import Progress, rank_owners, select, select_one
-from adversaries.dissimilarity import OF_RAW_FEATURES, Columns, Features
-from fedsim import device, federation
+from adversaries.errors import InputError
+from adversaries.neighbours.dataset_sensitivity import Progress, rank_owners, select, select_one
+from adversaries.neighbours.dissimilarity import OF_RAW_FEATURES, Columns, Features
+from fedsim.common import device
+from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
-from fedsim.embedding import embed, initial_parameters
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.mechanism import Neighbouring
-from fedsim.randomness import Role, generator
+from fedsim.game import federation
+from fedsim.game.embedding import embed, initial_parameters
+from fedsim.game.federation import Federation
+from fedsim.privacy.mechanism import Neighbouring
 
 
 @dataclass(frozen=True)

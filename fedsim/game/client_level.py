@@ -14,11 +14,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.common.randomness import Role, generator
 from fedsim.config import Config, TrainingConfig
-from fedsim.federation import Federation
-from fedsim.mechanism import Neighbouring
-from fedsim.question import Question
-from fedsim.randomness import Role, generator
+from fedsim.game.federation import Federation
+from fedsim.game.question import Question
+from fedsim.privacy.mechanism import Neighbouring
 
 
 def contribution(

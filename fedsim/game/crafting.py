@@ -18,13 +18,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adversaries.poisoning import clipbkd_point, least_liked
+from adversaries.attacks.poisoning import clipbkd_point, least_liked
+from adversaries.errors import InputError
+from adversaries.registry import lookup
+from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.data import Records, Split
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring
-from fedsim.randomness import Role, generator
-from fedsim.registry import lookup
+from fedsim.privacy.mechanism import Neighbouring
 
 Image = npt.NDArray[np.float32]
 Logits = Callable[[Image], npt.NDArray[np.float64]]

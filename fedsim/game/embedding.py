@@ -10,11 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedsim import federation, models
-from fedsim.blocks import slices
+from adversaries.errors import InputError
+from fedsim.common.blocks import slices
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.federation import Federation
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.training import models
 
 BLOCK_SCALARS = 2**20
 """Scalars of the records that are embedded at once."""

@@ -14,15 +14,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedsim import crafting, data, device, fitting, holdings, models
-from fedsim.clipping import Clipper, Cut
+from adversaries.errors import InputError
+from fedsim import data
+from fedsim.common import device
+from fedsim.common.memory import spare, told
 from fedsim.config import Config
-from fedsim.crafting import Made
-from fedsim.errors import InputError
-from fedsim.evaluation import evaluate, logits
-from fedsim.mechanism import Vantage
-from fedsim.memory import spare, told
-from fedsim.vantages import measured
+from fedsim.data import holdings
+from fedsim.game import crafting
+from fedsim.game.crafting import Made
+from fedsim.mechanisms.vantages import measured
+from fedsim.training import fitting, models
+from fedsim.training.clipping import Clipper, Cut
+from fedsim.training.evaluation import evaluate, logits
+from fedsim.trust.model import Vantage
 
 
 @dataclass(frozen=True)

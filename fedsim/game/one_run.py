@@ -10,7 +10,7 @@ Whoever knows `run.seed` knows the coins. An audit needs them to be fair, and sc
 made with them; it does not need them to be secret.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,13 +20,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.config import KNOWN_KEYS, Config, from_run_config
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.federation import load as federation_of
-from fedsim.models import size
-from fedsim.randomness import Role, generator, key
-from fedsim.transcript import ObservedRound
+from adversaries.errors import InputError
+from fedsim.common.randomness import Role, generator, key
+from fedsim.config import Config
+from fedsim.game.federation import Federation
+from fedsim.training.models import size
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -130,45 +128,6 @@ def needs_data(config: Config) -> bool:
     return config.canaries.known_data or config.canaries.kind == "mislabelled"
 
 
-def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
-    """Score the canaries of a run by what an auditor's node recorded of it (`fedsim.auditor`).
-
-    Rounds that it missed add nothing: a score is the sum over those it saw. data_root: where this
-    machine has the records, for scores that are made with them. Raises InputError for a
-    transcript of something else, or of a run without canaries.
-    """
-    found: dict[int, Tensor] = {}
-    previous: dict[int, ObservedRound] = {}
-    config, known = None, None
-    for observed in rounds:
-        first = observed.mechanism.get("request.first-trial")
-        if not isinstance(first, int) or "parameters" not in observed.model:
-            raise InputError(
-                f"round {observed.round} of this transcript was not recorded by an auditor's node "
-                "of fedsim; give the transcript that the node wrote"
-            )
-        if config is None:
-            config = _recorded(observed, data_root)
-            known = federation_of(config) if needs_data(config) else None
-        before = previous.get(first)
-        if before is not None and observed.round <= before.round:
-            found.pop(first, None)  # the cohort began anew
-        elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
-            place = torch.device("cpu") if known is None else known.device
-            sent = before.model["parameters"], observed.model["sum"]
-            scored = scores(config, known, *(torch.tensor(array).to(place) for array in sent)).cpu()
-            found[first] = found[first] + scored if first in found else scored
-        previous[first] = observed
-    if config is None or not found:
-        raise InputError("this transcript has no released sum yet; wait for the second message")
-    cohorts = {first: range(first, first + len(found[first])) for first in sorted(found)}
-    return Scored(
-        np.concatenate([np.asarray(cohort) for cohort in cohorts.values()]),
-        np.concatenate([included(config, cohort) for cohort in cohorts.values()]),
-        torch.cat([found[first] for first in cohorts]).numpy(),
-    )
-
-
 def check(config: Config, federation: Federation) -> None:
     """Raise InputError where the model or the pool has no room for the configured canaries."""
     canaries = config.canaries
@@ -231,17 +190,6 @@ def described(config: Config, federation: Federation) -> dict[str, Any]:
     blocks = range(-(-config.canaries.count // BLOCK))
     keys = [f"{key(config.run.seed, Role.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
     return {"parameters": parameters, "block": BLOCK, "keys": keys}
-
-
-def _recorded(observed: ObservedRound, data_root: str) -> Config:
-    """Return the configuration in a recorded round. Raises InputError if it has no canaries."""
-    given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
-    config = from_run_config(given | {"run.device": "auto", "run.threads": 0})
-    if not config.canaries.count:
-        raise InputError(
-            "this run has no canaries to score (canaries.count is 0); plant them before it begins"
-        )
-    return config.reading_data_from(data_root, as_they_are=True) if data_root else config
 
 
 def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice, Floats]]:

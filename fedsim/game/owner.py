@@ -6,15 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim import client_level, one_run
+from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config
-from fedsim.federation import Federation
-from fedsim.mechanism import Neighbouring, Trust
-from fedsim.pac_release import Bools, halves, pair
-from fedsim.question import Question
-from fedsim.randomness import SERVER, gaussian_noise
-from fedsim.sampling import groups
-from fedsim.schedules import factor
+from fedsim.game import client_level, one_run
+from fedsim.game.federation import Federation
+from fedsim.game.question import Question
+from fedsim.mechanisms.pac_release import Bools, halves, pair
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.training.sampling import groups
+from fedsim.training.schedules import factor
 
 
 def contribution(
@@ -237,8 +237,7 @@ def noise_sources(config: Config) -> Sequence[int]:
     The server's, or under local trust that of every owner. Under distributed trust the owners'
     shares are drawn as one, which has the same law.
     """
-    local = config.federation.trust is Trust.LOCAL
-    return range(config.federation.owners) if local else [SERVER]
+    return config.federation.trust.model.played_by(config.federation.owners)
 
 
 def local_steps(

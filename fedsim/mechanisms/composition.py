@@ -11,11 +11,12 @@ from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 
-from fedsim import privacy
-from fedsim.accounting import accountant
 from fedsim.config import Config
-from fedsim.description import Description, Rounds
-from fedsim.mechanism import Mechanism, Vantage
+from fedsim.mechanisms import privacy
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.trust.model import Vantage
 
 ROUNDING = 1e-12
 """Relative excess over a limit that is rounding, where noise is calibrated to it."""

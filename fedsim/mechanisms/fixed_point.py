@@ -39,9 +39,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.mechanism import sensitivity as global_sensitivity
+from fedsim.privacy.mechanism import sensitivity as global_sensitivity
 
 MODULUS_BITS = 32
 """Messages are integers modulo 2^32, the most that Flower's SecAgg+ takes."""

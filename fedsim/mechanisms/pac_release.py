@@ -3,7 +3,7 @@
 The secret is which of m stated candidates all rounds of a trial train on. The owners send their
 clean sums under every candidate; the trusted server adds noise that is shaped by how these differ,
 and releases the sum under the secret one. Nothing hides directions in which no two candidates
-differ: not differential privacy. The mathematics is that of `fedsim.pac`.
+differ: not differential privacy. The mathematics is that of `fedsim.privacy.pac`.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
-from fedsim import pac
-from fedsim.instrumented import Step
-from fedsim.randomness import Role, generator
+from fedsim.common.randomness import Role, generator
+from fedsim.mechanisms.step import Step
+from fedsim.privacy import pac
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

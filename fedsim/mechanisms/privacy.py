@@ -1,10 +1,10 @@
 """The mechanism that a configuration describes, as each vantage sees it."""
 
-from fedsim import calibration
 from fedsim.config import Config
-from fedsim.description import Description, Rounds
-from fedsim.identifiability import epsilon_of_rho_beta
-from fedsim.mechanism import Mechanism, nominal_noise_multiplier
+from fedsim.privacy import calibration
+from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy.identifiability import epsilon_of_rho_beta
+from fedsim.privacy.mechanism import Mechanism, nominal_noise_multiplier
 
 
 def noise_multiplier(config: Config) -> float:

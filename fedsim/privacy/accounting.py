@@ -20,10 +20,11 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
 )
 from scipy.optimize import brentq
 
-from fedsim import gaussian, loss_distribution, renyi
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring
-from fedsim.registry import lookup
+from adversaries.errors import InputError
+from adversaries.registry import lookup
+from adversaries.statistics import gaussian
+from fedsim.privacy import loss_distribution, renyi
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 Array = npt.NDArray[np.float64]
 

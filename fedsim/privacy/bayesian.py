@@ -9,15 +9,13 @@ The guarantee is Pr[L > epsilon] <= delta, where the probability is that of the 
 by the part gamma of it, that the sample misled the estimator. It says nothing of an outlier.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 from scipy.stats import t as student
 
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring
+from adversaries.errors import InputError
+from fedsim.privacy.mechanism import Neighbouring
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -35,26 +33,6 @@ ORDERS: Ints = np.array(
 
 BLOCK = 2**20
 """Numbers that a block of the computation holds at once."""
-
-
-@dataclass(frozen=True)
-class BayesianGuarantee:
-    """What the Bayesian accountant says, and for whom.
-
-    epsilon, delta: with probability 1 - delta the privacy loss is at most epsilon. Where percentile
-        is None, also the record is random; else it holds for each record in at least this share of
-        the distribution
-    order: the lambda at which the bound is smallest
-    gamma: the part of delta that is for the estimator's failure, over all steps
-    note: what a reader must know of the number, "" if nothing
-    """
-
-    epsilon: float
-    delta: float
-    order: int
-    percentile: float | None
-    gamma: float
-    note: str
 
 
 def log_moments(
@@ -196,35 +174,6 @@ def epsilons(
     return np.maximum(smallest, 0.0), chosen[best]
 
 
-def epsilon(
-    costs: npt.ArrayLike, orders: npt.ArrayLike, delta: float, gamma_total: float = 0.0
-) -> BayesianGuarantee:
-    """Return the smallest epsilon at delta for the summed costs [O]; as `epsilons`."""
-    found, order = epsilons(costs, orders, delta, gamma_total)
-    note = _note(float(found), int(order), _orders(orders))
-    return BayesianGuarantee(float(found), delta, int(order), None, gamma_total, note)
-
-
-def delta(
-    costs: npt.ArrayLike, orders: npt.ArrayLike, epsilon: float, gamma_total: float = 0.0
-) -> BayesianGuarantee:
-    """Return the smallest delta at epsilon for the summed costs [O]: the inverse of `epsilon`.
-
-    min(1, exp(min over lambda of cost - lambda epsilon) + gamma_total). Raises InputError for a
-    negative epsilon or a gamma_total that is no probability.
-    """
-    chosen = _orders(orders)
-    _check_gamma(gamma_total)
-    if not 0 <= epsilon < np.inf:
-        raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
-    exponents = np.asarray(costs, dtype=np.float64) - chosen * epsilon
-    best = int(exponents.argmin())
-    found = min(1.0, float(np.exp(min(0.0, exponents[best]))) + gamma_total)
-    note = "" if found < 1 else "the bound is void: delta is 1"
-    note = note or _note(epsilon, int(chosen[best]), chosen)
-    return BayesianGuarantee(epsilon, found, int(chosen[best]), None, gamma_total, note)
-
-
 def delta_at_percentile(delta: float, percentile: float) -> float:
     """Return the Bayesian delta from which `delta` follows for each of a share of the records.
 
@@ -240,23 +189,6 @@ def delta_at_percentile(delta: float, percentile: float) -> float:
     return delta * (1 - percentile)
 
 
-def epsilon_at_percentile(
-    costs: npt.ArrayLike,
-    orders: npt.ArrayLike,
-    delta: float,
-    percentile: float,
-    gamma_total: float = 0.0,
-) -> BayesianGuarantee:
-    """Return epsilon with Pr[L > epsilon | x'] <= delta for at least this share of all records x'.
-
-    costs [O], summed. Compares with an epsilon of DP at the same delta, which holds for all x'.
-    Raises InputError as `epsilon`, at delta (1 - percentile), and `delta_at_percentile`.
-    """
-    strict = delta_at_percentile(delta, percentile)
-    found = epsilon(costs, orders, strict, gamma_total)
-    return BayesianGuarantee(found.epsilon, delta, found.order, percentile, gamma_total, found.note)
-
-
 def _orders(orders: npt.ArrayLike) -> Ints:
     chosen = np.asarray(orders)
     whole = chosen.ndim == 1 and chosen.size and np.issubdtype(chosen.dtype, np.integer)
@@ -268,16 +200,6 @@ def _orders(orders: npt.ArrayLike) -> Ints:
 def _check_gamma(gamma_total: float) -> None:
     if not 0 <= gamma_total < 1:
         raise InputError(f"gamma is {gamma_total}; give a probability of at least 0 and below 1")
-
-
-def _note(epsilon: float, order: int, orders: Ints) -> str:
-    if epsilon == np.inf:
-        return "a step had no noise: epsilon is infinite"
-    if epsilon > 0 and order == orders.max():
-        return f"the best order, {order}, is the largest tried: larger ones may give less"
-    if order == orders.min() > 1:
-        return f"the best order, {order}, is the smallest tried: smaller ones may give less"
-    return ""
 
 
 def _log_expm1(x: Floats) -> Floats:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from fedsim import identifiability, pac
-from fedsim.accounting import PLD, accountant
-from fedsim.errors import InputError
-from fedsim.mechanism import MOST_STEPS, Mechanism, Neighbouring
+from adversaries.errors import InputError
+from fedsim.privacy import identifiability, pac
+from fedsim.privacy.accounting import PLD, accountant
+from fedsim.privacy.mechanism import MOST_STEPS, Mechanism, Neighbouring
 
 MOST_NOISE = 1e15
 """The noise multiplier beyond which a search gives up."""

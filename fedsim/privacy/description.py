@@ -2,7 +2,7 @@
 
 A `Description` says what is released over all rounds and who adds the noise; `towards` turns it
 into the `Mechanism` that one vantage point faces. It comes from a configuration or a run
-(`fedsim.privacy`), from a file, or from values.
+(`fedsim.mechanisms.privacy`), from a file, or from values.
 """
 
 from dataclasses import dataclass, replace
@@ -11,18 +11,18 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from fedsim import reading
-from fedsim.config import Table, explain
-from fedsim.errors import InputError
-from fedsim.mechanism import (
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.common.tables import Table, explain
+from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
     Steps,
-    Trust,
-    Vantage,
     effective_noise_multiplier,
     sensitivity,
 )
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ than any conversion of a single (epsilon, delta).
 
 from dataclasses import replace
 
-from fedsim.description import Description
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.privacy.description import Description
 
 
 def of_group(description: Description, records: int) -> Description:

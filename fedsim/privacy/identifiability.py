@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
-from fedsim import gaussian
-from fedsim.accounting import PLD, RENYI, accountant
-from fedsim.description import Description
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Trust, Vantage
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.privacy.accounting import PLD, RENYI, accountant
+from fedsim.privacy.description import Description
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 Array = npt.NDArray[np.float64]
 
@@ -93,11 +95,6 @@ class BeliefCurve:
 LOCAL_STEPS_NOTE = (
     "upper bound: sees {}, and is granted every local step of an owner under that owner's own "
     "noise, because other owners' noise does not hide the model that it steps from"
-)
-SECURE = "sees the aggregate only, as long as secure aggregation holds"
-AS_IF_SECURE = (
-    "as if aggregated securely: aggregation was simulated, and the server received every message "
-    "under one owner's share of the noise, the nominal multiplier over the root of {} owners"
 )
 _SEES = {
     Vantage.SERVER: "every owner's message",
@@ -313,17 +310,8 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
 
 
 def _vantage_note(description: Description, vantage: Vantage) -> str:
-    match vantage, description.trust:
-        case Vantage.SERVER, Trust.CENTRAL:
-            return "sees clean sums: no protection"
-        case Vantage.SERVER, Trust.LOCAL:
-            return "sees every owner's sum under that owner's own noise"
-        case Vantage.SERVER, Trust.DISTRIBUTED:
-            simulated = AS_IF_SECURE.format(description.owners)
-            return simulated if description.summed_in_the_clear else SECURE
-        case Vantage.PARTICIPANT, Trust.CENTRAL:
-            return "sees the aggregate of every round, and did not draw its noise"
-        case Vantage.PARTICIPANT, _:
-            return "sees the aggregate of every round, and removes its own noise from it"
-        case _:
-            return "upper bound: no closed form, sees less than a participant"
+    if vantage is Vantage.RELEASED_MODEL:
+        return "upper bound: no closed form, sees less than a participant"
+    return description.trust.model.sees(
+        vantage, description.owners, description.summed_in_the_clear
+    )

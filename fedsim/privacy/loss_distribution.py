@@ -18,8 +18,8 @@ from scipy.optimize import brentq
 from scipy.signal import lfilter
 from scipy.special import log_ndtr, logsumexp, ndtr
 
-from fedsim import gaussian
-from fedsim.mechanism import Mechanism, Neighbouring, Steps
+from adversaries.statistics import gaussian
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 Array = npt.NDArray[np.float64]
 Deltas = Callable[[float, float, Array], Array]

@@ -13,7 +13,9 @@ from typing import Self
 
 import numpy as np
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 MOST_STEPS = 10**9
 
@@ -23,22 +25,6 @@ class Neighbouring(StrEnum):
 
     ADD_REMOVE = "add-remove"
     REPLACE = "replace"
-
-
-class Trust(StrEnum):
-    """Who adds the noise: the server; every owner its own; every owner a share of it."""
-
-    CENTRAL = "central"
-    LOCAL = "local"
-    DISTRIBUTED = "distributed"
-
-
-class Vantage(StrEnum):
-    """What the adversary sees: every message; the aggregate of each round; the last model."""
-
-    SERVER = "server"
-    PARTICIPANT = "participant"
-    RELEASED_MODEL = "released-model"
 
 
 @dataclass(frozen=True)
@@ -273,10 +259,7 @@ def aggregate_noise_multiplier(
     whom nothing is there to hide. Raises InputError for a negative multiplier.
     """
     check_noise_multiplier(noise_multiplier)
-    if trust is Trust.CENTRAL:
-        return noise_multiplier if sources else 0.0
-    shares = max(1, sources) / (owners if trust is Trust.DISTRIBUTED else 1)
-    return noise_multiplier * math.sqrt(shares)
+    return noise_multiplier * trust.model.noise_share(owners, sources)
 
 
 def check_noise_multiplier(noise_multiplier: float) -> None:
@@ -313,17 +296,11 @@ def _share(
     if local_steps < 1:
         raise InputError(f"the number of local steps is {local_steps}; give at least 1")
     if local_steps > 1:
-        if trust is not Trust.LOCAL:
+        if not trust.model.local_steps:
             raise InputError(
                 f"{local_steps} local steps under {trust.value} trust: each owner must add the "
                 "noise itself before its next step; choose trust local, or 1 local step"
             )
         return 1.0
-    known = colluders if vantage is Vantage.SERVER else colluders + 1
-    sources = present - known
-    if vantage is Vantage.SERVER and trust is not Trust.DISTRIBUTED:
-        # The server sees each owner's message by itself, clean under central trust.
-        sources = 1 if trust is Trust.LOCAL else 0
-    elif trust is Trust.CENTRAL:
-        sources = 1
+    sources = trust.model.unknown_sources(vantage, present, colluders)
     return aggregate_noise_multiplier(1.0, trust, owners, sources)

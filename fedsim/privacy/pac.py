@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism
+from adversaries.errors import InputError
+from fedsim.privacy.mechanism import Mechanism
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,62 +34,19 @@ NEGLIGIBLE = 1e-300
 """Information in nats that counts for any that is smaller; 0 stays 0."""
 
 
-# How much information a noisy release carries.
-
-
-def logdet_information(eigenvalues: Floats, variances: Floats) -> Floats:
-    """Return 1/2 log det(I + Sigma Sigma_B^-1), which bounds the mutual information, [...].
-
-    eigenvalues [..., r] of the covariance Sigma of the clean output; variances [..., r] of the
-    noise along the same directions. The theorem "automatic analysis" of Xiao and Devadas: of all
-    signals of this covariance the Gaussian one tells most. A direction without signal tells nothing
-    whatever its noise is; signal without noise gives inf. Raises InputError for negative entries.
-    """
-    information: Floats = np.log1p(_signal_to_noise(eigenvalues, variances)).sum(-1) / 2
-    return information
-
-
-def linear_information(eigenvalues: Floats, variances: Floats) -> Floats:
-    """Return 1/2 tr(Sigma Sigma_B^-1) >= 1/2 log det(I + Sigma Sigma_B^-1), [...].
-
-    What the noise shapes below are budgeted in; arguments and errors as `logdet_information`.
-    """
-    information: Floats = _signal_to_noise(eigenvalues, variances).sum(-1) / 2
-    return information
+# The noise for a budget of information.
 
 
 def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
     """Return the noise variances sqrt(lambda_j) sum_i sqrt(lambda_i) / (2 v) along directions j.
 
-    Of all noise whose linear information is v, this has the least E|B|^2, which is
+    Of all noise whose linear information 1/2 tr(Sigma Sigma_B^-1) is v, and therefore of no more
+    than v by log det (`posterior_information`), this has the least E|B|^2, which is
     (sum_i sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
     eigenvalues [..., r]; a zero one needs no noise. Raises InputError unless v > 0.
     """
     roots = np.sqrt(_nonnegative("eigenvalues", eigenvalues))
     return roots * roots.sum(-1, keepdims=True) / (2 * _positive_budget(budget))
-
-
-def isotropic_variance(eigenvalues: Floats, budget: float) -> Floats:
-    """Return sum_i lambda_i / (2 v), the one variance whose linear information is v, [...].
-
-    It is needed in every direction of the output space, also where there is no signal. Raises
-    InputError unless v > 0.
-    """
-    total: Floats = _nonnegative("eigenvalues", eigenvalues).sum(-1)
-    return total / (2 * _positive_budget(budget))
-
-
-def proportional_variances(eigenvalues: Floats, budget: float) -> Floats:
-    """Return c lambda_j, the noise that looks like the signal, at which log det gives exactly v.
-
-    c = 1/(e^(2v/r) - 1) with r the number of positive eigenvalues. eigenvalues [..., r]. Raises
-    InputError unless v > 0.
-    """
-    eigenvalues = _nonnegative("eigenvalues", eigenvalues)
-    rank = np.maximum(1, (eigenvalues > 0).sum(-1, keepdims=True))
-    exponent = 2 * _positive_budget(budget) / rank
-    # 1/(e^x - 1) without overflow.
-    return eigenvalues * np.exp(-exponent) / -np.expm1(-exponent)
 
 
 # The covariance of stated candidates.
@@ -182,24 +139,6 @@ def success_bound(information: float, prior: float = 0.5) -> float:
 def advantage_bound(information: float) -> float:
     """Return 2p - 1 for the success bound p at even odds: no advantage is larger on average."""
     return 2 * _gain(information, 0.5)
-
-
-def information_of_success(success: float, prior: float = 0.5) -> float:
-    """Return KL(p || p0), the budget under which no guess succeeds more often than p.
-
-    The inverse of `success_bound`. Raises InputError unless p0 <= p <= 1 and 0 < p0 < 1.
-    """
-    _check_prior(prior)
-    if not prior <= success <= 1:
-        raise InputError(
-            f"the wanted success is {success}; give a probability from the prior's {prior} to 1"
-        )
-    failure, least = 1 - success, 1 - prior
-    gain = success - prior
-    if gain < 0.05 * min(prior, least):
-        return prior * _excess(gain / prior) + least * _excess(-gain / least)
-    rest = failure * math.log(failure / least) if failure else 0.0
-    return success * math.log(success / prior) + rest
 
 
 def epsilon_of_success(success: float, delta: float) -> float:
@@ -338,15 +277,6 @@ def _excess(x: float) -> float:
     """Return (1 + x) log(1 + x) - x for |x| < 0.06, without its cancellation."""
     terms = ((-x) ** (n - 2) / (n * (n - 1)) for n in range(2, 18))
     return x * x * math.fsum(terms)
-
-
-def _signal_to_noise(eigenvalues: Floats, variances: Floats) -> Floats:
-    eigenvalues = _nonnegative("eigenvalues", eigenvalues)
-    variances = _nonnegative("variances", variances)
-    eigenvalues, variances = np.broadcast_arrays(eigenvalues, variances)
-    unhidden = np.where(eigenvalues > 0, np.inf, 0.0)
-    ratio: Floats = np.divide(eigenvalues, variances, out=unhidden, where=variances > 0)
-    return ratio
 
 
 def _nonnegative(name: str, values: npt.ArrayLike) -> Floats:

@@ -14,7 +14,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.special import logsumexp
 
-from fedsim.mechanism import Steps
+from fedsim.privacy.mechanism import Steps
 
 Array = npt.NDArray[np.float64]
 

@@ -41,6 +41,9 @@ MAX_TRIALS, EPSILON_LIMIT, DELTA_LIMIT = "max-trials", "epsilon-limit", "delta-l
 
 STATE, DATA = "state-path", "data-path"
 
+CODE = "allow-code"
+"""Names of the owner's own code, "package.module:name" with commas, that a run may name."""
+
 DEPLOYED = (KEY, STATE, EPSILON_LIMIT, DELTA_LIMIT, MAX_TRIALS, DATA)
 """What a simulated node's config has none of; any of them makes the records somebody's."""
 

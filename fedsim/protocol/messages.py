@@ -27,7 +27,7 @@ from flwr.app import (
     RecordDict,
 )
 
-from fedsim.question import Question
+from fedsim.game.question import Question
 
 REQUEST = "request"
 MODEL = "model"
@@ -41,6 +41,9 @@ PARTICIPANTS = "participants"
 DISTANCES = "distances"
 METRICS = "metrics"
 DATA = "data"
+
+AUDITOR = -1
+"""The partition that an auditor's node answers with: it holds no records."""
 
 
 class Role(StrEnum):

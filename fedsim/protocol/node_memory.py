@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import Context
 
-from fedsim import messages, private_files, reading
+from fedsim.common import private_files, reading
+from fedsim.protocol import messages
 
 Arrays = dict[str, npt.NDArray[Any]]
 

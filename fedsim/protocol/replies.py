@@ -14,8 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.app import ArrayRecord, Message
 
-from fedsim import messages, vantages
-from fedsim.adversary import (
+from fedsim.common.foreign_text import brief
+from fedsim.config import Config
+from fedsim.mechanisms import vantages
+from fedsim.protocol import messages
+from fedsim.seats.adversary import (
     HISTORY,
     LOSS_TRAJECTORY,
     MEMBERSHIP,
@@ -23,8 +26,6 @@ from fedsim.adversary import (
     POPULATION,
     POPULATION_LOSSES,
 )
-from fedsim.config import Config
-from fedsim.foreign_text import brief
 
 NO_HEADER = (
     *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),

@@ -21,13 +21,13 @@ from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordD
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
-from fedsim import messages
 from fedsim.config import Config, from_run_config
-from fedsim.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
-from fedsim.messages import Request
-from fedsim.replies import check_bytes, failure
-from fedsim.runtimes import flower_private as flower
-from fedsim.runtimes.flower_private import Key, Stage
+from fedsim.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
+from fedsim.protocol import flower_private as flower
+from fedsim.protocol import messages
+from fedsim.protocol.flower_private import Key, Stage
+from fedsim.protocol.messages import Request
+from fedsim.protocol.replies import check_bytes, failure
 
 CONFIGS = flower.SECAGG_CONFIGS
 

@@ -22,14 +22,14 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from adversaries import canaries
-from fedsim import recorded_messages as messages
+from adversaries.errors import InputError
+from adversaries.statistics import canaries
 from fedsim.app_audit.introspection import configuration_findings, weighting_key
-from fedsim.errors import InputError
-from fedsim.randomness import Role, generator
-from fedsim.recorded_messages import Declared
-from fedsim.recorder_sink import ServerSink, Sink, append, safely
-from fedsim.transcript import Arrays, Canary, ObservedRound, Reply, Scalar
+from fedsim.common.randomness import Role, generator
+from fedsim.recording import recorded_messages as messages
+from fedsim.recording.recorded_messages import Declared
+from fedsim.recording.recorder_sink import ServerSink, Sink, append, safely
+from fedsim.transcripts.records import Arrays, Canary, ObservedRound, Reply, Scalar
 
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
 

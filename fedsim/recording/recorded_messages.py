@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import Strategy
 
-from fedsim import client_noise
+from adversaries.errors import InputError
 from fedsim.app_audit.introspection import (
     averages,
     chain,
@@ -17,8 +17,8 @@ from fedsim.app_audit.introspection import (
     own_code,
     weighting_key,
 )
-from fedsim.errors import InputError
-from fedsim.transcript import UNITS, ObservedRound, Reply, Scalar, Value
+from fedsim.transcript_audit import client_noise
+from fedsim.transcripts.records import UNITS, ObservedRound, Reply, Scalar, Value
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import fedsim
-from fedsim.errors import InputError
-from fedsim.transcript import Facts, ObservedRound, Writer
+from adversaries.errors import InputError
+from fedsim.transcripts.records import Facts, ObservedRound
+from fedsim.transcripts.writer import Writer
 
 Sink = Callable[[ObservedRound], None]
 

@@ -1,7 +1,7 @@
 """How a report words the lower bounds on epsilon: which leads, what each trusts, do they agree."""
 
-from fedsim.report_rows import Row, beside_theory
-from fedsim.report_values import DASH, Report, at, epsilon_of, number, percent, plain
+from fedsim.report.report_rows import Row, beside_theory
+from fedsim.report.report_values import DASH, Report, at, epsilon_of, number, percent, plain
 
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",
@@ -18,22 +18,22 @@ TITLES = {
 MEASURED, TRUSTING = "Without trusting the noise claimed", "Trusting the noise claimed"
 
 ASSUMES_LEAST = "clopper_pearson"
-"""What leads in reports from before there was a rule."""
+"""What rests on the fewest assumptions."""
 
 
 def leading(report: Report) -> str | None:
-    """Return the name of the bound that the report leads with, None where it has no bounds.
+    """Return the name of the bound that the report leads with, None where it states none.
 
     It was chosen in advance; to take the largest of several would cost confidence.
     """
-    name = at(report, "empirical.headline.name") or ASSUMES_LEAST
-    return name if at(report, f"empirical.lower_bounds.{name}.epsilon") is not None else None
+    headline = report["empirical"]["headline"]
+    return None if headline["epsilon"] is None else str(headline["name"])
 
 
 def rows(report: Report) -> dict[str, Row]:
     """Return every lower bound on epsilon by its name, and how it stands to theory."""
     limit, found = at(report, "bounds.tight_epsilon"), {}
-    for name, bound in (at(report, "empirical.lower_bounds") or {}).items():
+    for name, bound in report["empirical"]["lower_bounds"].items():
         value, trusts, reason, method, assumes = (
             at(bound, key) for key in ("epsilon", "trusts_noise", "reason", "method", "assumes")
         )
@@ -49,7 +49,7 @@ def rows(report: Report) -> dict[str, Row]:
             else f"{'Trusts' if trusts else 'Does not trust'} the noise claimed.",
         ]
         found[name] = Row(
-            TITLES.get(name, str(name)),
+            TITLES[name],
             DASH if reason else number(value),
             epsilon_of(report, "tight_epsilon"),
             " ".join(filter(None, worth)),
@@ -75,7 +75,7 @@ def groups(report: Report) -> list[tuple[str, list[Row]]]:
 
 def agreement(report: Report) -> str:
     """Say whether what trusts the claimed noise agrees with what does not; "" if unknown."""
-    comparisons = at(report, "empirical.agreement.comparisons") or []
+    comparisons = at(report, "empirical.agreement.comparisons")
     if not comparisons:
         return ""
     sentences = []
@@ -99,10 +99,8 @@ def agreement(report: Report) -> str:
 def points(report: Report) -> list[tuple[str, float, bool, bool]]:
     """Return (title, epsilon, trusts the noise, leads) of every bound that holds."""
     first, found = leading(report), []
-    for name in at(report, "empirical.lower_bounds") or {}:
-        bound = f"empirical.lower_bounds.{name}"
-        value = at(report, f"{bound}.epsilon")
-        if value is not None and not at(report, f"{bound}.reason"):
-            trusts = bool(at(report, f"{bound}.trusts_noise"))
-            found.append((TITLES.get(name, str(name)), float(value), trusts, name == first))
+    for name, bound in report["empirical"]["lower_bounds"].items():
+        if bound["epsilon"] is not None and not bound["reason"]:
+            lead = name == first
+            found.append((TITLES[name], float(bound["epsilon"]), bound["trusts_noise"], lead))
     return found

@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedsim.errors import InputError
-from fedsim.report_values import INFINITE, Report, at, interval_at, number, percent, span
+from adversaries.errors import InputError
+from fedsim.report.report_values import INFINITE, Report, at, interval_at, number, percent, span
 
 Row = dict[str, Any]
 
@@ -24,16 +24,15 @@ def compare(reports: Sequence[Report]) -> list[Row]:
 
     run, trust, colluding (how many owners), vantage, noise_multiplier (effective), epsilon (None:
     infinite or unstated), rho_alpha, predicted, measured, interval, confidence, verdict; released,
-    by all trainings of the run where the noise is real: trainings, epsilon, delta, vantage. Raises
-    InputError for the report of a run from before vantages were reported.
+    by all trainings of the run where the noise is real: trainings, epsilon, delta, vantage.
     """
-    return [row for report in reports for row in _rows(report, at(report, "name"))]
+    return [row for report in reports for row in _rows(report)]
 
 
 def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
     """Return the rows of `compare`, each with its run's number, from 1, and directory.
 
-    Raises InputError as `compare` does, and where two paths lead to one directory.
+    Raises InputError where two paths lead to one directory.
     """
     seen: dict[Path, Path] = {}
     for directory in directories:
@@ -43,7 +42,7 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     return [
         {"number": place, "directory": str(directory)} | row
         for place, (directory, report) in enumerate(zip(directories, reports, strict=True), start=1)
-        for row in _rows(report, directory)
+        for row in _rows(report)
     ]
 
 
@@ -96,20 +95,15 @@ def table(rows: Sequence[Row]) -> Table:
     return drawn
 
 
-def _rows(report: Report, where: object) -> Iterator[Row]:
-    places = at(report, "vantages")
-    if not places:
-        raise InputError(
-            f"the report of '{where}' says nothing of vantages; make it anew with fedsim report"
-        )
-    told = at(report, "released")
+def _rows(report: Report) -> Iterator[Row]:
+    told = report["released"]
     names = ("trainings", "epsilon", "delta", "vantage")
     released = {name: told[name] for name in names} if told else None
-    for vantage, place in places.items():
+    for vantage, place in report["vantages"].items():
         yield {
-            "run": at(report, "name"),
-            "trust": at(report, "trust"),
-            "colluding": at(report, "colluding") or 0,
+            "run": report["name"],
+            "trust": report["trust"],
+            "colluding": report["colluding"],
             "vantage": vantage,
             **{name: at(place, name) for name in ("noise_multiplier", "epsilon", "rho_alpha")},
             "predicted": at(place, "prediction.advantage"),
@@ -134,7 +128,7 @@ def _released(row: Row) -> str:
 
 
 def _verdict(place: Report) -> str:
-    """Return how a measurement stands to its bound and its prediction, each at 99.9 %."""
+    """Return how a measurement stands to its bound and its prediction, each at 99.99 %."""
     if at(place, "empirical") is None:
         return "not measured"
     within, near = at(place, "empirical.within_bound"), at(place, "empirical.near_prediction")

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedsim.cautions import UNCLIPPED
-from fedsim.report_rows import Entries, Label, Mark
-from fedsim.report_values import (
+from fedsim.audits.cautions import UNCLIPPED
+from fedsim.report.report_rows import Entries, Label, Mark
+from fedsim.report.report_values import (
     DASH,
     INFINITE,
     Report,
@@ -121,23 +121,23 @@ def labels(report: Report) -> list[Label]:
 def vantages(report: Report) -> list[dict[str, Any]]:
     """Return the bounds of every vantage point, worded."""
     rows = []
-    for row in at(report, "bounds.vantages") or []:
-        infinite = row.get("noise_multiplier") == 0
+    for row in at(report, "bounds.vantages"):
+        infinite = row["noise_multiplier"] == 0
         what = "an owner's data" if is_client(report) else "the record"
-        note = row.get("note") or (f"nothing hides {what} here" if infinite else "")
-        if is_pac(report) and row.get("vantage") != "server":
+        note = row["note"] or (f"nothing hides {what} here" if infinite else "")
+        if is_pac(report) and row["vantage"] != "server":
             note = "no bound by differential privacy: see PAC privacy below"
-        row_of = at(report, f"vantages.{row.get('vantage')}") or {}
-        if row_of.get("note") and not is_pac(report):
+        row_of = report["vantages"][row["vantage"]]
+        if row_of["note"] and not is_pac(report):
             note = row_of["note"]
         rows.append(
             {
-                "vantage": row.get("vantage"),
-                "audited": row.get("vantage") == at(report, "vantage"),
-                "noise_multiplier": number(row.get("noise_multiplier")),
-                "epsilon": number(math.inf if infinite else row.get("epsilon")),
-                "rho_beta": percent(1.0 if infinite else row.get("rho_beta")),
-                "rho_alpha": number(1.0 if infinite else row.get("rho_alpha")),
+                "vantage": row["vantage"],
+                "audited": row["vantage"] == at(report, "vantage"),
+                "noise_multiplier": number(row["noise_multiplier"]),
+                "epsilon": number(math.inf if infinite else row["epsilon"]),
+                "rho_beta": percent(1.0 if infinite else row["rho_beta"]),
+                "rho_alpha": number(1.0 if infinite else row["rho_alpha"]),
                 "predicted": number(at(row_of, "prediction.advantage")),
                 "measured": number(at(row_of, "empirical.advantage")),
                 "interval": span(interval_at(row_of, "empirical.advantage_interval"), number),
@@ -164,7 +164,7 @@ def _standing_of(report: Report, row: Report) -> Mark | None:
 
 def bounds(report: Report) -> Entries:
     """Return the bounds of the audited vantage point, worded."""
-    bounds = at(report, "bounds") or {}
+    bounds = report["bounds"]
     epsilon = epsilon_of(report, "epsilon")
     if is_pac(report):
         why = "PAC noise hides nothing along directions in which the candidates do not differ"
@@ -174,13 +174,13 @@ def bounds(report: Report) -> Entries:
     else:
         why = UNCLIPPED
     reason = f" ({why})" if epsilon == INFINITE else ""
-    accountant = plain(bounds.get("accountant"))
+    accountant = plain(bounds["accountant"])
     return [
         *_single_records(report),
-        (f"ε at δ = {plain(bounds.get('delta'))}", f"{epsilon}{reason}, accountant {accountant}"),
+        (f"ε at δ = {plain(bounds['delta'])}", f"{epsilon}{reason}, accountant {accountant}"),
         ("ε by exact accounting", epsilon_of(report, "tight_epsilon")),
         ("ρβ, limit of the belief", f"{number(rho_beta_of(report))} (from the ε above)"),
-        ("ρβ by exact accounting", number(bounds.get("tight_rho_beta"))),
+        ("ρβ by exact accounting", number(bounds["tight_rho_beta"])),
         (
             "ρα, limit of the advantage",
             f"{number(rho_alpha_of(report))} "
@@ -188,14 +188,14 @@ def bounds(report: Report) -> Entries:
         ),
         (
             "Tail: how often the worst pair passes ρβ",
-            f"{number(bounds.get('tail_probability'))}; no pair in more than "
-            f"{number(bounds.get('tail_limit'))}",
+            f"{number(bounds['tail_probability'])}; no pair in more than "
+            f"{number(bounds['tail_limit'])}",
         ),
         (
             "paper (Theorem 2), not a bound",
-            f"{number(bounds.get('theorem2_rho_alpha'))}: presumes the classic noise scale",
+            f"{number(bounds['theorem2_rho_alpha'])}: presumes the classic noise scale",
         ),
-        ("Yeom's bound e^ε − 1, of pure ε", number(bounds.get("yeom_bound"))),
+        ("Yeom's bound e^ε − 1, of pure ε", number(bounds["yeom_bound"])),
     ]
 
 
@@ -219,35 +219,33 @@ def _single_records(report: Report) -> Entries:
 
 
 def pac(report: Report) -> Entries:
-    """Return what PAC privacy says about the run, worded; nothing in reports from before it."""
-    found = at(report, "pac")
-    if not found:
-        return []
-    realised = found.get("realised_information")
+    """Return what PAC privacy says about the run, worded."""
+    found = report["pac"]
+    realised = found["realised_information"]
     endless = is_unprotected(report) and not is_pac(report)
-    equivalent = number(found.get("equivalent_epsilon"))
-    if found.get("success_bound") == 1:
+    equivalent = number(found["equivalent_epsilon"])
+    if found["success_bound"] == 1:
         equivalent = INFINITE
-    information = number(math.inf if endless else found.get("mutual_information"))
+    information = number(math.inf if endless else found["mutual_information"])
     return [
-        ("Stated prior", f"{plain(found.get('prior_description'))}: right in 50% by guessing"),
+        ("Stated prior", f"{plain(found['prior_description'])}: right in 50% by guessing"),
         (
             "Mutual information at most",
             f"{information} nats over all rounds"
             + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
         ),
         *_released_information(report),
-        ("Success of any guess at most", percent(found.get("success_bound"))),
+        ("Success of any guess at most", percent(found["success_bound"])),
         *_candidate(report),
-        ("Success measured", percent(found.get("success"))),
+        ("Success measured", percent(found["success"])),
         (
             "Advantage at most",
-            f"{number(found.get('advantage_bound'))}"
+            f"{number(found['advantage_bound'])}"
             + ("" if is_pac(report) else f" (beside ρα {number(rho_alpha_of(report))})"),
         ),
         (
             "Equivalent ε, not a guarantee",
-            f"{equivalent} at δ = {plain(found.get('delta'))}: the ε whose bound on success is the "
+            f"{equivalent} at δ = {plain(found['delta'])}: the ε whose bound on success is the "
             "same",
         ),
     ]
@@ -279,9 +277,9 @@ def bayesian(report: Report) -> Entries:
     found = at(report, "bayesian")
     if not found:
         return []
-    trials, replaced = plain(found.get("trials")), at(report, "neighbouring") == "replace"
+    trials, replaced = plain(found["trials"]), at(report, "neighbouring") == "replace"
     reason = "" if is_clipped(report) else f" ({UNCLIPPED})"
-    share, delta = f"{100 * (at(found, 'percentile') or 0):g}%", plain(found.get("delta"))
+    share, delta = f"{100 * (at(found, 'percentile') or 0):g}%", plain(found["delta"])
 
     def over_trials(name: str) -> str:
         value = at(found, name)
@@ -305,8 +303,8 @@ def bayesian(report: Report) -> Entries:
         ("Bayesian ε were all gradients at the bound", epsilon("worst_case_epsilon")),
         (
             "Estimated from",
-            f"{plain(found.get('pairs'))} {'pairs of records' if replaced else 'records'} in every "
-            f"round; γ = {number(found.get('gamma'))} of δ is for the estimate's failure",
+            f"{plain(found['pairs'])} {'pairs of records' if replaced else 'records'} in every "
+            f"round; γ = {number(found['gamma'])} of δ is for the estimate's failure",
         ),
         ("Orders λ that decided", span(orders, number) or DASH),
     ]

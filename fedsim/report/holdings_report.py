@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import holdings, report_directory
+from fedsim.common import report_directory
 from fedsim.config import Config
-from fedsim.data import Records, Split
+from fedsim.data import Records, Split, holdings
 from fedsim.data.cautions import cautions
-from fedsim.holdings import Holdings
+from fedsim.data.holdings import Holdings
 
 Report = Mapping[str, Any]
 
@@ -127,8 +127,9 @@ def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
 
 def render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    from fedsim import audit_page, figures  # noqa: PLC0415  (matplotlib is slow to import)
-    from fedsim.report_figures import inline  # noqa: PLC0415
+    from fedsim.figures import training_figures  # noqa: PLC0415
+    from fedsim.report import audit_page  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.report_figures import inline  # noqa: PLC0415
 
     counts = np.array([owner["labels"] for owner in report["owners"]])
     caption = "Records of every owner, by label."
@@ -137,7 +138,7 @@ def render_html(report: Report) -> str:
         report=report,
         verdict=verdict(report),
         rows=_rows(report),
-        figures=[(caption, inline(figures.holdings(counts), "holdings", caption))],
+        figures=[(caption, inline(training_figures.holdings(counts), "holdings", caption))],
         tables=_tables(report),
         explained=EXPLAINED,
     )

@@ -1,8 +1,8 @@
 """The report of a run, for the engineer and for the person the engineer forwards it to.
 
 `report` is the content of report.json, `transcript` the arrays behind it: worlds bool [T], and
-log_odds, sensitivities, noise_stds float64 [T, k]. A value that is null or absent prints as a dash,
-or as ∞ with its reason.
+log_odds, sensitivities, noise_stds float64 [T, k]. A value that is null prints as a dash, or as ∞
+with its reason.
 """
 
 from collections.abc import Mapping
@@ -17,24 +17,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import (
+from fedsim.audits import one_training, residual_report
+from fedsim.common import private_files
+from fedsim.config import flatten
+from fedsim.report import (
     bounds_report,
-    crafted_report,
+    crafted_section,
     guarantee_sections,
-    one_run_report,
-    one_training,
-    precision,
-    private_files,
+    one_run_section,
+    one_training_section,
+    precision_section,
     report_figures,
-    residual_report,
+    residual_section,
     setting_sections,
 )
-from fedsim import report_sections as sections
-from fedsim.config import flatten
-from fedsim.report_figures import Transcript
-from fedsim.report_rows import against
-from fedsim.report_template import TEMPLATE
-from fedsim.report_values import (
+from fedsim.report import report_sections as sections
+from fedsim.report.report_figures import Transcript
+from fedsim.report.report_rows import against
+from fedsim.report.report_template import TEMPLATE
+from fedsim.report.report_values import (
     DASH,
     Report,
     advantage_limit,
@@ -50,6 +51,7 @@ from fedsim.report_values import (
     plain,
     span,
     standard_errors_apart,
+    yeom_bound,
 )
 
 
@@ -70,10 +72,7 @@ class Pictures:
 
     @cached_property
     def drawn(self) -> dict[str, tuple[str | bytes, str, str]]:
-        """Name -> (SVG or PNG, title, caption).
-
-        Raises InputError if the transcript's arrays are missing or do not fit together.
-        """
+        """Name -> (SVG or PNG, title, caption)."""
         seen = Transcript.of(self._transcript)
         return {
             name: (report_figures.picture(figure), title, caption)
@@ -84,10 +83,7 @@ class Pictures:
 
 
 def render_html(report: Report, pictures: Pictures) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Raises InputError as `Pictures.drawn` does.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     drawn = {
         name: Drawn(title, caption, report_figures.embedded(picture, name, f"{title} {caption}"))
         for name, (picture, title, caption) in pictures.drawn.items()
@@ -96,7 +92,7 @@ def render_html(report: Report, pictures: Pictures) -> str:
     return ENVIRONMENT.from_string(TEMPLATE).render(
         name=plain(at(report, "name")),
         scope=setting_sections.scope(report),
-        verdict=one_training.verdict(report) if alone else sections.verdict(report),
+        verdict=one_training_section.verdict(report) if alone else sections.verdict(report),
         standing="" if alone else sections.standing(report),
         mark=against(
             report,
@@ -111,8 +107,8 @@ def render_html(report: Report, pictures: Pictures) -> str:
         to_whom=drawn.pop("to-whom", None),
         utility=drawn.pop("utility", None),
         bayesian_figure=drawn.pop("bayesian", None),
-        one_run=one_run_report.entries(report),
-        one_run_reading=one_run_report.reading(report),
+        one_run=one_run_section.entries(report),
+        one_run_reading=one_run_section.reading(report),
         one_run_figure=drawn.pop("one-run", None),
         budget=drawn.pop("budget", None),
         poison=drawn.pop("poison", None),
@@ -129,9 +125,9 @@ def render_html(report: Report, pictures: Pictures) -> str:
         bounds=guarantee_sections.bounds(report),
         pac=guarantee_sections.pac(report),
         pac_meaning=guarantee_sections.PAC_MEANING,
-        crafted=crafted_report.entries(report),
-        crafted_title=crafted_report.title(report),
-        crafted_reading=crafted_report.reading(report),
+        crafted=crafted_section.entries(report),
+        crafted_title=crafted_section.title(report),
+        crafted_reading=crafted_section.reading(report),
         bayesian=guarantee_sections.bayesian(report),
         bayesian_reading=guarantee_sections.bayesian_reading(report),
         estimates=sections.estimates(report),
@@ -139,13 +135,13 @@ def render_html(report: Report, pictures: Pictures) -> str:
         agreement=bounds_report.agreement(report),
         confidence=confidence_of(report),
         prediction=sections.prediction(report),
-        precision=precision.entries(report),
-        residuals=residual_report.entries(report),
+        precision=precision_section.entries(report),
+        residuals=residual_section.entries(report),
         residuals_meaning=residual_report.MEANING,
         inference=sections.inference(report),
         inference_missing=at(report, "membership_missing"),
         configuration=setting_sections.configuration(report),
-        warnings=at(report, "warnings") or [],
+        warnings=report["warnings"],
         everything=[(name, plain(value)) for name, value in flatten(report)],
         version=at(report, "versions.fedsim"),
         created=at(report, "created"),
@@ -155,7 +151,7 @@ def render_html(report: Report, pictures: Pictures) -> str:
 def write_figures(pictures: Pictures, directory: Path) -> list[Path]:
     """Write every figure into `directory`, as SVG, or as PNG where SVG would be too large.
 
-    Returns the paths. Raises InputError as `Pictures.drawn` does.
+    Returns the paths.
     """
     private_files.make_directory(directory)
     paths = []
@@ -180,22 +176,15 @@ def summary(report: Report) -> RenderableType:
     for heading in ("", "measured", "interval", "theory"):
         table.add_column(heading, justify="right" if heading == "measured" else "left")
     limit = f"{'PAC' if is_pac(report) else 'ρα'} {number(advantage_limit(report))}"
-    for name, path, said in (
-        ("advantage", "empirical.advantage", limit),
-        ("advantage predicted", "prediction.advantage", standard_errors_apart(report)),
-        ("δ′", "empirical.delta_prime", f"at most {number(at(report, 'bounds.tail_limit'))}"),
-        (
-            "Yeom advantage",
-            "membership_inference.yeom.advantage",
-            ""
-            if is_client(report)
-            else f"e^ε − 1 = {number(at(report, 'bounds.yeom_bound'))}, of pure ε",
-        ),
-    ):
-        if name == "Yeom advantage" and not at(report, "membership_inference"):
-            continue
-        between = span(interval_at(report, f"{path}_interval"), number)
-        table.add_row(name, number(at(report, path)), between, said)
+    table.add_row("advantage", *_measured(report, "empirical.advantage"), limit)
+    predicted = number(at(report, "prediction.advantage"))
+    table.add_row("advantage predicted", predicted, "", standard_errors_apart(report))
+    most = f"at most {number(at(report, 'bounds.tail_limit'))}"
+    table.add_row("δ′", *_measured(report, "empirical.delta_prime"), most)
+    if at(report, "membership_inference"):
+        bound = "" if is_client(report) else yeom_bound(report)
+        measured = _measured(report, "membership_inference.yeom.advantage")
+        table.add_row("Yeom advantage", *measured, bound)
     seen = [place for place in guarantee_sections.vantages(report) if place["measured"] != DASH]
     for place in seen if len(seen) > 1 else ():
         mark = f" ({place['mark'].text.lower()})" if place["mark"] else ""
@@ -217,14 +206,19 @@ def summary(report: Report) -> RenderableType:
     if at(report, "bayesian"):
         answer = number(at(report, "bayesian.epsilon.mean"))
         table.add_row("ε Bayesian DP", answer, "", f"ε {epsilon_of(report, 'tight_epsilon')}")
-    for name, value in one_run_report.summary(report):
+    for name, value in one_run_section.summary(report):
         table.add_row(Text(name), value, "", f"ε {number(at(report, 'one_run.canary_epsilon'))}")
     table.add_row("accuracy", first_to_last(report, "accuracy", percent), "", "")
     labels = [Text(label.title, "bold") for label in guarantee_sections.labels(report)]
     if guaranteed := guarantee_sections.released(report):
         labels.append(Text(guaranteed))
-    warnings = [Text(f"Warning: {text}", "yellow") for text in at(report, "warnings") or []]
+    warnings = [Text(f"Warning: {text}", "yellow") for text in report["warnings"]]
     return Group(table, *labels, *warnings)
+
+
+def _measured(report: Report, path: str) -> tuple[str, str]:
+    """Return the value at a path and its interval, worded."""
+    return number(at(report, path)), span(interval_at(report, f"{path}_interval"), number)
 
 
 def _typeset(value: Any) -> Any:

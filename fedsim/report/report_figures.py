@@ -12,14 +12,15 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from scipy.special import logit
 
-from adversaries.forecast import trial_mu
-from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
-from fedsim import bounds_report, figures, one_run_report
-from fedsim.errors import InputError
-from fedsim.figures import Bools, Floats, Measured, VantagePoint
-from fedsim.guarantee_sections import budget
-from fedsim.report_sections import SHORT, attack_names, score_caution
-from fedsim.report_values import (
+from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
+from adversaries.statistics.forecast import trial_mu
+from fedsim.figures import belief_figures, bound_figures, canvas, training_figures
+from fedsim.figures.bound_figures import Measured, VantagePoint
+from fedsim.figures.canvas import Bools, Floats
+from fedsim.report import bounds_report, one_run_section
+from fedsim.report.guarantee_sections import budget
+from fedsim.report.report_sections import SHORT, attack_names, score_caution
+from fedsim.report.report_values import (
     Report,
     advantage_limit,
     at,
@@ -62,31 +63,14 @@ class Transcript:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
-        """Take the arrays of a run. Raises InputError if one is missing or of another shape."""
-        names = ("log_odds", "sensitivities", "noise_stds")
-        missing = [name for name in ("worlds", *names) if name not in arrays]
-        if missing:
-            raise InputError(
-                f"the transcript has no array '{missing[0]}'; give the one that the run wrote"
-            )
-        worlds = np.asarray(arrays["worlds"], bool)
-        steps = [np.asarray(arrays[name], np.float64) for name in names]
-        shape = steps[0].shape
-        if len(shape) != 2 or 0 in shape or worlds.shape != shape[:1]:
-            raise InputError(
-                f"the transcript's log_odds are {shape} for worlds {worlds.shape}, not [T, k] for "
-                "[T]; give the one that the run wrote"
-            )
-        for name, array in zip(names, steps, strict=True):
-            if array.shape != shape:
-                raise InputError(
-                    f"the transcript's {name} are {array.shape}, its log_odds {shape}; "
-                    "give the one that the run wrote"
-                )
-        scores = arrays.get("poison_scores")
-        log_odds, sensitivities, noise_stds = steps
-        made = None if scores is None else np.asarray(scores, np.float64)
-        return cls(worlds, log_odds, sensitivities, noise_stds, made)
+        """Take the arrays of a run, as `run_transcript.read` has checked them."""
+        return cls(
+            arrays["worlds"],
+            arrays["log_odds"],
+            arrays["sensitivities"],
+            arrays["noise_stds"],
+            arrays.get("poison_scores"),
+        )
 
 
 def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, str, str]]:
@@ -94,7 +78,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
     rho_beta = None if is_pac(report) else rho_beta_of(report)
     # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
     subsampled, density = is_sampled(report), _density(report)
-    mu, prior = at(report, "prediction.mu"), at(report, "prior") or 0.5
+    mu, prior = at(report, "prediction.mu"), at(report, "prior")
     per_trial = trial_mu(seen.sensitivities, seen.noise_stds)
     if at(report, "prediction.deterministic") and mu is not None:
         per_trial = np.full(len(seen.worlds), float(mu))
@@ -104,7 +88,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
     odds = np.clip(seen.log_odds - logit(prior), -CERTAIN, CERTAIN)
     drawn = {
         "belief": (
-            figures.belief_trajectories(seen.worlds, odds, rho_beta),
+            belief_figures.belief_trajectories(seen.worlds, odds, rho_beta),
             "Belief, round by round.",
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
             "their median, and the band of 90% of them. "
@@ -116,7 +100,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             + score_caution(report),
         ),
         "log-odds": (
-            figures.log_odds_histogram(
+            belief_figures.log_odds_histogram(
                 seen.worlds,
                 seen.log_odds[:, -1],
                 None if subsampled or is_halves(report) else per_trial,
@@ -128,7 +112,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             f"How far the two worlds lie apart after the last round. {_curves(report)}",
         ),
         "advantage": (
-            figures.advantages(
+            bound_figures.advantages(
                 _measured(report),
                 bound=advantage_limit(report),
                 prediction=at(report, "prediction.advantage"),
@@ -141,7 +125,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             f"their {confidence_of(report)}intervals.",
         ),
         "sensitivity": (
-            figures.sensitivities(seen.sensitivities, bound),
+            training_figures.sensitivities(seen.sensitivities, bound),
             "Local sensitivity of the challenge.",
             f"How much the two worlds really differ in a round, over all trials: root mean square "
             f"{rms}, largest {largest}"
@@ -155,7 +139,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
         del drawn["sensitivity"]  # of single rounds, which this adversary does not see
     if points := _vantage_points(report):
         drawn["to-whom"] = (
-            figures.vantages(points),
+            bound_figures.vantages(points),
             "To whom the person is identifiable.",
             "The advantage of an adversary at each vantage: measured, with the "
             f"{confidence_of(report)}interval; predicted for this run; and the most that the noise "
@@ -164,8 +148,8 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
     if seen.poison_scores is not None:
         bound = "crafted.lower_bounds.released_model"
         drawn["poison"] = (
-            figures.poison_scores(
-                seen.worlds, seen.poison_scores, at(report, f"{bound}.details.threshold")
+            belief_figures.poison_scores(
+                seen.worlds, seen.poison_scores, at(report, f"{bound}.details").get("threshold")
             ),
             "What the released model gives away.",
             "How far each trial's last model went the way that the challenge was made to push it. "
@@ -175,7 +159,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
     if by_round and all(isinstance(series, list) for series in by_round.values()):
         share = f"{100 * (at(report, 'bayesian.percentile') or 0):g}%"
         drawn["bayesian"] = (
-            figures.epsilons(
+            bound_figures.epsilons(
                 by_round["rounds"],
                 {
                     "Bayesian": by_round["epsilon"],
@@ -191,7 +175,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
     # Where every value is infinite there is nothing to draw; the page says it in a sentence.
     if any(value is not None and math.isfinite(value) for value in budget_by_round(report)):
         drawn["budget"] = (
-            figures.epsilons(
+            bound_figures.epsilons(
                 range(1, 1 + len(budget_by_round(report))),
                 {"ε spent": budget_by_round(report)},
                 at(report, "budget.stop_at")
@@ -202,20 +186,22 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
             "The running budget.",
             budget(report),
         )
-    if one_run := one_run_report.drawn(report):
+    if one_run := one_run_section.drawn(report):
         drawn["one-run"] = one_run
     limit = at(report, "bounds.tight_epsilon")
     proven = bounds_report.points(report)
     if proven and all(math.isfinite(epsilon) for _, epsilon, _, _ in proven):
         drawn["lower-bounds"] = (
-            figures.lower_bounds(proven, limit, confidence_of(report)),
+            bound_figures.lower_bounds(proven, limit, confidence_of(report)),
             "Lower bounds on ε.",
             "What each estimator proves, beside theory's ε. The one that leads was chosen by a "
             "rule fixed in advance; the largest of several would claim too much.",
         )
     if profile := at(report, "empirical.privacy_profile"):
         drawn["privacy-profile"] = (
-            figures.privacy_profile(profile["epsilon"], profile["theory"], profile["directions"]),
+            bound_figures.privacy_profile(
+                profile["epsilon"], profile["theory"], profile["directions"]
+            ),
             "Privacy profile.",
             "δ as a function of ε, estimated from log-odds as if the noise is as claimed, and by "
             f"theory. Each point of the {confidence_of(report)}bands holds on its own.",
@@ -224,7 +210,7 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
     if utility and at(utility, "accuracy.mean") and at(utility, "loss.mean"):
         accuracy = first_to_last(report, "accuracy", percent)
         drawn["utility"] = (
-            figures.utility(utility["rounds"], utility["accuracy"], utility["loss"]),
+            training_figures.utility(utility["rounds"], utility["accuracy"], utility["loss"]),
             "Utility of the global model.",
             f"Mean and 5–95% band of {plain(utility.get('trials'))} trials on "
             f"{plain(utility.get('records'))} records: accuracy {accuracy}, loss "
@@ -234,8 +220,8 @@ def drawn_figures(report: Report, seen: Transcript) -> dict[str, tuple[Figure, s
 
 
 def budget_by_round(report: Report) -> Sequence[float | None]:
-    """Return what was spent after each round, None where infinite; nothing in older reports."""
-    spent: Sequence[float | None] = at(report, "budget.epsilon_by_round") or []
+    """Return what was spent after each round, None where infinite."""
+    spent: Sequence[float | None] = at(report, "budget.epsilon_by_round")
     return spent
 
 
@@ -283,7 +269,7 @@ def _vantage_points(report: Report) -> list[VantagePoint]:
 
     Under PAC noise and without clipping no bound of differential privacy is there to compare with.
     """
-    rows: Mapping[str, Report] = at(report, "vantages") or {}
+    rows: Mapping[str, Report] = report["vantages"]
     points = [
         VantagePoint(
             name.replace("-", " "),
@@ -300,7 +286,7 @@ def _vantage_points(report: Report) -> list[VantagePoint]:
 
 def _measured(report: Report) -> list[Measured]:
     attacks = {"empirical": "DI adversary"}
-    for name in at(report, "membership_inference") or {}:
+    for name in report["membership_inference"]:
         if name == POPULATION:
             continue  # about all records, which the bound is not about
         if name.replace("_", "-") in LOSS_ATTACKS and name not in SHORT:
@@ -320,8 +306,8 @@ def inline(figure: Figure, name: str, alternative: str) -> Markup:
 
 def picture(figure: Figure) -> str | bytes:
     """Return the figure as an SVG document, or as a PNG where that would be too large."""
-    svg = figures.to_svg(figure)
-    return svg if len(svg) <= LARGEST_SVG else figures.to_png(figure)
+    svg = canvas.to_svg(figure)
+    return svg if len(svg) <= LARGEST_SVG else canvas.to_png(figure)
 
 
 def embedded(drawn: str | bytes, name: str, alternative: str) -> Markup:

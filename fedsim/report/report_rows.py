@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedsim.report_values import Interval, Report, at, is_clipped, is_pac
+from fedsim.report.report_values import Interval, Report, is_clipped, is_pac
 
 Entries = list[tuple[str, str]]
 
@@ -44,7 +44,7 @@ def against(
     if limit >= 1:
         without_clipping = "No protection" if is_clipped(report) else "No guarantee"
         return Mark("caution", "No limit at this budget" if is_pac(report) else without_clipping)
-    if name in (at(report, "alarms") or {}):
+    if name in report["alarms"]:
         return Mark("alarm", "Above the limit")
     if interval[0] > limit:
         return Mark("caution", "Above the limit, within chance")
@@ -60,7 +60,7 @@ def beside_theory(
 
     alarm: its name among the alarms; chance: how often chance alone puts it above the limit.
     """
-    if alarm in (at(report, "alarms") or {}):
+    if alarm in report["alarms"]:
         return Mark("alarm", "Above theory")
     if value > limit:
         often = "" if chance is None else f" (p = {chance:.2g})"

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from scipy.special import expit
 
-from adversaries.intervals import clopper_pearson
-from adversaries.membership_attacks import ATTACKS as LOSS_ATTACKS
-from fedsim import bounds_report, one_run_report
-from fedsim.report_rows import Entries, Row, against, gap
-from fedsim.report_values import (
+from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
+from adversaries.statistics.intervals import clopper_pearson
+from fedsim.audits import one_run_report
+from fedsim.report import bounds_report, one_run_section
+from fedsim.report.report_rows import Entries, Row, against, gap
+from fedsim.report.report_values import (
     DASH,
     INFINITE,
     Interval,
@@ -155,7 +156,7 @@ def _success_interval(report: Report) -> Interval | None:
 
 def canaries_prove(report: Report) -> str:
     """Return the headline of the one-run audit as a sentence; "" where there is none."""
-    bound = one_run_report.headline(report)
+    bound = one_run_section.headline(report)
     if bound is None:
         return ""
     return (
@@ -233,7 +234,7 @@ def questions(report: Report) -> list[Row]:
         # Without a limit of the belief nothing can be surer than it.
         reading = NO_LIMIT_OF_BELIEF if is_pac(report) else UNCLIPPED_BELIEF
         rows[1:] = [replace(rows[1], limit=DASH, reading=reading + score_caution(report))]
-    by_canaries = one_run_report.proven(report)
+    by_canaries = one_run_section.proven(report)
     rows += [by_canaries] if by_canaries else []
     if leading := bounds_report.leading(report):
         proven = bounds_report.rows(report)[leading]
@@ -251,7 +252,7 @@ def questions(report: Report) -> list[Row]:
                 mark=proven.mark if value else None,
             )
         )
-    if at(report, "membership_inference.yeom") is not None:
+    if "yeom" in report["membership_inference"]:  # else clients protect their records
         rows.append(_betrayal(report))
     rows.append(
         Row(
@@ -448,21 +449,17 @@ def attack_names(report: Report, name: str) -> tuple[str, str]:
 
 def inference(report: Report) -> list[dict[str, str]]:
     """Return the attacks by membership inference, worded."""
-    rows = []
-    for name in at(report, "membership_inference") or {}:
-        attack = f"membership_inference.{name}"
-        interval = interval_at(report, f"{attack}.advantage_interval")
-        rows.append(
-            {
-                "attack": attack_names(report, name)[1],
-                "advantage": number(at(report, f"{attack}.advantage")),
-                "detail": span(interval, number),
-                "tpr": percent(at(report, f"{attack}.tpr")),
-                "fpr": percent(at(report, f"{attack}.fpr")),
-                "area": number(at(report, f"{attack}.area")),
-            }
-        )
-    return rows
+    return [
+        {
+            "attack": attack_names(report, name)[1],
+            "advantage": number(found["advantage"]),
+            "detail": span(interval_at(found, "advantage_interval"), number),
+            # What goes by no threshold has no rates, and what gives no scores no area.
+            **{rate: percent(found.get(rate)) for rate in ("tpr", "fpr")},
+            "area": number(found.get("area")),
+        }
+        for name, found in report["membership_inference"].items()
+    ]
 
 
 def advantage_alarm(report: Report) -> str:

@@ -1,6 +1,6 @@
 """The jinja2 template of the HTML report, in Python because a Flower bundle carries only Python.
 
-It lays out what `fedsim.report` has put together; it decides nothing.
+It lays out what `fedsim.report.page` has put together; it decides nothing.
 """
 
 TEMPLATE = """\

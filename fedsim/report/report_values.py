@@ -1,6 +1,6 @@
 """The values of report.json, and how each is worded.
 
-A value that is null or absent is a dash, or ∞ with its reason.
+A value that is null is a dash, or ∞ with its reason.
 """
 
 import math
@@ -13,18 +13,23 @@ Interval = tuple[float, float]
 DASH, INFINITE = "–", "∞"
 
 
-def at(tree: Report, path: str) -> Any:
-    """Return the value at a dotted path, None where it is absent, null or not a number."""
+def at(tree: Report | None, path: str) -> Any:
+    """Return the value at a dotted path; None where it, or a table on the way to it, is null.
+
+    Raises KeyError for a path that no report has.
+    """
     value: Any = tree
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return None if isinstance(value, float) and math.isnan(value) else value
+        if value is None:
+            return None
+        value = value[key]
+    return value
 
 
-def interval_at(report: Report, path: str) -> Interval | None:
+def interval_at(report: Report | None, path: str) -> Interval | None:
     """Return the two ends at a dotted path, None unless both are numbers."""
     ends = at(report, path)
-    if not ends or any(end is None or math.isnan(end) for end in ends):
+    if ends is None or None in ends:
         return None
     return float(ends[0]), float(ends[1])
 
@@ -45,23 +50,23 @@ def is_halves(report: Report) -> bool:
 
 
 def is_client(report: Report) -> bool:
-    """Whether all data of an owner are in question; in older reports it was always one record."""
+    """Whether all data of an owner are in question."""
     return bool(at(report, "unit") == "client")
 
 
 def is_clipped(report: Report) -> bool:
-    """Whether clipping bounded what one record can change; so it did in older reports."""
-    return at(report, "mechanism.clipping") is not False
+    """Whether clipping bounded what one record can change."""
+    return bool(at(report, "mechanism.clipping"))
 
 
 def is_sampled(report: Report) -> bool:
     """Whether a record joins a round only with a probability below 1."""
-    return bool((at(report, "mechanism.sampling_rate") or 1) < 1)
+    return bool(at(report, "mechanism.sampling_rate") < 1)
 
 
 def local_steps(report: Report) -> int:
-    """Return how many steps owners took on their own in a round; 1 in older reports."""
-    return int(at(report, "mechanism.local_steps") or 1)
+    """Return how many steps owners took on their own in a round."""
+    return int(at(report, "mechanism.local_steps"))
 
 
 def rho_alpha_of(report: Report) -> float | None:

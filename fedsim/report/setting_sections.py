@@ -1,9 +1,7 @@
 """How a run was set up: the sections of the page about the federation and its training."""
 
-from collections.abc import Mapping
-
-from fedsim.report_rows import Entries
-from fedsim.report_values import (
+from fedsim.report.report_rows import Entries
+from fedsim.report.report_values import (
     Report,
     at,
     is_client,
@@ -16,6 +14,7 @@ from fedsim.report_values import (
     setting,
     trials_of,
 )
+from fedsim.trust import Trust
 
 ROUNDING = {
     "Secure aggregation": "mechanism.rounding.note",
@@ -32,12 +31,7 @@ DROPOUTS = {
 }
 """What the mechanism's settings list where it applies."""
 
-TRUST = {
-    "central": "Here the server is trusted to add the noise to the sum of the owners' messages.",
-    "local": "Here every owner adds the whole noise to its own message.",
-    "distributed": "Here every owner adds a share of the noise, and nobody is taken to see more of "
-    "the messages than their sum.",
-}
+TRUST = {trust.value: trust.model.words for trust in Trust}
 
 OPTIMIZER_SETTINGS = {
     "sgd": {"momentum": "momentum"},
@@ -128,8 +122,6 @@ def training(report: Report) -> list[str]:
 
 
 def _optimisation(report: Report) -> str:
-    if at(report, "training.optimizer") is None:
-        return ""
     optimizer, schedule, rate, local_rate, warmup = (
         at(report, f"training.{key}")
         for key in (
@@ -160,13 +152,9 @@ def _audited(report: Report) -> str:
 
 def _gradients(report: Report) -> str:
     """Say in which precision and by which rules per-example gradients were clipped."""
-    precision, fallbacks = at(report, "precision"), at(report, "model.gradient_fallbacks")
-    if precision is None:
-        return ""
-    sentence = f"Forward and backward passes ran in {plain(precision)}"
-    if fallbacks is None:
-        return f"{sentence}."
-    if not isinstance(fallbacks, Mapping) or not fallbacks:
+    sentence = f"Forward and backward passes ran in {plain(at(report, 'precision'))}"
+    fallbacks = report["model"]["gradient_fallbacks"]
+    if not fallbacks:
         clipped = is_clipped(report) and not is_client(report)
         what = "was clipped" if clipped else "gave its gradients"
         return f"{sentence}; every layer {what} by its own rule."
@@ -233,7 +221,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             "Learning rate": "mechanism.learning_rate",
             **{
                 key.replace("_", " ").capitalize(): f"training.{key}"
-                for key in at(report, "training") or {}
+                for key in report["training"]
                 if key not in _without_effect(report)
             },
             "Audit mode": "audit_mode",
@@ -241,9 +229,9 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
         "Randomness and versions": {
             "Seed": "seed",
             "Noise from": "noise_source",
-            **{name: f"versions.{name}" for name in at(report, "versions") or {}},
+            **{name: f"versions.{name}" for name in report["versions"]},
         },
-        "Seconds": {name: f"timing.{name}" for name in at(report, "timing") or {}},
+        "Seconds": {name: f"timing.{name}" for name in report["timing"]},
     }
     return [
         (title, [(name, setting(at(report, path))) for name, path in entries.items()])

@@ -1,0 +1,1 @@
+"""How messages travel: in process, or by Flower's simulation."""

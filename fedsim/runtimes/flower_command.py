@@ -20,9 +20,20 @@ import tomli_w
 import adversaries
 import fedsim
 from fedsim.config import Config
-from fedsim.installation import DISTRIBUTION
 
 PACKAGES = (fedsim, adversaries)
+
+SHARED = ("common", "trust", "privacy", "config", "data", "training", "mechanisms", "game", "seats")
+ROLES = ("campaign", "protocol", "client", "transcripts", "server", "audits", "figures", "report")
+SHIPPED = (
+    "adversaries/**/*.py",
+    "fedsim/__init__.py",
+    "fedsim/client_app.py",
+    "fedsim/auditor/__init__.py",
+    "fedsim/auditor/app.py",
+    *(f"fedsim/{room}/**/*.py" for room in (*SHARED, *ROLES)),
+)
+"""What a client, a server and an auditor's node run: no command line, kit, studies or runtimes."""
 POLL_INTERVAL = 2.0
 """Seconds between two questions for a run's status: each starts a process."""
 
@@ -128,7 +139,7 @@ def write_app(directory: Path) -> None:
     defaults = Config().model_dump(mode="json", by_alias=True)
     project = {
         "project": {
-            "name": DISTRIBUTION,
+            "name": fedsim.DISTRIBUTION,
             "version": fedsim.__version__,
             "description": "fedsim as a Flower App",
             "license": "Apache-2.0",
@@ -138,9 +149,9 @@ def write_app(directory: Path) -> None:
             "flwr": {
                 "app": {
                     "publisher": "fedsim",
-                    "fab-include": [f"{package.__name__}/**/*.py" for package in PACKAGES],
+                    "fab-include": list(SHIPPED),
                     "components": {
-                        "serverapp": "fedsim.server_app:app",
+                        "serverapp": "fedsim.server.server_app:app",
                         "clientapp": "fedsim.client_app:app",
                     },
                     "config": defaults,

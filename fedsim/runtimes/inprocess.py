@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedsim.config import Scalar
-from fedsim.runtimes.flower_private import Run, assign_message_id, become_task, empty_run
+from fedsim.protocol.flower_private import Run, assign_message_id, become_task, empty_run
 
 RUN_ID = 1
 SERVER_NODE = 1

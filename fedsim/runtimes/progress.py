@@ -18,8 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
-from fedsim.run_directory import RunDirectory
 
 
 @contextmanager
@@ -34,8 +34,7 @@ def progress(directory: RunDirectory, config: Config, console: Console) -> Itera
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    hidden = console.quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
         rounds = config.training.rounds
         task = bar.add_task("starting", total=_steps(config, rounds), rounds=rounds)
 
@@ -65,8 +64,7 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
     That takes the fraction of the pairs which have been compared.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    hidden = console.quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
         task = bar.add_task("preparing", total=None)
         yield lambda fraction: bar.update(
             task, description="choosing the challenge", total=1, completed=fraction
@@ -77,12 +75,15 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
     """Show one bar on a terminal; yields what takes the fraction that is done."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    hidden = console.quiet or not console.is_terminal
     with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=_is_hidden(console)
     ) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda fraction: bar.update(task, completed=fraction)
+
+
+def _is_hidden(console: Console) -> bool:
+    return console.quiet or not (console.is_terminal or console.is_jupyter)
 
 
 def _steps(config: Config, rounds: int) -> int:
@@ -122,7 +123,7 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
 
 def conclude(directory: RunDirectory, start: float, console: Console) -> None:
     """Print the summary, where the time went, and where the report lies."""
-    from fedsim import report  # noqa: PLC0415
+    from fedsim.report import page as report  # noqa: PLC0415
 
     result = directory.read_report()
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}

@@ -25,10 +25,10 @@ from pathlib import Path
 import psutil
 import tomli_w
 
+from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.common.device import resolve
 from fedsim.config import Config
-from fedsim.device import resolve
-from fedsim.errors import InputError
 from fedsim.runtimes.flower_command import (
     FlowerError,
     Submission,

@@ -17,26 +17,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adversaries import membership
-from adversaries.posterior import Hypotheses, hypotheses, log_likelihood_ratio
-from adversaries.residuals import Residual, nothing, residual
-from fedsim import fixed_point
+from adversaries.attacks import membership
+from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
+from adversaries.attacks.residuals import Residual, nothing, residual
 from fedsim.config import Config
-from fedsim.federation import Federation
-from fedsim.mechanism import (
-    Neighbouring,
-    Trust,
-    aggregate_noise_multiplier,
-    sensitivity,
-)
-from fedsim.owner import (
+from fedsim.game.federation import Federation
+from fedsim.game.owner import (
     challenge_contributions,
     clean_sum,
     local_step_size,
     local_steps,
     undisputed,
 )
-from fedsim.question import Question
+from fedsim.game.question import Question
+from fedsim.mechanisms import summing
+from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,8 @@ class Memory:
     how many of the other records take part in it [T], None if all do.
     All others [T, i], a column for each aggregate seen so far: ratios, sensitivities, noise_stds,
     present_norms, absent_norms (after local steps, present_norms are |Delta| and absent_norms 0);
-    batch_sizes (0 without sampling); and the statistics of `adversaries.residuals.Residual`.
+    batch_sizes (0 without sampling); and the statistics of
+    `adversaries.attacks.residuals.Residual`.
     """
 
     pending: Hypotheses | None
@@ -158,11 +154,7 @@ def expect(
     known; if the challenge's is one of them there is nothing to tell apart. unknown_shares: of how
     many owners the adversary does not know the noise; None: of all others.
     """
-    if config.federation.trust is Trust.DISTRIBUTED:
-        grid = fixed_point.agreed(config, question.noise_multiplier, parameters.shape[1])
-        bound = grid.sensitivity
-    else:
-        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    bound = summing.sensitivity(config, question.noise_multiplier, parameters.shape[1])
     owners = config.federation.owners
     multiplier = aggregate_noise_multiplier(
         question.noise_multiplier,

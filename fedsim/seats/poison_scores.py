@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adversaries.poisoning import Floats, logit_gain
+from adversaries.attacks.poisoning import Floats, logit_gain
 from fedsim.config import Config
-from fedsim.federation import Federation, initial_parameters
+from fedsim.game.federation import Federation, initial_parameters
 
 
 def poison_scores(

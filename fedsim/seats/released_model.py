@@ -11,16 +11,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim import fixed_point
+from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.federation import Federation, initial_parameters
-from fedsim.instrumented import Step
-from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, sensitivity
-from fedsim.optimizers import LINEAR, ServerOptimizer
-from fedsim.owner import challenge_contributions, undisputed
-from fedsim.question import Question
-from fedsim.sampling import participation
+from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.owner import challenge_contributions, undisputed
+from fedsim.game.question import Question
+from fedsim.mechanisms import summing
+from fedsim.mechanisms.step import Step
+from fedsim.privacy.mechanism import aggregate_noise_multiplier
+from fedsim.training.optimizers import LINEAR, ServerOptimizer
+from fedsim.training.sampling import participation
+from fedsim.trust.model import Vantage
 
 Floats = npt.NDArray[np.float64]
 
@@ -156,8 +157,5 @@ def _noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
     multiplier = aggregate_noise_multiplier(nominal, config.federation.trust, owners, owners)
     if config.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
-    if config.federation.trust is Trust.DISTRIBUTED:
-        bound = fixed_point.agreed(config, nominal, difference.shape[1]).sensitivity
-    else:
-        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    bound = summing.sensitivity(config, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)

@@ -11,14 +11,14 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from adversaries.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
-from fedsim.adversary import replay_challenged
+from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
 from fedsim.config import Config
-from fedsim.federation import Federation
-from fedsim.instrumented import Step
-from fedsim.mechanism import Neighbouring
-from fedsim.owner import challenge_contributions, undisputed
-from fedsim.question import Question
+from fedsim.game.federation import Federation
+from fedsim.game.owner import challenge_contributions, undisputed
+from fedsim.game.question import Question
+from fedsim.mechanisms.step import Step
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.seats.adversary import replay_challenged
 
 ROUNDING = 1e-5
 """The share of a clean float32 sum below which a difference may be rounding, and says nothing."""

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from fedsim import auditor, messages, reading
-from fedsim.errors import InputError
-from fedsim.replies import failure, sort_out
-from fedsim.run_directory import RunDirectory
-from fedsim.runtimes.flower_private import GONE
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import reading
+from fedsim.protocol import messages
+from fedsim.protocol.flower_private import GONE
+from fedsim.protocol.replies import failure, sort_out
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
@@ -124,7 +125,7 @@ class Auditors:
         except RuntimeError as error:
             self._leave(node, str(error))
             return
-        if node not in self.nodes and partition == auditor.PARTITION:
+        if node not in self.nodes and partition == messages.AUDITOR:
             self.nodes.add(node)
             self._log_event(auditor=node, joined=True)
 
@@ -183,7 +184,7 @@ def connect(
         asked |= {id: node for id, node in zip(sent, sorted(new), strict=True) if id is not None}
         claims, failed = _introduced(grid, asked, reasons, registered)
         for node, partition in claims.items():
-            if partition == auditor.PARTITION:
+            if partition == messages.AUDITOR:
                 auditors.append(node)
                 continue
             if _is_stranger(node, registered):

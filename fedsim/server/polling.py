@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedsim.runtimes.flower_private import NODE_UNAVAILABLE, Run
+from fedsim.protocol.flower_private import NODE_UNAVAILABLE, Run
 
 INTERVAL = 0.2
 """Seconds between two questions for the replies that are missing."""

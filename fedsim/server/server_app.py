@@ -7,7 +7,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,41 +16,26 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
-from adversaries.posterior import log_odds
-from fedsim import (
-    audit,
-    budget,
-    challenge,
-    cohorts,
-    device,
-    federation,
-    fixed_point,
-    holdings,
-    ledger,
-    membership_audit,
-    messages,
-    models,
-    one_run,
-    precision,
-    privacy,
-    released_model,
-    sampling,
-    schedules,
-    vantages,
-)
-from fedsim.accounting import accountant
-from fedsim.challenge import Challenge
+from adversaries.attacks.posterior import log_odds
+from fedsim.campaign import cohorts, ledger, precision
+from fedsim.campaign.ledger import Ledger
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.common import device
+from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, from_run_config
-from fedsim.federation import Federation
-from fedsim.ledger import Ledger
-from fedsim.mechanism import Trust, Vantage
-from fedsim.nodes import Auditors, check_data, connect, registered_nodes
-from fedsim.optimizers import ServerOptimizer
-from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.runtimes.flower_private import DEPLOYMENT, RUNTIMES
-from fedsim.runtimes.polling import PollingGrid
-from fedsim.strategy import DPSGD
-from fedsim.strict_json import strict_json
+from fedsim.data import holdings
+from fedsim.game import challenge, federation
+from fedsim.game.federation import Federation
+from fedsim.mechanisms import vantages
+from fedsim.protocol import messages
+from fedsim.protocol.flower_private import DEPLOYMENT, RUNTIMES
+from fedsim.report import writing
+from fedsim.server.batch import Batch
+from fedsim.server.nodes import Auditors, check_data, connect, registered_nodes
+from fedsim.server.plan import Plan, check, default_directory, preflight, prepare
+from fedsim.server.polling import PollingGrid
+from fedsim.server.strategy import DPSGD
+from fedsim.training import models
 
 app = ServerApp()
 
@@ -65,115 +49,53 @@ DISMISS_TIMEOUT = 30.0
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config describes; results go to `run.out`."""
-    config, directory = prepare(from_run_config(context.run_config))
+    plan = prepare(_placed(from_run_config(context.run_config)))
     # Between machines, that is; a simulation's grid has a short interval of its own.
-    run(
-        PollingGrid(grid) if RUNTIMES.get(type(grid).__name__) == DEPLOYMENT else grid,
-        config,
-        directory,
-    )
+    between_machines = RUNTIMES.get(type(grid).__name__) == DEPLOYMENT
+    carry_out(PollingGrid(grid) if between_machines else grid, plan, plan.begin())
 
 
-def prepare(config: Config) -> tuple[Config, RunDirectory]:
-    """Return the experiment with cohorts that fit, and its run directory.
+def _placed(config: Config) -> Config:
+    """Return the experiment with the directory of its run, as the server's own files have it.
 
-    A directory that `fedsim run` prepared, or that is continued, keeps its cohorts, and the server
-    of a deployment reads its own files where that directory's configuration says: what all nodes
-    are told names no folder.
-    Raises InputError.
+    The server of a deployment reads its data where the configuration of a prepared directory says:
+    what all nodes are told names no folder.
     """
     path = default_directory(config)
-    if (path / "config.toml").exists():
-        prepared = RunDirectory.open(path).config
-        config = config.with_cohort(prepared.trials.cohort)
-        if not config.data.root:
-            config = config.reading_data_from(prepared.data.root)
-    else:
-        config = federation.fit_cohort(config)
-        # What cannot be done is refused with no directory made.
-        check_rounding(config, models.size(federation.load(config).model))
-        if config.privacy.stop_at:
-            budget.plan(config, privacy.noise_multiplier(config))
-    return config, RunDirectory.create(path, config)
-
-
-def default_directory(config: Config) -> Path:
-    """Return `run.out`, or a new directory under fedsim-runs/ named for experiment and time."""
-    if config.run.out:
-        return Path(config.run.out)
-    return Path("fedsim-runs") / f"{config.run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    if not config.data.root and (path / "config.toml").exists():
+        config = config.reading_data_from(RunDirectory.open(path).config.data.root)
+    return config.placed_at(str(path))
 
 
 def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
-    """Run all cohorts that are not finished yet, then write transcript and report.
+    """Plan an experiment and carry it out in a directory. Raises InputError."""
+    check(config)
+    carry_out(grid, preflight(config), directory)
+
+
+def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
+    """Run all batches that are not finished yet, then write transcript and report.
 
     Where the directory names the owners' nodes, no others are let in. Raises InputError, also where
     another process runs the same directory.
     """
-    check(config)
     with directory.lock():
-        _run(grid, config, directory)
+        _run(grid, plan, directory)
 
 
-def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
+def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     start = time.perf_counter()
     directory.log_event(phase="preparing")
-    known = federation.load(config)
+    config, known = plan.config, plan.federation()
     if known.device.type == "cpu":
         device.single_threaded_kernels()
-    known.cut(config.trials.cohort, config.training.sampling_rate < 1, config.candidates)
-    chosen = challenge.choose(config)
-    noise_multiplier = privacy.noise_multiplier(config)
-    check_rounding(config, models.size(known.model))
-    rounds = budget.plan(config, noise_multiplier, directory)
-    book = Ledger(config, directory, challenge.colluders(config, chosen))
-    directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, auditors = _connected(grid, config, directory)
-    bits = challenge.worlds(
-        config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
-    )
-    directory.log_event(phase="training", rounds=rounds, seconds=time.perf_counter() - start)
-    finished: list[range] = []
-    odds: list[npt.NDArray[np.float64]] = []
-    looks, planned, stopped_at = precision.looks(config), cohorts.ranges(config, directory), None
-    precision.check(config, planned)
-    for trials in planned:
-        first = trials.start
-        if directory.has(directory.cohort_file(first)):
-            findings = _finished_before(directory, first, bits[trials.start : trials.stop])
-        else:
-            strategy = DPSGD(
-                config,
-                chosen,
-                noise_multiplier,
-                nodes,
-                trials,
-                bits[trials.start : trials.stop],
-                rounds,
-                book.begin(trials, rounds, noise_multiplier),
-                directory.log_event,
-                auditors,
-            )
-            findings = _run_cohort(grid, strategy, known, directory)
-            mark = {cohorts.EXPERIMENT: cohorts.mark(config, directory, trials)}
-            directory.write_arrays(directory.cohort_file(first), findings | mark)
-        directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
-        finished.append(trials)
-        odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
-        # A function of the finished cohorts in their order: a resumed run decides the same.
-        if trials.stop in looks:
-            reached = precision.halfwidth(config, bits[: trials.stop], np.concatenate(odds))
-            precise = reached <= config.trials.until_halfwidth
-            if precise or trials.stop == max(looks):  # nothing is left to look again with
-                stopped_at = reached if precise else None
-                directory.log_event(stopped=trials.stop, halfwidth=reached)
-                break
-    auditors.dismiss(grid, DISMISS_TIMEOUT)
+    plan = plan.left(directory)
+    finished, stopped_at = _train(grid, plan, known, directory, start)
     transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
-    transcript[ledger.EPSILON] = ledger.curve(config, noise_multiplier, rows)
+    transcript[ledger.EPSILON] = ledger.curve(config, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
-    facts = _facts(config, known, chosen, noise_multiplier, grid, transcript)
+    facts = _facts(plan, known, grid, transcript)
     facts |= {
         "planned_trials": config.trials.count,
         "cohorts": len(finished),
@@ -182,34 +104,58 @@ def _run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)
     directory.log_event(phase="reporting")
-    audit.write_report(directory)
+    writing.write_report(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
 
 
-def check(config: Config) -> None:
-    """Raise InputError for steps that would fail in the middle of a run."""
-    ServerOptimizer(config.training, config.data.records)
-    schedules.factor(config.training, 1)
-    sampling.check(config)
-    released_model.check(config)
-    if config.canaries.count:
-        one_run.check(config, federation.load(config))
-    membership_audit.check(config)
+def _train(
+    grid: Grid, plan: Plan, known: Federation, directory: RunDirectory, start: float
+) -> tuple[list[range], float | None]:
+    """Train the batches that are not finished, until all are or the advantage is precise enough.
 
-
-def check_rounding(config: Config, parameters: int) -> None:
-    """Raise InputError where the integers of distributed trust are too coarse for its noise."""
-    if config.federation.trust is Trust.DISTRIBUTED:
-        nominal, delta = privacy.noise_multiplier(config), config.privacy.delta
-        described, judge = privacy.describe(config, nominal), accountant(config.privacy.accountant)
-        worst = max(judge.epsilon(described.towards(vantage), delta) for vantage in Vantage)
-        grid = fixed_point.agreed(config, nominal, parameters)
-        fixed_point.check(grid, config.training.rounds, delta, worst)
+    start: when the run began, on `time.perf_counter`. Returns the trials of all finished batches,
+    and half the length of the advantage's interval where that ended the run.
+    """
+    config, chosen = plan.config, plan.challenge()
+    book = Ledger(config, directory, challenge.colluders(config, chosen))
+    directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
+    nodes, auditors = _connected(grid, config, directory)
+    worlds = challenge.worlds(
+        config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
+    )
+    directory.log_event(phase="training", rounds=plan.rounds, seconds=time.perf_counter() - start)
+    finished: list[range] = []
+    odds: list[npt.NDArray[np.float64]] = []
+    looks, stopped_at = precision.looks(config), None
+    for trials in plan.batches:
+        drawn = worlds[trials.start : trials.stop]
+        if directory.has(directory.cohort_file(trials.start)):
+            findings = _finished_before(directory, trials.start, drawn)
+        else:
+            batch = Batch(config, chosen, plan.noise_multiplier, nodes, trials, drawn)
+            attempt = book.begin(trials, plan.rounds, plan.noise_multiplier)
+            strategy = DPSGD(batch, plan.rounds, attempt, directory.log_event, auditors)
+            findings = _run_cohort(grid, strategy, known, directory)
+            mark = {cohorts.EXPERIMENT: cohorts.mark(config, directory, trials)}
+            directory.write_arrays(directory.cohort_file(trials.start), findings | mark)
+        directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
+        finished.append(trials)
+        odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
+        # A function of the finished cohorts in their order: a resumed run decides the same.
+        if trials.stop in looks:
+            reached = precision.halfwidth(config, worlds[: trials.stop], np.concatenate(odds))
+            precise = reached <= config.trials.until_halfwidth
+            if precise or trials.stop == max(looks):  # nothing is left to look again with
+                stopped_at = reached if precise else None
+                directory.log_event(stopped=trials.stop, halfwidth=reached)
+                break
+    auditors.dismiss(grid, DISMISS_TIMEOUT)
+    return finished, stopped_at
 
 
 def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
     """Train one cohort; return its findings and the utility of its evaluated trials."""
-    config, trials = strategy.config, strategy.trials
+    config, trials = strategy.batch.config, strategy.batch.trials
     theta = federation.initial_parameters(config, known, trials)
     held_out = known.held_out()
     evaluated = config.audit.evaluated(trials)
@@ -246,7 +192,7 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
         **utility,
-        "worlds": strategy.worlds,
+        "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
         "cohort_seconds": np.asarray([time.perf_counter() - start]),
         "owners_seconds": np.asarray([computing]),
@@ -300,6 +246,9 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
         for name, array in directory.read_arrays(directory.cohort_file(trials.start)).items():
             if name != cohorts.EXPERIMENT:
                 parts.setdefault(name, []).append(array)
+    # A node that was restarted forgot the losses of a cohort: those of the others are of no use.
+    if len(parts.get("loss_trajectory", ())) < len(finished):
+        parts.pop("loss_trajectory", None)
     # The evaluated trials are the second axis of the utility curves [k + 1, E].
     joined = {
         name: np.concatenate(arrays, axis=1 if name in ("losses", "accuracies") else 0)
@@ -317,15 +266,9 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
     return {**odds, **joined, cohorts.EXPERIMENT: of_what}
 
 
-def _facts(
-    config: Config,
-    known: Federation,
-    chosen: Challenge,
-    noise_multiplier: float,
-    grid: Grid,
-    transcript: Arrays,
-) -> dict[str, Any]:
+def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
     """Return what the report says about the run besides its configuration and transcript."""
+    config = plan.config
     owners = range(config.federation.owners)
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -336,7 +279,7 @@ def _facts(
             "python": platform.python_version(),
             **{package: version(package) for package in ("flwr", "torch", "numpy")},
         },
-        "challenge": asdict(chosen),
+        "challenge": asdict(plan.challenge()),
         "owner_sizes": [len(known.owned_by(owner)) for owner in owners],
         "label_skew": holdings.hold(known.split, known.owner_of, len(owners)).skew_summary(),
         "dataset": known.split.dataset.name,
@@ -345,7 +288,7 @@ def _facts(
         "frozen_parameters": models.frozen_parameters(known.model),
         "gradient_fallbacks": known.fallbacks(),
         "precision": config.run.precision,
-        "noise_multiplier": noise_multiplier,
+        "noise_multiplier": plan.noise_multiplier,
         "timing": {
             "federation": float(transcript["cohort_seconds"].sum()),
             "owners_computing": float(transcript["owners_seconds"].sum()),

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from fedsim.challenge import Challenge
 from fedsim.config import Config
-from fedsim.federation import Federation
-from fedsim.mechanism import Trust
-from fedsim.one_run import hosts
+from fedsim.game.challenge import Challenge
+from fedsim.game.federation import Federation
+from fedsim.game.one_run import hosts
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,8 +68,10 @@ def longest_sum(
     planted = int((hosts(config) == partition).sum()) if config.canaries.count else 0
     parts = clipped_parts(config, known, chosen, planted, partition)
     clean = training.local_steps * parts * training.clipping_norm * LENIENT
-    if config.federation.trust is not Trust.LOCAL:
+    trust = config.federation.trust.model
+    if trust.server_draws:
         return np.full(noise_std.shape, clean)
     # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom; the noises of L steps add up.
     quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, size))
-    return clean + noise_std * quantile * LENIENT
+    share = trust.noise_share(config.federation.owners, 1)
+    return clean + share * noise_std * quantile * LENIENT

@@ -2,9 +2,9 @@
 
 |g(x)| where the neighbouring dataset lacks x, |g(x) - g(x')| where it has x' instead (Bernau et
 al., section 5.2); g is the gradient, clipped to C, of one model. `largest` is the oracle: it finds
-the pair that a heuristic (`adversaries.dataset_sensitivity`) seeks without gradients, and says
-where the heuristic's choice ranks. All of it depends on the data: a measurement, never a DP
-release.
+the pair that a heuristic (`adversaries.neighbours.dataset_sensitivity`) seeks without gradients,
+and says where the heuristic's choice ranks. All of it depends on the data: a measurement, never a
+DP release.
 
 Gradients are those of training, of float32 passes, and norms and inner products are float64. What
 is told of one record or pair differs with the cut into blocks by less than `ROUNDING`.
@@ -20,11 +20,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.blocks import run, slices
-from fedsim.device import single_threaded_kernels
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.mechanism import Neighbouring, sensitivity
+from adversaries.errors import InputError
+from fedsim.common.blocks import run, slices
+from fedsim.common.device import single_threaded_kernels
+from fedsim.game.federation import Federation
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
 Floats = npt.NDArray[np.float64]
 

@@ -3,9 +3,9 @@
 Every record of D is put into each model's training data by a fair coin of its own, so that every
 pair of a model and a record is one question. Every second model is a shadow, whose training data
 the attacker knows, and the others are attacked: given the shadows they are independent games. The
-federation's training happens in one place, as in `fedsim.sensitivity_course`: the owners' sums are
-one sum, and the noise is all of the federation's. An attacker sees the global models, as everybody
-outside of the owners may, and some losses; no gradients.
+federation's training happens in one place, as in `fedsim.studies.sensitivity_course`: the owners'
+sums are one sum, and the noise is all of the federation's. An attacker sees the global models, as
+everybody outside of the owners may, and some losses; no gradients.
 """
 
 from collections.abc import Callable
@@ -17,26 +17,27 @@ import torch
 from scipy.special import ndtr, ndtri
 from torch import Tensor
 
-from adversaries import roc
-from adversaries.membership_attacks import Attack
-from adversaries.shadow_models import FEWEST, Observations
-from fedsim import federation, privacy
-from fedsim.accounting import PLD
+from adversaries.attacks import roc
+from adversaries.attacks.membership_attacks import Attack
+from adversaries.attacks.shadow_models import FEWEST, Observations
+from adversaries.errors import InputError
+from fedsim.common.device import single_threaded_kernels
+from fedsim.common.memory import spare, told
+from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
-from fedsim.device import single_threaded_kernels
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.mechanism import (
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.game.owner import noise, noise_sources
+from fedsim.mechanisms import privacy
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
     aggregate_noise_multiplier,
     sensitivity,
 )
-from fedsim.memory import spare, told
-from fedsim.optimizers import ServerOptimizer
-from fedsim.owner import noise, noise_sources
-from fedsim.randomness import Role, generator
-from fedsim.sampling import participation
+from fedsim.training.optimizers import ServerOptimizer
+from fedsim.training.sampling import participation
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

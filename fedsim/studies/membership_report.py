@@ -12,17 +12,20 @@ from rich.text import Text
 from scipy.special import stdtrit
 
 import fedsim
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.membership import MeanAdvantage
-from adversaries.membership_attacks import Attack
-from adversaries.roc import Curve, Estimate, Performance, performance
-from fedsim import audit_page, membership_figures, membership_game, report_directory
-from fedsim.accounting import PLD
+from adversaries.attacks.membership import MeanAdvantage
+from adversaries.attacks.membership_attacks import Attack
+from adversaries.attacks.roc import Curve, Estimate, Performance, performance
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
-from fedsim.membership_game import Floats, Game, most_true_positives
-from fedsim.report_figures import inline
-from fedsim.report_values import DASH, number, percent, plain, span
-from fedsim.strict_json import strict_json
+from fedsim.figures import membership_figures
+from fedsim.privacy.accounting import PLD
+from fedsim.report import audit_page
+from fedsim.report.report_figures import inline
+from fedsim.report.report_values import DASH, number, percent, plain, span
+from fedsim.studies import membership_game
+from fedsim.studies.membership_game import Floats, Game, most_true_positives
 
 Report = Mapping[str, Any]
 

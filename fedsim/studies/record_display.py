@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.dataset_sensitivity import Pair
+from adversaries.neighbours.dataset_sensitivity import Pair
 from fedsim.data import Split
 
 Pixels = npt.NDArray[np.float32]

@@ -13,12 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim import federation, privacy
+from adversaries.errors import InputError
+from fedsim.common.device import single_threaded_kernels
 from fedsim.config import Config
-from fedsim.device import single_threaded_kernels
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.gradient_sensitivity import (
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.game.owner import noise, noise_sources
+from fedsim.mechanisms import privacy
+from fedsim.privacy.mechanism import sensitivity
+from fedsim.studies.gradient_sensitivity import (
     Floats,
     Pair,
     Progress,
@@ -27,9 +30,7 @@ from fedsim.gradient_sensitivity import (
     largest,
     pair_sensitivities,
 )
-from fedsim.mechanism import sensitivity
-from fedsim.optimizers import ServerOptimizer
-from fedsim.owner import noise, noise_sources
+from fedsim.training.optimizers import ServerOptimizer
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """The report of a study of dataset sensitivity: JSON, what the terminal shows, and a page.
 
-It words what `fedsim.sensitivity_study` found, and shows the pairs themselves: images side by side,
-or the attributes in which records differ.
+It words what `fedsim.studies.sensitivity_study` found, and shows the pairs themselves: images side
+by side, or the attributes in which records differ.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,16 @@ from rich.table import Table
 from rich.text import Text
 
 import fedsim
-from fedsim import audit_page, figures, record_display, report_directory, sensitivity_figures
-from fedsim.gradient_sensitivity import ROUNDING, Ranked
-from fedsim.report_figures import inline
-from fedsim.report_values import DASH, number, percent, plain
-from fedsim.sensitivity_figures import Followed, Relation
-from fedsim.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
-from fedsim.strict_json import strict_json
+from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
+from fedsim.figures import sensitivity_figures, training_figures
+from fedsim.figures.sensitivity_figures import Followed, Relation
+from fedsim.report import audit_page
+from fedsim.report.report_figures import inline
+from fedsim.report.report_values import DASH, number, percent, plain
+from fedsim.studies import record_display
+from fedsim.studies.gradient_sensitivity import ROUNDING, Ranked
+from fedsim.studies.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
 
 Report = Mapping[str, Any]
 
@@ -345,7 +348,9 @@ def _pictures(study: Study) -> list[tuple[str, Markup]]:
             " Above the record of D, below what replaces it." if pairs[0][1] is not None else ""
         )
         caption = f"{CHOICES[choice].capitalize()}.{replaced}"
-        drawn.append((caption, inline(figures.record_pairs(titles, pairs), choice, caption)))
+        drawn.append(
+            (caption, inline(training_figures.record_pairs(titles, pairs), choice, caption))
+        )
     return drawn
 
 

@@ -19,15 +19,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adversaries import dataset_sensitivity, rank_correlation
-from adversaries.dataset_sensitivity import (
+from adversaries.errors import InputError
+from adversaries.neighbours import dataset_sensitivity, rank_correlation
+from adversaries.neighbours.dataset_sensitivity import (
     Pair,
     Progress,
     rank_records,
     select,
     select_per_owner,
 )
-from adversaries.dissimilarity import (
+from adversaries.neighbours.dissimilarity import (
     BY_COLUMN,
     MEASURES,
     OF_RAW_FEATURES,
@@ -35,15 +36,16 @@ from adversaries.dissimilarity import (
     Features,
     measure,
 )
-from adversaries.rank_correlation import Comparison
-from fedsim import challenge, device, federation, gradient_sensitivity, sensitivity_course
+from adversaries.neighbours.rank_correlation import Comparison
+from fedsim.common import device
+from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
-from fedsim.embedding import initial_parameters
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.gradient_sensitivity import Ranked, Truth, largest
-from fedsim.mechanism import Neighbouring
-from fedsim.randomness import Role, generator
+from fedsim.game import challenge, federation
+from fedsim.game.embedding import initial_parameters
+from fedsim.game.federation import Federation
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies import gradient_sensitivity, sensitivity_course
+from fedsim.studies.gradient_sensitivity import Ranked, Truth, largest
 
 Floats = npt.NDArray[np.float64]
 
@@ -215,7 +217,7 @@ def check(config: Config, top: int, trials: int) -> None:
 class Compared:
     """What distances are between: features of D and, under replace, of the pool.
 
-    columns, threads: as `adversaries.dataset_sensitivity` takes them.
+    columns, threads: as `adversaries.neighbours.dataset_sensitivity` takes them.
     """
 
     features: Features

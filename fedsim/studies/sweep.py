@@ -15,13 +15,14 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import audit_page, bounds_report, comparison, private_files, report_directory
+from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import private_files, report_directory
+from fedsim.common.strict_json import strict_json
 from fedsim.config import KNOWN_KEYS, Scalar
-from fedsim.errors import InputError
-from fedsim.report_values import DASH, Report, at, interval_at, number, percent, plain, span
-from fedsim.run_directory import RunDirectory
-from fedsim.strict_json import strict_json
+from fedsim.report import audit_page, bounds_report, comparison
+from fedsim.report.report_values import DASH, Report, at, interval_at, number, percent, plain, span
 
 KIND = "sweep"
 """What report.json says that it is of."""
@@ -107,20 +108,19 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """
     reports = [outcome.report for outcome in outcomes if outcome.report]
     names = list(
-        dict.fromkeys(
-            name for report in reports for name in at(report, "empirical.lower_bounds") or {}
-        )
+        dict.fromkeys(name for report in reports for name in report["empirical"]["lower_bounds"])
     )
     return [_row(outcome, names) for outcome in outcomes]
 
 
 def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
-    report: Report = outcome.report or {}
+    report = outcome.report
+    found = at(report, "empirical.lower_bounds") or {}
     low, high = interval_at(report, "empirical.advantage_interval") or (None, None)
 
     def proven(name: str) -> Any:
-        bound = f"empirical.lower_bounds.{name}"
-        return None if at(report, f"{bound}.reason") else at(report, f"{bound}.epsilon")
+        bound = found.get(name)  # of each run those that its trials allow
+        return None if bound is None or bound["reason"] else bound["epsilon"]
 
     return {
         "run": outcome.point.name,
@@ -147,7 +147,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     swept = len(outcomes[0].point.values)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
-    if any(at(outcome.report or {}, "released") for outcome in outcomes):
+    if any(at(outcome.report, "released") for outcome in outcomes):
         said.append(comparison.ADD_UP)
     drawn = Table(
         title="Runs of the sweep",
@@ -175,7 +175,7 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """Return the rows of the table, worded; of a run that failed only the values."""
     worded = []
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
-        ends = interval_at(outcome.report or {}, "empirical.advantage_interval")
+        ends = interval_at(outcome.report, "empirical.advantage_interval")
         between = f"\n{span(ends, '{:.2f}'.format)}" if ends else ""
         measured = number(row["advantage"]) + between
         bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
@@ -196,8 +196,9 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write summary.csv, report.json, report.html and figures; return the page. Raises OSError."""
-    from fedsim import figures, sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
-    from fedsim.report_figures import inline  # noqa: PLC0415
+    from fedsim.figures import canvas  # noqa: PLC0415
+    from fedsim.report.report_figures import inline  # noqa: PLC0415
+    from fedsim.studies import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     found = rows(outcomes)
     # Everything is made before anything is written, so that a failure leaves what there was.
@@ -210,7 +211,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         figure = sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
         if figure is not None:
             file = key.replace(".", "-")
-            files[f"figures/{file}.svg"] = figures.to_svg(figure)
+            files[f"figures/{file}.svg"] = canvas.to_svg(figure)
             caption = (
                 f"Advantage and epsilon along {key}: the intervals and lower bounds of each run, "
                 "beside what its noise allows."

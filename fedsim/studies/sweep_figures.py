@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedsim import figures
-from fedsim.figures import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
-from fedsim.sweep import BOUND_COLUMN
+from fedsim.figures import canvas
+from fedsim.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
+from fedsim.studies.sweep import BOUND_COLUMN
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
 MARKERS = ("o", "s", "^", "D")
@@ -22,8 +22,8 @@ Rows = Sequence[Mapping[str, Any]]
 def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]) -> Figure | None:
     """Draw the runs along a key, one colour for each combination of the others' values.
 
-    rows: as of `fedsim.sweep.rows`; others [n]: the combination that each belongs to; bounds: the
-    lower bounds on epsilon that are drawn, and their names in the legend. Left the
+    rows: as of `fedsim.studies.sweep.rows`; others [n]: the combination that each belongs to;
+    bounds: the lower bounds on epsilon that are drawn, and their names in the legend. Left the
     advantage with its interval, its prediction and its bound, right epsilon and the lower bounds.
     None where the key is no number or fewer than two runs have finished.
     """
@@ -35,7 +35,7 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
     values = sorted({float(row[key]) for row, _ in finished})
     if len(values) < FEWEST:
         return None
-    with figures.page_style():
+    with canvas.page_style():
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         left, right = figure.subplots(1, 2)
         for index, other in enumerate(dict.fromkeys(other for _, other in finished)):
@@ -94,7 +94,7 @@ def _epsilon(
         )
 
 
-def _numbers(series: Rows, name: str) -> figures.Floats:
+def _numbers(series: Rows, name: str) -> canvas.Floats:
     """Return a column, NaN where it is unknown: matplotlib leaves a gap there."""
     found = (row.get(name) for row in series)
     return np.array([np.nan if value is None else float(value) for value in found])

@@ -2,8 +2,9 @@
 
 Trials are the leading axis: parameters are [T, P], and the inclusion of a record in a trial is a
 weight on its clipped gradient, so that both worlds of the challenge, and Poisson sampling, are one
-computation. Gradients come layer by layer from one backward pass (`fedsim.layerwise`), or for a
-model that does not allow it from `torch.func`, in blocks of trials and records that bound memory.
+computation. Gradients come layer by layer from one backward pass (`fedsim.training.layerwise`), or
+for a model that does not allow it from `torch.func`, in blocks of trials and records that bound
+memory.
 """
 
 import copy
@@ -15,14 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fedsim.blocks import Lender, even, run, slices
-from fedsim.device import Precision, reduced
-from fedsim.errors import InputError
-from fedsim.gradients import Dense, Gradient, formed, weighted_sum
-from fedsim.layerwise import LayerwiseModel, fallbacks
-from fedsim.losses import per_example
-from fedsim.memory import Footprint, footprint, told
-from fedsim.models import flatten, parameter_shapes, size, unflatten
+from adversaries.errors import InputError
+from fedsim.common.blocks import Lender, even, run, slices
+from fedsim.common.device import Precision, reduced
+from fedsim.common.memory import Footprint, footprint, told
+from fedsim.training.gradients import Dense, Gradient, formed, weighted_sum
+from fedsim.training.layerwise import LayerwiseModel, fallbacks
+from fedsim.training.losses import per_example
+from fedsim.training.models import flatten, parameter_shapes, size, unflatten
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: what caches nearly hold, and what fills a GPU."""

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from fedsim.blocks import Lender, run, slices
-from fedsim.layerwise import LayerwiseModel, fallbacks
-from fedsim.losses import correct, per_example
-from fedsim.models import parameter_shapes, unflatten
+from fedsim.common.blocks import Lender, run, slices
+from fedsim.training.layerwise import LayerwiseModel, fallbacks
+from fedsim.training.losses import correct, per_example
+from fedsim.training.models import parameter_shapes, unflatten
 
 BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
 """Scalars of parameters, and about as many of layer outputs, in one block: 4 MiB and 1 GiB."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedsim.losses import per_example
-from fedsim.models import parameter_shapes, unflatten
+from fedsim.training.losses import per_example
+from fedsim.training.models import parameter_shapes, unflatten
 
 STEPS, LEARNING_RATE = 200, 0.01
 """Full-batch steps of Adam (Kingma and Ba, 2015, with its other defaults)."""

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional
 
-from fedsim.device import at_least_float32
-from fedsim.gradients import Dense, Gradient, Products, Rows
-from fedsim.models import ChannelAffine
+from fedsim.common.device import at_least_float32
+from fedsim.training.gradients import Dense, Gradient, Products, Rows
+from fedsim.training.models import ChannelAffine
 
 Backward = Callable[[Tensor], dict[str, Gradient]]
 """Output-gradient e [T, n, *shape], which it may overwrite -> gradients of the parameters by name.

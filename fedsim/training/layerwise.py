@@ -1,7 +1,7 @@
 """Per-example gradients of a whole model from one forward and one backward pass.
 
-Every parametrised layer of a private copy of the model runs by its rule (`fedsim.layers`); the
-layers between them run as they are, on one batch of T * n rows.
+Every parametrised layer of a private copy of the model runs by its rule (`fedsim.training.layers`);
+the layers between them run as they are, on one batch of T * n rows.
 """
 
 import copy
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
-from fedsim.device import Precision, at_least_float32, reduced
-from fedsim.gradients import Gradient, joined, weighted_sum
-from fedsim.layers import RULES, Backward, Rule, by_torch_func, refusal
-from fedsim.losses import per_example
-from fedsim.models import flatten, parameter_shapes, size, unflatten
+from fedsim.common.device import Precision, at_least_float32, reduced
+from fedsim.training.gradients import Gradient, joined, weighted_sum
+from fedsim.training.layers import RULES, Backward, Rule, by_torch_func, refusal
+from fedsim.training.losses import per_example
+from fedsim.training.models import flatten, parameter_shapes, size, unflatten
 
 
 @dataclass(frozen=True)

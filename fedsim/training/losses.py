@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn import functional
 
-from fedsim.device import at_least_float32
+from fedsim.common.device import at_least_float32
 
 
 def per_example(logits: Tensor, labels: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from fedsim.errors import InputError
-from fedsim.randomness import Role, key
-from fedsim.registry import lookup
+from adversaries.errors import InputError
+from adversaries.registry import is_code, lookup
+from fedsim.common.randomness import Role, key
 
 
 class ChannelAffine(nn.Module):
@@ -115,8 +115,8 @@ TORCHVISION = "torchvision:"
 
 
 def _builder(name: str) -> Builder:
-    if name in MODELS:
-        return MODELS[name]
+    if name in MODELS or (is_code(name) and not name.startswith(TORCHVISION)):
+        return lookup(MODELS, name, "model.name")
     from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
 
     networks = {f"{TORCHVISION}{known}": known for known in models.list_models(module=models)}

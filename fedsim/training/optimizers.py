@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from adversaries.registry import lookup
 from fedsim.config import TrainingConfig
-from fedsim.registry import lookup
-from fedsim.schedules import factor
+from fedsim.training.schedules import factor
 
 Builder = Callable[[Tensor, TrainingConfig, float], torch.optim.Optimizer]
 """Builds the optimiser of one tensor whose gradient is the aggregate, a sum over n records.

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.errors import InputError
+from fedsim.common.randomness import Role, key
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.randomness import Role, key
 
 
 def participation(

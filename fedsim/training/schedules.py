@@ -8,8 +8,8 @@ one function and one entry in `SCHEDULES`.
 import math
 from collections.abc import Callable
 
+from adversaries.registry import lookup
 from fedsim.config import TrainingConfig
-from fedsim.registry import lookup
 
 Schedule = Callable[[int, int, TrainingConfig], float]
 

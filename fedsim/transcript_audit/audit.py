@@ -23,34 +23,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversaries import canaries, noisy_means
-from adversaries.canaries import vector
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.noisy_means import FINGERPRINT, Contribution, Release
-from fedsim import (
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
+from adversaries.errors import InputError
+from adversaries.statistics import canaries, gaussian
+from adversaries.statistics.canaries import vector
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.common.strict_json import strict_json
+from fedsim.transcript_audit import (
     client_noise,
     declaration,
-    gaussian,
     left_over,
     transcript_canary,
     transcript_claim,
     transcript_release,
 )
-from fedsim.client_noise import Epsilon
-from fedsim.errors import InputError
-from fedsim.recorded_noise import (
+from fedsim.transcript_audit.client_noise import Epsilon
+from fedsim.transcript_audit.recorded_noise import (
     NUMBERS,
     claimed_local_std,
     claimed_std,
     number,
     unbelievable,
 )
-from fedsim.strict_json import strict_json
-from fedsim.transcript import Arrays, Facts, ObservedRound, Reader, Transcript
-from fedsim.transcript_canary import Scored
-from fedsim.transcript_claim import Claimed, Evidence
-from fedsim.transcript_findings import finding
-from fedsim.transcript_release import EXCESS, SIMULATION_SEED
+from fedsim.transcript_audit.transcript_canary import Scored
+from fedsim.transcript_audit.transcript_claim import Claimed, Evidence
+from fedsim.transcript_audit.transcript_findings import finding
+from fedsim.transcript_audit.transcript_release import EXCESS, SIMULATION_SEED
+from fedsim.transcripts.reader import Reader
+from fedsim.transcripts.records import Arrays, Facts, ObservedRound, Transcript
 
 Floats = npt.NDArray[np.float64]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from adversaries import noisy_means
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.noisy_means import Release
-from fedsim import noise_level
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.transcript_audit import noise_level
 
 MISFIT = (
     "what was declared does not fit: what is left over moves with the updates, so that the "

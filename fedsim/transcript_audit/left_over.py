@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.noisy_means import FINGERPRINT, Contribution, Release
-from fedsim.transcript import Arrays, ObservedRound
+from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
+from fedsim.transcripts.records import Arrays, ObservedRound
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adversaries import noisy_means
-from adversaries.intervals import ALARM_CONFIDENCE, Interval
-from adversaries.noisy_means import Release
-from fedsim.transcript_findings import finding
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from fedsim.transcript_audit.transcript_findings import finding
 
 Ends = Mapping[str, float]
 """A standard deviation of one round: its "point", and the ends "low" and "high"."""
@@ -115,14 +115,14 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[dict[str
         worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
         text = (
             f"the noise of some rounds is less than configured, in the worst {worst.low:.4g} to "
-            f"{worst.high:.4g} times its standard deviation ({ALARM_CONFIDENCE:.1%} confidence, of "
+            f"{worst.high:.4g} times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence, of "
             "all rounds); more of it in others makes up for nothing"
         )
         return [finding("alarm", text) | {"rounds": [releases[at].round for at in level.too_low]}]
     if level.verdict in ("less", "more"):
         text = (
             f"the noise is {level.verdict} than configured: {sure.low:.4g} to {sure.high:.4g} "
-            f"times its standard deviation ({ALARM_CONFIDENCE:.1%} confidence)"
+            f"times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
         )
         return [finding("alarm" if level.verdict == "less" else "caution", text)]
     return []

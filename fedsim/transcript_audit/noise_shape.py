@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from adversaries import noisy_means
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.noisy_means import Release
-from fedsim.transcript_findings import finding
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.transcript_audit.transcript_findings import finding
 
 SAME = 0.99
 """Correlation above which the noise of two rounds is the same, whatever else is left over."""

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from adversaries import canaries
-from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import gaussian
+from adversaries.statistics import canaries, gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 
 
 @dataclass(frozen=True)

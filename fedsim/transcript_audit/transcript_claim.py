@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim.client_noise import Reported
-from fedsim.noise_shape import ALIKE
-from fedsim.transcript import UNITS
-from fedsim.transcript_findings import finding
-from fedsim.verdict import Verdict
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.verdict import Verdict
+from fedsim.transcript_audit.client_noise import Reported
+from fedsim.transcript_audit.noise_shape import ALIKE
+from fedsim.transcript_audit.transcript_findings import finding
+from fedsim.transcripts.records import UNITS
 
 Part = Mapping[str, Any]
 
@@ -166,4 +166,4 @@ def _refutation(claim: Claimed, epsilon: float, whose: str) -> list[str]:
     if epsilon <= claim.epsilon:
         return []
     found = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
-    return [f"is refuted: the epsilon {whose} is {found} ({ALARM_CONFIDENCE:.1%} confidence)"]
+    return [f"is refuted: the epsilon {whose} is {found} ({ALARM_CONFIDENCE:.2%} confidence)"]

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from adversaries import lower_bounds, noisy_means
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.noisy_means import Release
-from fedsim import gaussian, noise_level, noise_shape
-from fedsim.identifiability import rho_beta_of_epsilon
-from fedsim.noise_level import Ends, NoiseLevel
-from fedsim.transcript_findings import finding
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics import gaussian, lower_bounds
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.privacy.identifiability import rho_beta_of_epsilon
+from fedsim.transcript_audit import noise_level, noise_shape
+from fedsim.transcript_audit.noise_level import Ends, NoiseLevel
+from fedsim.transcript_audit.transcript_findings import finding
 
 BYSTANDERS = 20
 """Directions of nobody's update that are scored in every round, for the false positive rate."""

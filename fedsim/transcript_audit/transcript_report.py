@@ -1,7 +1,7 @@
 """The report of a transcript: a page, a table on the terminal, and report.json beside them.
 
-It words what `fedsim.transcript_audit` found; it computes nothing. Infinity, which JSON lacks, is
-null there and ∞ here.
+It words what `fedsim.transcript_audit.audit` found; it computes nothing. Infinity, which JSON
+lacks, is null there and ∞ here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim import audit_page, figures, report_directory
-from fedsim.report_figures import inline
-from fedsim.report_values import DASH, INFINITE, number, percent, plain
-from fedsim.verdict import stated
+from fedsim.audits.verdict import stated
+from fedsim.common import report_directory
+from fedsim.figures import belief_figures, training_figures
+from fedsim.report import audit_page
+from fedsim.report.report_figures import inline
+from fedsim.report.report_values import DASH, INFINITE, number, percent, plain
 
 Report = Mapping[str, Any]
 
@@ -208,19 +210,19 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
         rounds = np.array(release["round_numbers"])
         beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["owners"]}
         caption = "How sure the adversary is that an owner took part, who knows all other updates."
-        drawn.append((caption, figures.owner_beliefs(rounds, beliefs)))
+        drawn.append((caption, belief_figures.owner_beliefs(rounds, beliefs)))
         ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
         claims = release["claimed_std"]
         claimed = None if None in claims else np.array(claims, float)
         measured = np.array(release["left_over_std"])
         spread = np.array([[np.nan if end is None else end for end in row] for row in ends], float)
         caption = "What is left over of the aggregate when all known updates are subtracted."
-        drawn.append((caption, figures.realised_noise(rounds, measured, spread, claimed)))
+        drawn.append((caption, training_figures.realised_noise(rounds, measured, spread, claimed)))
     if canary is not None:
         rounds, belief = np.array(canary["round_numbers"]), np.array(canary["belief"])
         right = np.where(canary["coins"], belief, 1 - belief)
         caption = "Belief in the side that the coin really showed, judged by earlier rounds alone."
-        drawn.append((caption, figures.owner_beliefs(rounds, {"the canary": right})))
+        drawn.append((caption, belief_figures.owner_beliefs(rounds, {"the canary": right})))
     return [
         (caption, inline(figure, f"figure-{place}", caption))
         for place, (caption, figure) in enumerate(drawn)

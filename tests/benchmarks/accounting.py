@@ -9,8 +9,8 @@ import opacus.accountants
 from dp_accounting.pld import PLDAccountant
 from tables import Table, Value
 
-from fedsim.accounting import PLD
-from fedsim.mechanism import Mechanism, Steps
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Steps
 
 DELTA = 1e-5
 PATIENCE = 10.0

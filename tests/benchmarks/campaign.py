@@ -20,12 +20,15 @@ from contestants import CORES, OPACUS, Opacus
 from tables import Table, Value
 from torch import nn
 
-from fedsim import challenge, device, federation, models, privacy
 from fedsim import config as configuration
+from fedsim.common import device
+from fedsim.common.randomness import SERVER
 from fedsim.config import Config, Scalar
-from fedsim.optimizers import ServerOptimizer
-from fedsim.owner import challenge_gradients, clean_sum, noise
-from fedsim.randomness import SERVER
+from fedsim.game import challenge, federation
+from fedsim.game.owner import challenge_gradients, clean_sum, noise
+from fedsim.mechanisms import privacy
+from fedsim.training import models
+from fedsim.training.optimizers import ServerOptimizer
 
 CONFIG = Path(__file__).parents[2] / "configs" / "mnist.toml"
 MODES = ("instrumented", "participant")

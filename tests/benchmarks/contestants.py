@@ -21,10 +21,10 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
-from fedsim import device
-from fedsim.clipping import Clipper
-from fedsim.losses import per_example
-from fedsim.models import ChannelAffine, build, initial_parameters
+from fedsim.common import device
+from fedsim.training.clipping import Clipper
+from fedsim.training.losses import per_example
+from fedsim.training.models import ChannelAffine, build, initial_parameters
 
 CORES = device.threads(0)
 CLIPPING_NORM = 1.0

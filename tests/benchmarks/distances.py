@@ -18,8 +18,9 @@ from scipy.spatial.distance import cdist
 from skimage.metrics import structural_similarity
 from tables import Table, Value
 
-from adversaries.dataset_sensitivity import Pair, select
-from fedsim import data, device
+from adversaries.neighbours.dataset_sensitivity import Pair, select
+from fedsim import data
+from fedsim.common import device
 
 Features = npt.NDArray[np.float32]
 METRICS = {

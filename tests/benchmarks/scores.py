@@ -14,10 +14,11 @@ import numpy.typing as npt
 from scipy import stats
 from tables import Table
 
-from fedsim import client_app, server_app
+from fedsim import client_app
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, from_run_config, to_run_config
-from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 MULTIPLIER = 2.0
 NOTE = (

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import fedsim
-from fedsim import device
+from fedsim.common import device
 
 Value = str | int | float | None
 

@@ -81,7 +81,8 @@ done
 # Of three neither the adversary nor the challenge's owner.
 other=$(cd "$T" && python -c "
 from pathlib import Path
-from fedsim import challenge, config
+from fedsim import config
+from fedsim.game import challenge
 chosen = challenge.choose(config.load(Path('experiment.toml'), {'federation.owners': $OWNERS}))
 print(*({0, 1, $OWNERS - 1} - {chosen.adversary, chosen.owner}), 1)" | cut -d' ' -f1)
 sh "$T/kit/server/start.sh" >/dev/null

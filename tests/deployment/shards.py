@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
-from fedsim import challenge, config, federation
+from fedsim import config
+from fedsim.game import challenge, federation
 
 
 def write(folder: Path, part: str, images: np.ndarray, labels: np.ndarray) -> None:

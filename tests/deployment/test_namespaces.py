@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# Flower's processes have limits of time: run these one after another, without pytest -n.
+pytestmark = pytest.mark.flower
+
 SCRIPT = Path(__file__).with_name("namespaces.sh")
 
 

@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.transcript import Transcript, read
+from fedsim.transcripts.reader import read
+from fedsim.transcripts.records import Transcript
 
 APP = Path(__file__).parents[1] / "apps" / "quickstart"
 NODES = 3

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fedsim import client_app, client_ledger, federation, messages, owner_app, transcript
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.client import adversary_node, client_ledger
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.consent import RefusedError
-from fedsim.errors import InputError
-from fedsim.messages import Request, Role
-from fedsim.runtimes.flower_private import become_task
+from fedsim.game import federation
+from fedsim.protocol import messages
+from fedsim.protocol.consent import RefusedError
+from fedsim.protocol.flower_private import become_task
+from fedsim.protocol.messages import Request, Role
+from fedsim.transcripts import reader
 
 PARAMETERS = 650
 Make = Callable[..., Config]
@@ -76,7 +80,7 @@ def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
     for round in (1, 2):
         client_app.app(_train(round, Role.ADVERSARY, aggregate=aggregate), context)
     client_app.app(_train(1, Role.ADVERSARY), context)
-    memory = messages.arrays_of(context.state.array_records[owner_app.MEMORY])
+    memory = messages.arrays_of(context.state.array_records[adversary_node.MEMORY])
     assert memory["ratios"].shape == (2, 0)
 
 
@@ -153,7 +157,7 @@ def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
         final = Message(_train(4, Role.ADVERSARY, aggregate=aggregate).content, 7, "evaluate")
         client_app.app(final, context)
         reply = client_app.app(Message(RecordDict(), 7, "query.findings"), context)
-        found.append(messages.arrays_of(reply.content.array_records[owner_app.MEMORY]))
+        found.append(messages.arrays_of(reply.content.array_records[adversary_node.MEMORY]))
     assert found[0]["ratios"].shape == (2, 3)
     assert found[0].keys() == found[1].keys()
     for name, array in found[0].items():
@@ -171,9 +175,10 @@ sys.modules.update(dict.fromkeys(["torch", "scipy", "sklearn", "dp_accounting"])
 import numpy as np
 from flwr.app import Context, Message, MessageType, RecordDict
 
-from fedsim import client_app, messages
+from fedsim import client_app
 from fedsim.config import Config, to_run_config
-from fedsim.runtimes.flower_private import become_task
+from fedsim.protocol import messages
+from fedsim.protocol.flower_private import become_task
 
 become_task(1, 1)
 request = messages.Request(1, 0, 2, 1.0, role=messages.Role.AUDITOR).to_record()
@@ -200,4 +205,4 @@ def test_an_auditors_node_starts_without_what_computes(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     (recording,) = tmp_path.glob("*.fedt")
-    assert len(transcript.read(recording).rounds) == 1
+    assert len(reader.read(recording).rounds) == 1

@@ -10,16 +10,20 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Error, Message
 
-from fedsim import client_app, federation, ledger, messages, server_app
-from fedsim import nodes as node_module
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.campaign import ledger
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.errors import InputError
-from fedsim.nodes import REGISTERED, connect
-from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.runtimes.flower_private import NODE_UNAVAILABLE, Key, Stage
+from fedsim.game import federation
+from fedsim.protocol import messages
+from fedsim.protocol.flower_private import NODE_UNAVAILABLE, Key, Stage
+from fedsim.protocol.secure_aggregation import CONFIGS, SecureAggregationError
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.secure_aggregation import CONFIGS, SecureAggregationError
-from fedsim.strategy import OwnerFailedError
+from fedsim.server import nodes as node_module
+from fedsim.server import server_app
+from fedsim.server.acceptance import OwnerFailedError
+from fedsim.server.nodes import REGISTERED, connect
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -81,7 +85,7 @@ def chosen(small: Make) -> Callable[[Config], tuple[int, int, int]]:
     """Return a function that tells the challenge's owner, the adversary and one more owner."""
 
     def roles(config: Config) -> tuple[int, int, int]:
-        from fedsim import challenge  # noqa: PLC0415
+        from fedsim.game import challenge  # noqa: PLC0415
 
         found = challenge.choose(config)
         others = set(range(config.federation.owners)) - {found.owner, found.adversary}

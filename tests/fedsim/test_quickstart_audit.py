@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedsim import gaussian
-from fedsim.transcript import Transcript
-from fedsim.transcript_audit import audit
+from adversaries.statistics import gaussian
+from fedsim.transcript_audit.audit import audit
+from fedsim.transcripts.records import Transcript
 
 DELTA, CONFIDENCE, NODES, ROUNDS, NORM, Z = 1e-5, 0.999, 3, 3, 0.5, 1.0
 Quickstart = Callable[..., dict[str, Transcript]]

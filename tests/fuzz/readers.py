@@ -15,26 +15,20 @@ from damage import Mutation
 from flwr.app import Context
 from PIL import Image
 
-from fedsim import (
-    client_app,
-    cohorts,
-    config,
-    data,
-    description,
-    ledger,
-    node_memory,
-    nodes,
-    report_directory,
-    run_transcript,
-    server_app,
-    transcript,
-)
+from fedsim import client_app, config, data
+from fedsim.campaign import cohorts, ledger, run_transcript
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli import one_run
+from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
-from fedsim.data import purchase
+from fedsim.data.loaders import purchase
 from fedsim.deployment import kit
-from fedsim.run_directory import RunDirectory
+from fedsim.privacy import description
+from fedsim.protocol import node_memory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import nodes, server_app
+from fedsim.transcripts import reader, records
+from fedsim.transcripts.writer import Writer
 
 
 @dataclass(frozen=True)
@@ -122,14 +116,14 @@ def _recording(folder: Path) -> Reader:
     path = folder / "recording.fedt"
     if not path.exists():
         arrays = {"w": np.arange(6.0).reshape(2, 3)}
-        with transcript.Writer(path, transcript.Facts("server", "a test")) as writer:
+        with Writer(path, records.Facts("server", "a test")) as writer:
             for round in (1, 2, 3):
-                replies = {7: transcript.Reply(arrays, 3.0, {"loss": 0.5})}
-                writer.append(transcript.ObservedRound(round, arrays, replies))
+                replies = {7: records.Reply(arrays, 3.0, {"loss": 0.5})}
+                writer.append(records.ObservedRound(round, arrays, replies))
             writer.end()
 
     def read() -> object:
-        found = transcript.read(path)
+        found = reader.read(path)
         return [found.facts, *found.rounds]
 
     return Reader(path, read, damage.RAW, sealed=True, grows=True)

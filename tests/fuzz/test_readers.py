@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from readers import READERS, played
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 MUTATIONS = int(os.environ.get("FUZZ", "1000"))
 

@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 from variants import CORRECT, MUTANTS, Variant, play
 
-from fedsim import owner_app
+from fedsim.audits.residual_report import SHARED
+from fedsim.client import inputs
 from fedsim.config import Scalar
-from fedsim.residual_report import SHARED
-from fedsim.sampling import participation
+from fedsim.training.sampling import participation
 
-TRIALS, ROUNDS = 24, 8
+TRIALS, ROUNDS = 32, 8
 
 CAUSES = {
     "no noise": ("residual_noise", "no noise was added at all"),
@@ -61,7 +61,7 @@ INSTRUMENTED: dict[str, Scalar] = {
 def joined_more_often() -> AbstractContextManager[Any]:
     """Let records take part half as often again as is accounted for."""
     return patch.object(
-        owner_app,
+        inputs,
         "participation",
         lambda *leaf: participation(*leaf[:-1], 1.5 * leaf[-1]),
     )

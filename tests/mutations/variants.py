@@ -18,16 +18,23 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
-from fedsim import audit, client_app, ledger, messages, owner_app, privacy, server_app, strategy
-from fedsim import federation as federations
-from fedsim import report as page
+from fedsim import client_app
+from fedsim.audits import audit
+from fedsim.campaign import ledger
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.client import inputs, owner_app
+from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.federation import Federation
-from fedsim.models import parameter_shapes
-from fedsim.question import Question
-from fedsim.randomness import Role, gaussian_noise, generator
-from fedsim.run_directory import RunDirectory
+from fedsim.game import federation as federations
+from fedsim.game.federation import Federation
+from fedsim.game.question import Question
+from fedsim.mechanisms import privacy
+from fedsim.protocol import messages
+from fedsim.report import page
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import acceptance, noise, server_app
+from fedsim.server.batch import Batch, Received, Round
+from fedsim.training.models import parameter_shapes
 
 BASE: dict[str, Scalar] = {
     "data.records": 30,
@@ -126,7 +133,7 @@ Rows = np.ndarray
 
 def _noise_as(change: Callable[..., Rows]) -> AbstractContextManager[Any]:
     """Let the server's noise be change(seed, trials, round, partition, size)."""
-    return patch.object(strategy, "gaussian_noise", change)
+    return patch.object(noise, "gaussian_noise", change)
 
 
 def no_noise() -> AbstractContextManager[Any]:
@@ -259,23 +266,22 @@ def one_layer_unclipped() -> Iterator[None]:
         clipped = _scaled_down(each[..., :rest], config.training.clipping_norm)
         return _weighted(torch.cat([clipped, each[..., rest:]], dim=-1), weights)
 
-    with _contribution_as(total), patch.object(strategy.DPSGD, "_check_norm"):
+    with _contribution_as(total), patch.object(acceptance, "check_size"):
         yield
 
 
 def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
     """Weight the owners' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
 
-    def total(self: strategy.DPSGD, accepted: list[Any]) -> Rows:
-        known, owners = federations.load(self.config), self.config.federation.owners
-        summed = np.zeros(self._shape)
-        for reply in accepted:
-            size = len(known.owned_by(int(messages.metric(reply, "partition"))))
-            sent = messages.only(reply.content.array_records[messages.REPLY])
-            summed += sent * (owners * size / self.config.data.records)
+    def total(batch: Batch, round: Round, received: Received, *_: object) -> Rows:
+        known, owners = federations.load(batch.config), batch.config.federation.owners
+        summed = np.zeros(round.shape)
+        for partition, record in received.records(messages.REPLY).items():
+            size = len(known.owned_by(partition))
+            summed += messages.only(record) * (owners * size / batch.config.data.records)
         return summed
 
-    return patch.object(strategy.DPSGD, "_sum", total)
+    return patch.object(noise, "summed", total)
 
 
 @contextmanager
@@ -292,7 +298,7 @@ def shuffled_batches() -> Iterator[None]:
         return chosen
 
     # The owners and the adversary, who is told which of the others take part.
-    with patch.object(owner_app, "participation", batch):
+    with patch.object(inputs, "participation", batch):
         yield
 
 

@@ -10,11 +10,12 @@ from unittest.mock import patch
 
 from tables import Table, Value
 
-from fedsim import client_app, server_app
-from fedsim import report as page
+from fedsim import client_app
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.run_directory import RunDirectory
+from fedsim.report import page
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 EPSILONS, DELTA = (1.0, 2.0, 4.0, 8.0), 1e-5
 

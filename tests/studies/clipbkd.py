@@ -16,13 +16,15 @@ from pathlib import Path
 import numpy as np
 from tables import Table, Value
 
-from adversaries.intervals import LowerBound
-from fedsim import client_app, privacy, server_app
+from adversaries.statistics.intervals import LowerBound
+from fedsim import client_app
 from fedsim import config as configuration
+from fedsim.audits.crafted_report import bounds
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.crafted_report import bounds
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.mechanisms import privacy
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 CONFIG = Path(__file__).parents[2] / "configs" / "clipbkd.toml"
 

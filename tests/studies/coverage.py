@@ -15,17 +15,16 @@ import numpy as np
 from scipy.special import ndtr
 from tables import Table
 
-from adversaries import forecast
-from adversaries.gaussian_bounds import LARGEST_SHARE, mixed_share
-from adversaries.intervals import LowerBound, clopper_pearson
-from adversaries.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
-from adversaries.rate_bounds import NoiseFamily, trade_off_bound
-from adversaries.trials import Bools, Floats
-from fedsim import gaussian
-from fedsim.accounting import PLD
-from fedsim.bounds_audit import headline
-from fedsim.mechanism import Mechanism
-from fedsim.noise_family import noise_family
+from adversaries.statistics import forecast, gaussian
+from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, mixed_share
+from adversaries.statistics.intervals import LowerBound, clopper_pearson
+from adversaries.statistics.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
+from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
+from adversaries.statistics.trials import Bools, Floats
+from fedsim.audits.bounds_audit import headline
+from fedsim.audits.noise_family import noise_family
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
 
 DELTA, CONFIDENCE = 1e-5, 0.95
 STEPS, LACKING = 10, 0.04

@@ -12,11 +12,12 @@ from typing import Any
 
 from tables import Table
 
-from adversaries.membership_attacks import ATTACKS
-from fedsim import client_app, config, server_app
+from adversaries.attacks.membership_attacks import ATTACKS
+from fedsim import client_app, config
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SETTINGS = {"mnist": (0.52, 0.75, 0.9, 0.99), "adult": (0.53, 0.75, 0.9, 0.99)}

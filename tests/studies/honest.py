@@ -2,7 +2,7 @@
 
 What an alarm, or a finding of that severity, says of a run whose noise and clipping are as claimed
 is wrong, and so is a verdict of "suspect" or "convicted" on a claim that is true. Chance is allowed
-one in a thousand of each check.
+one in ten thousand of each check.
 """
 
 import math
@@ -17,32 +17,28 @@ from unittest.mock import patch
 from flwr.app import Context, Message, RecordDict
 from tables import Table
 
-from adversaries import membership_attacks
-from adversaries.intervals import clopper_pearson
-from fedsim import (
-    client_app,
-    gaussian,
-    live_audit,
-    live_report,
-    membership_game,
-    membership_report,
-    server_app,
-    transcript_audit,
-)
-from fedsim import report as page
-from fedsim.accounting import PLD
+from adversaries.attacks import membership_attacks
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import clopper_pearson
+from fedsim import client_app
 from fedsim.app_audit.audit import audit as audit_app
 from fedsim.app_audit.configuration import Claim, Scope
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.loading import loaded
 from fedsim.app_audit.rehearsal import set_seeds
+from fedsim.auditor import live_report
+from fedsim.auditor.live_audit import LiveAudit
+from fedsim.audits.verdict import Verdict, verdict_of
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Scalar, from_run_config, to_run_config
-from fedsim.live_audit import LiveAudit
-from fedsim.mechanism import Mechanism
-from fedsim.run_directory import RunDirectory
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.report import page
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.transcript import read
-from fedsim.verdict import Verdict, verdict_of
+from fedsim.server import server_app
+from fedsim.studies import membership_game, membership_report
+from fedsim.transcript_audit import audit as transcript_audit
+from fedsim.transcripts.reader import read
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "mutations"))
@@ -51,7 +47,7 @@ from variants import BASE, CORRECT, POISSON, Variant, play  # noqa: E402
 
 APPS = HERE.parent / "apps"
 
-REPEATS, TRIALS, ROUNDS = 16, 16, 4
+REPEATS, TRIALS, ROUNDS = 16, 28, 4
 FIRST_SEED = 3000
 
 LOCAL: dict[str, Scalar] = {"federation.trust": "local"}
@@ -265,7 +261,8 @@ def _of_live(seed: int) -> Said:
         server_app.run(grid, config, run)
         recorded = read(Path(folder) / f"{RUN_ID}.fedt")
         worlds = run.read_arrays("transcript.npz")["worlds"]
-    live_audit.replay(audit, recorded.rounds)
+    for each in recorded.rounds:
+        audit.observe(each)
     delta = config.privacy.delta
     claim = Claim(PLD.epsilon(audit.everything(), delta), delta, Scope.RUN, "the truth")
     report = live_report.assemble(audit, recorded.facts, 0.95, worlds, claim, recorded.ended)

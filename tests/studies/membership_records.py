@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from tables import Table
 
-from adversaries.intervals import Interval, clopper_pearson
-from adversaries.membership import membership_advantage, over_records
-from adversaries.trials import Floats
+from adversaries.attacks.membership import membership_advantage, over_records
+from adversaries.statistics.intervals import Interval, clopper_pearson
+from adversaries.statistics.trials import Floats
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Scalar
-from fedsim.run_directory import RunDirectory
 
 # The runs are those of the correct variants, on other data.
 sys.path.append(str(Path(__file__).parent.parent / "mutations"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from tables import Table, Value
 
-from adversaries.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 
 HERE = Path(__file__).parent
 # The variants lie beside the tests that play them at small sizes.

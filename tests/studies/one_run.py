@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from tables import Table, Value
 
-from adversaries import one_run
-from fedsim import client_app, config, server_app
-from fedsim.gaussian import mu_of_epsilon
-from fedsim.run_directory import RunDirectory
+from adversaries.statistics import one_run
+from adversaries.statistics.gaussian import mu_of_epsilon
+from fedsim import client_app, config
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 Floats = npt.NDArray[np.float64]
 

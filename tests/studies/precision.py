@@ -13,13 +13,14 @@ import numpy.typing as npt
 from scipy.special import ndtr
 from tables import Table
 
-from adversaries import estimators, sample_size, stopping
-from adversaries.design import Design
-from fedsim import client_app, gaussian, server_app
+from adversaries.statistics import estimators, gaussian, sample_size, stopping
+from adversaries.statistics.design import Design
+from fedsim import client_app
+from fedsim.campaign.precision import variance_ratio
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import from_run_config, to_run_config
-from fedsim.precision import variance_ratio
-from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 CONFIDENCE, SEED = 0.95, 7
 

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.optimize import brentq
 from tables import Table
 
-from adversaries.intervals import binomial_high, binomial_low
-from adversaries.lower_bounds import clopper_pearson_bound
-from fedsim.accounting import PLD
-from fedsim.mechanism import Mechanism
+from adversaries.statistics.intervals import binomial_high, binomial_low
+from adversaries.statistics.lower_bounds import clopper_pearson_bound
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 RATE, STEPS = 0.1, 50

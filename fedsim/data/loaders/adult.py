@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fedsim.data import originals, table
-from fedsim.data.dataset import Dataset
-from fedsim.data.source import Source
+from fedsim.data.loaders import originals, table
+from fedsim.data.loaders.dataset import Dataset
+from fedsim.data.loaders.source import Source
 
 SHA256 = {
     "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",

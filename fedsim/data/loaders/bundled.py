@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedsim.data.dataset import Dataset, Records
-from fedsim.data.source import Source
+from fedsim.data.loaders.dataset import Dataset, Records
+from fedsim.data.loaders.source import Source
 
 
 def digits(source: Source) -> Dataset:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.data import originals
-from fedsim.data.dataset import Dataset, Records
-from fedsim.data.source import Source
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data.loaders import originals
+from fedsim.data.loaders.dataset import Dataset, Records
+from fedsim.data.loaders.source import Source
 
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32

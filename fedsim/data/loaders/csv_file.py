@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fedsim.data import originals, table
-from fedsim.data.dataset import Dataset
-from fedsim.data.source import Source
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data.loaders import originals, table
+from fedsim.data.loaders.dataset import Dataset
+from fedsim.data.loaders.source import Source
 
 
 def own(source: Source) -> Dataset:

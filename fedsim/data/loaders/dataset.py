@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.data import originals
-from fedsim.data.dataset import Dataset, Records
-from fedsim.data.source import Source
-from fedsim.data.usable import class_numbers
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data.loaders import originals
+from fedsim.data.loaders.dataset import Dataset, Records
+from fedsim.data.loaders.source import Source
+from fedsim.data.loaders.usable import class_numbers
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

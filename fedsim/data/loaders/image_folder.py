@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import reading
-from fedsim.data.dataset import Dataset, Records
-from fedsim.data.source import Source
-from fedsim.data.usable import class_numbers
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.data.loaders.dataset import Dataset, Records
+from fedsim.data.loaders.source import Source
+from fedsim.data.loaders.usable import class_numbers
 
 GREY = ("1", "L", "LA")
 """Pillow's modes of pictures without colour."""

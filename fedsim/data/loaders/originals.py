@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fedsim import reading
-from fedsim.data.source import Source
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.data.loaders.source import Source
 
 ENDINGS = ("", ".gz")
 """What may follow a file's name: files are read packed or plain."""

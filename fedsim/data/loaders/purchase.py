@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import reading
-from fedsim.data import npz, originals
-from fedsim.data.dataset import Dataset, Records
-from fedsim.data.source import Source
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.data.loaders import npz, originals
+from fedsim.data.loaders.dataset import Dataset, Records
+from fedsim.data.loaders.source import Source
 
 ROWS = 197_324
 PRODUCTS = 600

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 
 @dataclass(frozen=True)

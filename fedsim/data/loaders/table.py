@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim import reading
-from fedsim.data.dataset import Dataset, Records
-from fedsim.data.usable import class_numbers
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.data.loaders.dataset import Dataset, Records
+from fedsim.data.loaders.usable import class_numbers
 
 MISSING = ("", "?", "na", "nan")
 """What stands for a missing value, in whichever case."""

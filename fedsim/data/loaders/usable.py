@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InputError
+from adversaries.errors import InputError
 
 MOST_CLASSES = 1000
 """More are taken for a numeric column that was named as the label by mistake."""

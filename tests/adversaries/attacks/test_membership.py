@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from adversaries.estimators import advantage
-from adversaries.membership import (
+from adversaries.attacks.membership import (
     challenge_advantage,
     membership_advantage,
     over_records,
     yeom,
     yeom_challenge,
 )
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.estimators import advantage
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -7,12 +7,12 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import norm
 
-from adversaries.membership import yeom
-from adversaries.membership_attacks import ATTACKS, OFFLINE_SHARE, chosen
-from adversaries.roc import curve, performance
-from adversaries.shadow_models import Observations, confidence
-from fedsim.errors import InputError
-from fedsim.membership_game import attacked, of_shadows
+from adversaries.attacks.membership import yeom
+from adversaries.attacks.membership_attacks import ATTACKS, OFFLINE_SHARE, chosen
+from adversaries.attacks.roc import curve, performance
+from adversaries.attacks.shadow_models import Observations, confidence
+from adversaries.errors import InputError
+from fedsim.studies.membership_game import attacked, of_shadows
 
 Floats = npt.NDArray[np.float64]
 

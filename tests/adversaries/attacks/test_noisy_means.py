@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, multivariate_normal
 
-from adversaries import noisy_means
-from adversaries.noisy_means import Contribution, Release
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Contribution, Release
 
 
 def release(noise: np.ndarray, round: int = 1) -> Release:

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from adversaries.intervals import LowerBound
-from adversaries.lower_bounds import clopper_pearson_bound
-from adversaries.poisoning import (
+from adversaries.attacks.poisoning import (
     clipbkd_point,
     group_delta,
     least_direction,
@@ -17,8 +15,10 @@ from adversaries.poisoning import (
     logit_gain,
     per_record,
 )
-from fedsim import gaussian
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.lower_bounds import clopper_pearson_bound
 
 
 def _features(records: int, size: int) -> np.ndarray:

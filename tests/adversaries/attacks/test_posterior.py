@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from adversaries.posterior import (
+from adversaries.attacks.posterior import (
     hypotheses,
     log_likelihood_ratio,
     log_odds,
     mixture,
     ratio_without_noise,
 )
-from fedsim.accounting import PLD
-from fedsim.mechanism import Mechanism
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
 
 
 def _ratio(observed: list[float], f_d: list[float], f_d_prime: list[float], sigma: float) -> float:

@@ -11,9 +11,9 @@ import pytest
 import torch
 from scipy import stats
 
-from adversaries import residuals
-from adversaries.posterior import hypotheses
-from fedsim.errors import InputError
+from adversaries.attacks import residuals
+from adversaries.attacks.posterior import hypotheses
+from adversaries.errors import InputError
 
 T, P, K = 400, 12, 4
 

@@ -8,9 +8,9 @@ from scipy.stats import binom, norm
 from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from adversaries.intervals import clopper_pearson
-from adversaries.roc import advantage, curve, independent_area, performance
-from fedsim.errors import InputError
+from adversaries.attacks.roc import advantage, curve, independent_area, performance
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import clopper_pearson
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from skimage.metrics import structural_similarity
 
-from adversaries import dataset_sensitivity, dissimilarity
-from adversaries.dataset_sensitivity import (
+from adversaries.errors import InputError
+from adversaries.neighbours import dataset_sensitivity, dissimilarity
+from adversaries.neighbours.dataset_sensitivity import (
     Pair,
     rank_owners,
     rank_records,
@@ -20,7 +21,6 @@ from adversaries.dataset_sensitivity import (
     select_per_owner,
 )
 from fedsim.data import load
-from fedsim.errors import InputError
 
 IMAGES = load("digits").train.features[:40]
 D, POOL = IMAGES[:15], IMAGES[15:]

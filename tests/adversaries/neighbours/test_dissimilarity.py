@@ -10,12 +10,12 @@ from hypothesis.extra import numpy as hnp
 from scipy.spatial.distance import cdist
 from skimage.metrics import structural_similarity
 
-from adversaries import dissimilarity
-from adversaries.dissimilarity import COARSE, MEASURES, measure, ssim
+from adversaries.errors import InputError
+from adversaries.neighbours import dissimilarity
+from adversaries.neighbours.dissimilarity import COARSE, MEASURES, measure, ssim
 from fedsim.data import load
-from fedsim.errors import InputError
 
-REAL_MNIST = Path(__file__).parents[2].parent / "shared" / "data" / "mnist"
+REAL_MNIST = Path(__file__).parents[3].parent / "shared" / "data" / "mnist"
 
 
 def scikit_image(a: np.ndarray, b: np.ndarray, **options: object) -> np.ndarray:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binom, spearmanr
 
-from adversaries.rank_correlation import Comparison, _rhos, check, compare, reach
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.neighbours.rank_correlation import Comparison, _rhos, check, compare, reach
 
 
 def rng(seed: int = 0) -> np.random.Generator:

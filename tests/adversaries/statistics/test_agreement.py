@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from adversaries import agreement
-from adversaries.forecast import simulate
-from adversaries.intervals import ALARM_CONFIDENCE
+from adversaries.statistics import agreement
+from adversaries.statistics.forecast import simulate
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import multinomial
 
-from adversaries.design import INDEPENDENT, Design, pair_scores, paired_interval
-from adversaries.estimators import advantage
-from adversaries.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
-from adversaries.membership import challenge_advantage
-from adversaries.trials import Bools, Floats
-from fedsim.errors import InputError
+from adversaries.attacks.membership import challenge_advantage
+from adversaries.errors import InputError
+from adversaries.statistics.design import INDEPENDENT, Design, pair_scores, paired_interval
+from adversaries.statistics.estimators import advantage
+from adversaries.statistics.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
+from adversaries.statistics.trials import Bools, Floats
 
 COMMON = Design(common=True)
 

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from adversaries.estimators import (
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.estimators import (
     Advantage,
     advantage,
     delta_prime,
@@ -23,10 +25,8 @@ from adversaries.estimators import (
     epsilon_from_belief,
     epsilon_from_sensitivities,
 )
-from adversaries.forecast import predict, trial_mu
-from adversaries.intervals import clopper_pearson
-from fedsim import gaussian
-from fedsim.errors import InputError
+from adversaries.statistics.forecast import predict, trial_mu
+from adversaries.statistics.intervals import clopper_pearson
 
 DELTA = 0.01
 REPEATS = 2000

@@ -8,11 +8,11 @@ import pytest
 from games import Floats, balanced, rng_of
 from scipy import stats
 
-from adversaries import forecast
-from adversaries.forecast import fit, predict, sampled_scores, scores, simulate, trial_mu
-from fedsim.accounting import PLD
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring
+from adversaries.errors import InputError
+from adversaries.statistics import forecast
+from adversaries.statistics.forecast import fit, predict, sampled_scores, scores, simulate, trial_mu
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 PHI = NormalDist().cdf
 

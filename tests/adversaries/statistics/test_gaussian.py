@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from fedsim import gaussian
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
 
 MUS = st.floats(1e-9, 1e3)
 DELTAS = st.floats(1e-12, 0.99)

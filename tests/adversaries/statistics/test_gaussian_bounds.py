@@ -7,7 +7,8 @@ import pytest
 from games import Bools, Floats, often_at_most
 from scipy import stats
 
-from adversaries.gaussian_bounds import (
+from adversaries.statistics import gaussian
+from adversaries.statistics.gaussian_bounds import (
     NORMALITY_LEVEL,
     NOT_NORMAL,
     TOO_MIXED,
@@ -17,7 +18,6 @@ from adversaries.gaussian_bounds import (
     mixed_share,
     normality,
 )
-from fedsim import gaussian
 
 DELTA = 0.01
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from adversaries.intervals import clopper_pearson
+from adversaries.statistics.intervals import clopper_pearson
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.floats(0.01, 0.9999))

@@ -24,9 +24,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from adversaries.gaussian_bounds import gaussian_bound
-from adversaries.intervals import LowerBound
-from adversaries.lower_bounds import (
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.gaussian_bounds import gaussian_bound
+from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.lower_bounds import (
     LOWER_BOUNDS,
     NOT_GAUSSIAN,
     MechanismKind,
@@ -35,8 +37,6 @@ from adversaries.lower_bounds import (
     clopper_pearson_split,
     lower_bounds,
 )
-from fedsim import gaussian
-from fedsim.errors import InputError
 
 DELTA = 0.01
 REPEATS = 2000

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import chdtr, chdtrc
 from scipy.stats import nct
 
-from adversaries.noncentral import lower_limit, upper_limit
+from adversaries.statistics.noncentral import lower_limit, upper_limit
 
 
 def _probability(statistic: float, freedom: int, noncentrality: float, *, above: bool) -> float:

@@ -10,10 +10,10 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
-from adversaries import one_run
-from fedsim.errors import InputError
-from fedsim.gaussian import epsilon as gaussian_epsilon
-from fedsim.gaussian import mu_of_epsilon
+from adversaries.errors import InputError
+from adversaries.statistics import one_run
+from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
+from adversaries.statistics.gaussian import mu_of_epsilon
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from adversaries.design import INDEPENDENT, Design
-from adversaries.estimators import advantage
-from adversaries.lower_bounds import LOWER_BOUNDS
-from adversaries.sample_size import (
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.estimators import advantage
+from adversaries.statistics.lower_bounds import LOWER_BOUNDS
+from adversaries.statistics.sample_size import (
     expected_halfwidth,
     expected_stop,
     trials_for_epsilon,
     trials_needed,
     typical,
 )
-from adversaries.stopping import enough, looks
-from fedsim import gaussian
-from fedsim.errors import InputError
+from adversaries.statistics.stopping import enough, looks
 
 
 @pytest.mark.parametrize("design", [INDEPENDENT, Design(common=True), Design(False, 0.3)])

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from adversaries.design import Design
-from adversaries.estimators import advantage
-from adversaries.stopping import LAST_SHARE, enough, looks
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from adversaries.statistics.design import Design
+from adversaries.statistics.estimators import advantage
+from adversaries.statistics.stopping import LAST_SHARE, enough, looks
 
 
 @pytest.mark.parametrize("common", [False, True])

@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 from scipy.stats import binom
 
-from adversaries.intervals import ALARM_CONFIDENCE
-from fedsim import gaussian
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.audit import AppAudit, audit
 from fedsim.app_audit.configuration import Claim, Scope, Training
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.app_audit.page import render_html
+from fedsim.audits.verdict import Verdict
 from fedsim.cli.app_audit import results
 from fedsim.config import Scalar
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring, Vantage
-from fedsim.verdict import Verdict
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.trust.model import Vantage
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
 OPACUS = APP.with_name("opacus_app")
@@ -127,7 +128,7 @@ HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
 
 @pytest.mark.parametrize("variant", HONEST_OWN)
 def test_an_honest_strategy_of_ones_own_is_not_accused(variant: str) -> None:
-    outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, Scope.RUN, "given"), trials=40)
+    outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, Scope.RUN, "given"), trials=60)
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert "theory does not know" in outcome.reasons[0]
     assert [finding for finding in outcome.findings if finding.breaks] == []
@@ -140,7 +141,7 @@ def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack
 def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out() -> None:
     claim = Claim(0.4, 1e-5, Scope.RUN, "given")
     with opened(OPACUS, 3, {"num-server-rounds": 1}) as app:
-        outcome = audit(app, trials=40, seed=0, claim=claim)
+        outcome = audit(app, trials=60, seed=0, claim=claim)
     assert outcome.verdict is Verdict.NOT_JUDGED
     said = "its modules import opacus and clients report an epsilon of their own"
     assert said in outcome.reasons[0]
@@ -161,7 +162,7 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
 
 
 def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
-    outcome = audited("none", FOUR_SIGMA, Claim(0.4, 1e-5, Scope.RUN, "given"), trials=40)
+    outcome = audited("none", FOUR_SIGMA, Claim(0.4, 1e-5, Scope.RUN, "given"), trials=60)
     seen = outcome.configuration.observation
     assert seen is not None
     assert seen.training == Training(random=False)
@@ -183,11 +184,12 @@ def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
     likely, sure = outcome.lower_bound.epsilon, outcome.proven.epsilon
     game = {name: bound.confidence for name, bound in outcome.lower_bounds.items()}
     assert game == dict.fromkeys(game, pytest.approx(0.975))
-    assert outcome.proven.confidence == pytest.approx(0.9995)
+    assert outcome.proven.confidence == pytest.approx((1 + ALARM_CONFIDENCE) / 2)
     assert 0 < sure < likely
     between = replace(outcome, claim=Claim((likely + sure) / 2, 1e-5, Scope.RUN, "given"))
     assert between.verdict is Verdict.SUSPECT
-    assert between.as_json()["measured"]["proven"] == {"epsilon": sure, "confidence": 0.999}
+    proven = between.as_json()["measured"]["proven"]
+    assert proven == {"epsilon": sure, "confidence": ALARM_CONFIDENCE}
     below = replace(outcome, claim=Claim(sure / 2, 1e-5, Scope.RUN, "given"))
     assert below.verdict is Verdict.CONVICTED
 
@@ -214,7 +216,7 @@ def test_without_a_claim_there_is_no_verdict_but_a_guarantee() -> None:
 
 
 def test_an_app_without_privacy_is_infinitely_revealing() -> None:
-    outcome = audited("none", FOUR_SIGMA, trials=80)
+    outcome = audited("none", FOUR_SIGMA, trials=120)
     assert outcome.verdict is Verdict.CONVICTED
     assert outcome.epsilon == math.inf
     assert outcome.advantage.point == 1

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adversaries.intervals import Interval
-from fedsim import gaussian
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import Interval
 from fedsim.app_audit.configuration import (
     CentralNoise,
     Claim,
@@ -19,8 +20,8 @@ from fedsim.app_audit.configuration import (
     claim_of,
 )
 from fedsim.app_audit.guarantee import enough_noise, guarantee, vantage_of
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring, Vantage
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.trust.model import Vantage
 
 CENTRAL = CentralNoise("DP", 2.0, (0.5,), (0.5,), 4)
 SEEN = Observation((4, 4, 4), dict.fromkeys(range(4), 1.0), (), False, False, ())

@@ -11,9 +11,9 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import Strategy
 
+from adversaries.errors import InputError
 from fedsim.app_audit.execution import opened
 from fedsim.app_audit.measurement import AppFailedError
-from fedsim.errors import InputError
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
 SERVER = "from flwr.serverapp import ServerApp\napp = ServerApp()\n"

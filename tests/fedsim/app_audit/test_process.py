@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from adversaries.errors import InputError
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.app_audit.process import opened
 from fedsim.app_audit.worker import _serve
-from fedsim.errors import InputError
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
 

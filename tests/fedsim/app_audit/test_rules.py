@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from adversaries.intervals import Interval
+from adversaries.statistics.intervals import Interval
 from fedsim.app_audit.configuration import (
     Claim,
     Configuration,
@@ -28,10 +28,10 @@ from fedsim.app_audit.configuration import (
 )
 from fedsim.app_audit.introspection import configuration_findings, configuration_of
 from fedsim.app_audit.rules import RULES, Finding, findings
-from fedsim.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.recording import record
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.transcript import ObservedRound
+from fedsim.transcripts.records import ObservedRound
 
 HONEST = Observation(
     participants=(5, 5),

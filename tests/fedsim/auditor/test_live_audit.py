@@ -8,28 +8,30 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from adversaries.posterior import log_odds
-from fedsim import (
-    budget,
-    client_app,
-    client_ledger,
-    ledger,
-    live_audit,
-    live_report,
-    server_app,
-    transcript,
-)
-from fedsim.accounting import PLD
+from adversaries.attacks.posterior import log_odds
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.auditor import live_report
+from fedsim.auditor.live_audit import Belief, LiveAudit
+from fedsim.campaign import budget, ledger
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.client import client_ledger
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.errors import InputError
-from fedsim.live_audit import LiveAudit
-from fedsim.mechanism import Mechanism
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.strategy import DPSGD
+from fedsim.server import server_app
+from fedsim.server.strategy import DPSGD
+from fedsim.transcripts import reader, records
+from fedsim.transcripts.records import ObservedRound
 
 AUDITOR = 7777
 Make = Callable[..., Config]
+
+
+def replayed(audit: LiveAudit, rounds: list[ObservedRound]) -> list[Belief]:
+    """Let the audit take in all rounds; return its beliefs."""
+    return [belief for each in rounds if (belief := audit.observe(each)) is not None]
 
 
 def _audited(
@@ -37,7 +39,7 @@ def _audited(
     folder: Path,
     node_config: dict[str, Scalar] | None = None,
     run_id: int = RUN_ID,
-) -> tuple[Arrays, transcript.Transcript, RunDirectory]:
+) -> tuple[Arrays, records.Transcript, RunDirectory]:
     """Run with an auditor beside the owners, whose first node has `node_config` besides.
 
     run_id: as Flower has it, which numbers a continued run anew.
@@ -54,7 +56,7 @@ def _audited(
         run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
     )
     server_app.run(grid, config, directory)
-    recorded = transcript.read(recordings / f"{run_id}.fedt")
+    recorded = reader.read(recordings / f"{run_id}.fedt")
     return directory.read_arrays("transcript.npz"), recorded, directory
 
 
@@ -66,7 +68,7 @@ def test_under_central_trust_an_auditor_believes_what_a_participant_does(
     config = small({"privacy.unit": unit, "privacy.neighbouring": neighbouring, "trials.cohort": 4})
     found, recorded, _ = _audited(config, tmp_path)
     audit = LiveAudit()
-    live_audit.replay(audit, recorded.rounds)
+    replayed(audit, recorded.rounds)
     heard = np.concatenate(
         [np.stack([each.log_odds for each in audit.beliefs[first]], axis=1) for first in (0, 4)]
     )
@@ -89,7 +91,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     aggregate = DPSGD.aggregate_train
 
     def dying(self: DPSGD, server_round: int, replies: Any) -> Any:
-        if (self.trials.start, server_round) == place:
+        if (self.batch.trials.start, server_round) == place:
             raise Killed
         return aggregate(self, server_round, replies)
 
@@ -101,7 +103,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     budget.accept(directory, 99.0)
     _, recorded, _ = _audited(config, tmp_path, terms, run_id=2)
     audit = LiveAudit()
-    live_audit.replay(audit, recorded.rounds)
+    replayed(audit, recorded.rounds)
     report = directory.read_report()
     one, everything = report["bounds"]["epsilon"], report["released"]["epsilon"]
     assert one == PLD.epsilon(Mechanism.alike(report["mechanism"]["noise_multiplier"], 5), delta)
@@ -129,7 +131,7 @@ def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_owners(
     )
     found, recorded, _ = _audited(config, tmp_path)
     audit = LiveAudit()
-    beliefs = live_audit.replay(audit, recorded.rounds)
+    beliefs = replayed(audit, recorded.rounds)
     # The server under secure aggregation sees the sum alone, and knows no noise either.
     np.testing.assert_allclose(
         beliefs[-1].log_odds, found["log_odds_server"][:, -1], rtol=0, atol=1e-5
@@ -145,7 +147,7 @@ def test_rounds_without_an_owner_are_told_apart(small: Make, tmp_path: Path) -> 
         }
     )
     found, recorded, _ = _audited(config, tmp_path)
-    beliefs = live_audit.replay(LiveAudit(), recorded.rounds)
+    beliefs = replayed(LiveAudit(), recorded.rounds)
     np.testing.assert_allclose(beliefs[-1].log_odds, found["log_odds"][:, -1], rtol=0, atol=1e-6)
     assert any(
         each.participants is not None and len(each.participants) < 5 for each in recorded.rounds
@@ -177,11 +179,11 @@ def test_an_auditor_that_cannot_write_is_noted_and_the_run_goes_on(
 def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> None:
     config = small({"training.rounds": 4})
     found, recorded, _ = _audited(config, tmp_path)
-    beliefs = live_audit.replay(LiveAudit(), recorded.rounds[2:])
+    beliefs = replayed(LiveAudit(), recorded.rounds[2:])
     assert [belief.round for belief in beliefs] == [3, 4]
     assert beliefs[-1].missed == 2
     # The model that it saw first carries what the rounds before released.
-    whole = live_audit.replay(LiveAudit(), recorded.rounds)
+    whole = replayed(LiveAudit(), recorded.rounds)
     assert beliefs[-1].epsilon == pytest.approx(whole[-1].epsilon, rel=1e-9)
     assert beliefs[-1].rho_beta == pytest.approx(config.privacy.rho_beta, abs=1e-6)
     steps = np.diff(found["log_odds"], axis=1)[:, 1:]
@@ -195,7 +197,7 @@ def test_a_message_that_is_missing_costs_both_rounds_that_it_is_part_of(
     config = small({"training.rounds": 4})
     found, recorded, _ = _audited(config, tmp_path)
     kept = [each for each in recorded.rounds if each.round != 3]
-    beliefs = live_audit.replay(LiveAudit(), kept)
+    beliefs = replayed(LiveAudit(), kept)
     assert [(belief.round, belief.missed) for belief in beliefs] == [(1, 0), (4, 2)]
     steps = np.diff(found["log_odds"], axis=1, prepend=0.0)[:, [0, 3]]
     np.testing.assert_allclose(beliefs[-1].log_odds, steps.sum(axis=1), rtol=0, atol=1e-6)
@@ -208,7 +210,7 @@ def test_messages_out_of_order_are_never_put_together(
     config = small({"training.rounds": 4})
     found, recorded, _ = _audited(config, tmp_path)
     audit = LiveAudit()
-    live_audit.replay(audit, [recorded.rounds[index] for index in order])
+    replayed(audit, [recorded.rounds[index] for index in order])
     steps = np.diff(found["log_odds"], axis=1, prepend=0.0)
     believed = audit.beliefs[0]
     rounds = [belief.round for belief in believed]
@@ -235,7 +237,7 @@ def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path:
     )
     _, recorded, _ = _audited(config, tmp_path, _agreeing_to("canaries,challenge", tmp_path))
     audit = LiveAudit(canary_seed=11, challenge=False)
-    live_audit.replay(audit, recorded.rounds)
+    replayed(audit, recorded.rounds)
     effect, claimed = audit.canary_effect(0.999), audit.canary_prediction()
     assert effect is not None
     assert claimed is not None
@@ -248,7 +250,7 @@ def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path:
     # Half as loud a canary would be told apart.
     assert effect.interval.low > 0.5 * claimed
     stranger = LiveAudit(canary_seed=12, challenge=False)
-    live_audit.replay(stranger, recorded.rounds)
+    replayed(stranger, recorded.rounds)
     nothing = stranger.canary_effect(0.999)
     assert nothing is not None
     assert nothing.interval.low <= 0
@@ -285,4 +287,4 @@ def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) ->
     )
     _, recorded, _ = _audited(config, tmp_path)
     with pytest.raises(InputError, match="known to their owners alone"):
-        live_audit.replay(LiveAudit(), recorded.rounds)
+        replayed(LiveAudit(), recorded.rounds)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversaries import canaries, estimators
-from fedsim import live_power
+from adversaries.statistics import canaries, estimators
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.auditor import live_power
+from fedsim.auditor.live_audit import LiveAudit
 from fedsim.config import from_run_config
-from fedsim.live_audit import LiveAudit
 
 
 def _lacking(audit: LiveAudit, trials: int, bound: float) -> str:
@@ -26,7 +27,7 @@ def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound: float) -
     assert _lacking(LiveAudit(), enough - 2, bound) != ""
     assert _lacking(LiveAudit(), enough, bound) == ""
     worlds = np.arange(enough) % 2 == 0
-    won = estimators.advantage(worlds, np.where(worlds, 9.0, -9.0), 0.999).interval
+    won = estimators.advantage(worlds, np.where(worlds, 9.0, -9.0), ALARM_CONFIDENCE).interval
     assert won.low > bound
 
 
@@ -45,10 +46,11 @@ def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
         return audit
 
     few = planted(4)
-    assert few.canary_effect(0.999).reason is None  # two a side, which were once taken for enough
+    # Two a side, which were once taken for enough.
+    assert few.canary_effect(ALARM_CONFIDENCE).reason is None
     enough = int(re.findall(r"it takes (\d+)$", _lacking(few, 4, 0.9))[0])
     for count, told in ((enough // 4 * 4 - 4, False), (enough // 4 * 4 + 4, True)):
-        effect = planted(count).canary_effect(0.999)
+        effect = planted(count).canary_effect(ALARM_CONFIDENCE)
         assert isinstance(effect, canaries.Effect)
         assert (effect.interval.low > claimed) is told
         assert (_lacking(planted(count), 4, 0.9) == "") is told

@@ -10,27 +10,27 @@ import pytest
 from flwr.app import Context, RecordDict
 from rich.console import Console
 
-from adversaries import estimators
-from adversaries.design import Design
-from fedsim import (
-    client_app,
-    gaussian,
-    live_audit,
-    live_claim,
-    live_report,
-    server_app,
-    transcript,
-)
+from adversaries.errors import InputError
+from adversaries.statistics import estimators, gaussian
+from adversaries.statistics.design import Design
+from fedsim import client_app
 from fedsim.app_audit.configuration import Claim, Scope
+from fedsim.auditor import live_claim, live_report
+from fedsim.auditor.live_audit import LiveAudit
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, to_run_config
-from fedsim.errors import InputError
-from fedsim.live_audit import LiveAudit
-from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.transcript import AUDITOR, Facts, ObservedRound
+from fedsim.server import server_app
+from fedsim.transcripts import reader
+from fedsim.transcripts.records import AUDITOR, Facts, ObservedRound
 
 FACTS = Facts("auditor", AUDITOR, "fedsim", run="1 <b>")
 Bits = np.ndarray
+
+
+def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
+    for each in rounds:
+        audit.observe(each)
 
 
 def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
@@ -46,7 +46,7 @@ def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits
     )
     directory = RunDirectory.create(tmp_path / "run", config)
     server_app.run(grid, config, directory)
-    rounds = transcript.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
     return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
 
 
@@ -91,7 +91,7 @@ def _claiming(rounds: list[ObservedRound], factor: float) -> list[ObservedRound]
 
 def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
     audit = LiveAudit()
-    live_audit.replay(audit, rounds)
+    _replay(audit, rounds)
     return live_report.assemble(audit, FACTS, 0.95, worlds)
 
 
@@ -134,7 +134,7 @@ def test_the_bounds_are_those_of_the_cohort_with_the_least_noise(
 ) -> None:
     rounds, worlds = uneven
     audit = LiveAudit()
-    live_audit.replay(audit, rounds)
+    _replay(audit, rounds)
     whole, half = (audit.beliefs[first][-1] for first in (0, 4))
     # Half of the owners' noise is missing: sqrt(2) times the signal-to-noise ratio.
     nominal = float(rounds[0].mechanism["request.noise-multiplier"])
@@ -155,7 +155,7 @@ def test_every_cohort_is_believed_beyond_its_own_epsilon(
 ) -> None:
     rounds, _ = uneven
     audit = LiveAudit()
-    live_audit.replay(audit, rounds)
+    _replay(audit, rounds)
     for first in (0, 4):
         # Between the epsilons of the two, so that it is beyond that of the first cohort alone.
         between = np.full(4, (audit.beliefs[0][-1].epsilon + audit.beliefs[4][-1].epsilon) / 2)
@@ -169,7 +169,7 @@ def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopp
     uneven: tuple[list[ObservedRound], Bits],
 ) -> None:
     audit = LiveAudit()
-    live_audit.replay(audit, uneven[0])
+    _replay(audit, uneven[0])
     assert audit.config is not None
     stopping = {"until_halfwidth": 0.5, "count": 60}
     trials = audit.config.trials.model_copy(update=stopping)
@@ -195,7 +195,7 @@ def test_a_run_that_stopped_early_is_complete_as_far_as_it_went(
     uneven: tuple[list[ObservedRound], Bits], told: int | None, lacking: str
 ) -> None:
     audit = LiveAudit(challenge=False)
-    live_audit.replay(audit, uneven[0])
+    _replay(audit, uneven[0])
     assert audit.config is not None
     stopping = {"until_halfwidth": 0.5, "count": 60}
     trials = audit.config.trials.model_copy(update=stopping)
@@ -214,7 +214,7 @@ def test_the_noise_that_canaries_face_is_that_of_the_cohort_with_the_least(
 ) -> None:
     rounds, _ = uneven
     audit = LiveAudit(canary_seed=11, challenge=False)
-    live_audit.replay(audit, rounds)
+    _replay(audit, rounds)
     nominal = float(rounds[0].mechanism["request.noise-multiplier"])
     assert audit.canary_prediction() == pytest.approx(1 / (nominal * np.sqrt(2)))
 
@@ -223,11 +223,11 @@ def test_rounds_are_counted_where_there_are_canaries_alone(
     seen: tuple[list[ObservedRound], Bits],
 ) -> None:
     audit = LiveAudit(canary_seed=11, challenge=False)
-    live_audit.replay(audit, seen[0])
+    _replay(audit, seen[0])
     report = live_report.assemble(audit, FACTS, 0.95)
     assert dict(live_report._rows(report))["rounds"] == "2 of 2, 0 missed"
     late = LiveAudit(canary_seed=11, challenge=False)
-    live_audit.replay(late, seen[0][1:])
+    _replay(late, seen[0][1:])
     report = live_report.assemble(late, FACTS, 0.95)
     assert dict(live_report._rows(report))["rounds"] == "2 of 2, 1 missed"
 
@@ -236,7 +236,7 @@ def test_canaries_too_few_to_measure_are_said_to_be(
     uneven: tuple[list[ObservedRound], Bits],
 ) -> None:
     audit = LiveAudit(canary_seed=11, challenge=False)
-    live_audit.replay(audit, uneven[0])
+    _replay(audit, uneven[0])
     audit._coins = [np.ones_like(coins) for coins in audit._coins]
     said = live_report.verdict(live_report.assemble(audit, FACTS, 0.95))
     assert said == "Canaries measured nothing yet: fewer than two rounds on one side of the coin."

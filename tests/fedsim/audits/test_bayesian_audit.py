@@ -10,19 +10,26 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim import bayesian, budget, client_app, federation, messages, models, privacy, server_app
-from fedsim.accounting import PLD
-from fedsim.bayesian import GAMMA, ORDERS
-from fedsim.bayesian_audit import bayesian_report
-from fedsim.cautions import UNCLIPPED
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.audits.bayesian_audit import bayesian_report
+from fedsim.audits.cautions import UNCLIPPED
+from fedsim.campaign import budget
+from fedsim.campaign.ledger import Ledger
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
-from fedsim.errors import InputError
-from fedsim.ledger import Ledger
-from fedsim.mechanism import Mechanism, Neighbouring
-from fedsim.owner import gradient_distances
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.game import federation
+from fedsim.game.owner import gradient_distances
+from fedsim.mechanisms import privacy
+from fedsim.privacy import bayesian
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.bayesian import GAMMA, ORDERS
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.sampling import groups
+from fedsim.server import server_app
+from fedsim.training import models
+from fedsim.training.sampling import groups
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -229,7 +236,7 @@ def test_the_report_adds_up_the_rounds_of_each_trial(
                 bayesian.estimate(moments, 4),
                 bayesian.log_moments(ORDERS, bound, stds[trial, step], rate, neighbouring),
             )
-        epsilons.append(bayesian.epsilon(spent, ORDERS, 0.01, 4 * GAMMA).epsilon)
+        epsilons.append(bayesian.epsilons(spent, ORDERS, 0.01, 4 * GAMMA)[0])
     assert found["epsilon"]["mean"] == pytest.approx(np.mean(epsilons), rel=1e-9)
     assert found["epsilon"]["max"] == pytest.approx(max(epsilons), rel=1e-9)
     assert found["epsilon"]["max"] < found["epsilon_at_percentile"]["mean"]

@@ -1,5 +1,5 @@
-from fedsim import check
-from fedsim.check import Check
+from fedsim.audits import check
+from fedsim.audits.check import Check
 
 CHECKS = [Check("fine", None), Check("odd", "It is odd."), Check("known", None, by_chance=False)]
 

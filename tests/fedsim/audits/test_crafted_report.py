@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adversaries.design import Design
-from adversaries.lower_bounds import clopper_pearson_split
-from adversaries.rate_bounds import mu_gdp_bound
-from fedsim import audit, check, client_app, crafted_report, gaussian, server_app
+from adversaries.statistics import gaussian
+from adversaries.statistics.design import Design
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.lower_bounds import clopper_pearson_split
+from adversaries.statistics.rate_bounds import mu_gdp_bound
+from fedsim import client_app
+from fedsim.audits import check, crafted_report
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.report import Pictures, render_html
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.report import writing
+from fedsim.report.page import Pictures, render_html
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -26,7 +31,7 @@ NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier":
 @pytest.fixture
 def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs a configuration and writes no report of it."""
-    monkeypatch.setattr(audit, "write_report", lambda directory: None)
+    monkeypatch.setattr(writing, "write_report", lambda directory: None)
     return run
 
 
@@ -175,7 +180,7 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
         "noise_stds": np.ones((400, 1)),
         "poison_scores": np.where(worlds, 1.0, -1.0),
     }
-    found = crafted_report.bounds(transcript, 1, 1e-5, 0.999)
+    found = crafted_report.bounds(transcript, 1, 1e-5, ALARM_CONFIDENCE)
     assert found["released_model"].epsilon > 2
     claimed = {"epsilon": 0.5, "delta": 1e-5, "copies": 1}
 

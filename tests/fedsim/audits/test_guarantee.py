@@ -8,24 +8,21 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedsim import (
-    admission,
-    budget,
-    client_app,
-    guarantee,
-    ledger,
-    privacy,
-    report,
-    run_transcript,
-    server_app,
-)
-from fedsim.accounting import PLD
+from fedsim import client_app
+from fedsim.audits import guarantee
+from fedsim.audits.guarantee import Guarantee
+from fedsim.campaign import budget, ledger, run_transcript
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.client import admission
 from fedsim.config import Config, Scalar, load, to_run_config
 from fedsim.deployment import kit
-from fedsim.guarantee import Guarantee
-from fedsim.mechanism import Mechanism, Vantage
-from fedsim.run_directory import RunDirectory
+from fedsim.mechanisms import privacy
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.report import page as report
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
+from fedsim.trust.model import Vantage
 
 Make = Callable[..., Config]
 SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}
@@ -64,7 +61,7 @@ def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(sma
 def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     tmp_path: Path,
 ) -> None:
-    config = load(Path(__file__).parents[2] / "configs" / "deployment.toml")
+    config = load(Path(__file__).parents[3] / "configs" / "deployment.toml")
     found, nominal = of(config), privacy.noise_multiplier(config)
     assert found.given
     assert found.released is not None

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adversaries.forecast import simulate
-from adversaries.rate_bounds import mu_gdp_bound, trade_off_bound
-from fedsim import loss_distribution
-from fedsim.accounting import PLD
-from fedsim.loss_distribution import LossDistribution
-from fedsim.mechanism import Mechanism, Neighbouring, Steps
-from fedsim.noise_family import SCALES, miss_rate, noise_family, scaled
+from adversaries.statistics.forecast import simulate
+from adversaries.statistics.rate_bounds import mu_gdp_bound, trade_off_bound
+from fedsim.audits.noise_family import SCALES, miss_rate, noise_family, scaled
+from fedsim.privacy import loss_distribution
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.loss_distribution import LossDistribution
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 RATES = np.array([1e-4, 0.01, 0.2, 0.5, 0.9])
 

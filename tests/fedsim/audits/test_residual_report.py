@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversaries.design import Design
-from fedsim import check, client_app, residual_report, server_app
-from fedsim import report as page
+from adversaries.statistics.design import Design
+from fedsim import client_app
+from fedsim.audits import check, residual_report
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.randomness import SERVER, gaussian_noise
-from fedsim.report_values import number
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.report import page, residual_section
+from fedsim.report.report_values import number
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 Make = Callable[..., Config]
 
@@ -93,13 +95,13 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert sampling["batches"] == 24
     assert sampling["rate"] == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
     assert sampling["p_value"] > 1e-3
-    told = dict(residual_report.entries(report))
+    told = dict(residual_section.entries(report))
     assert (
         f"p = {number(report['residuals']['noise']['p_value'])}"
         in told["Noise, over what is claimed"]
     )
     assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
-    assert residual_report.entries(report | {"residuals": None}) == []
+    assert residual_section.entries(report | {"residuals": None}) == []
 
 
 def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
@@ -129,7 +131,7 @@ def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
 @pytest.mark.parametrize("test", ["noise", "repeats", "scale", "shape", "sampling"])
 def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
     looked = Design(share=0.25)
-    for p_value, fixed, shared in ((5e-4, 1, 0), (2e-4, 1, 1)):
+    for p_value, fixed, shared in ((5e-5, 1, 0), (2e-5, 1, 1)):
         found = _found(**{test: {"p_value": p_value}})
         assert len(check.alarms(residual_report.checks(found))) == fixed
         assert len(check.alarms(residual_report.checks(found, looked))) == shared
@@ -190,7 +192,7 @@ def test_each_alarm_names_the_likely_cause(
     fine = residual_report.checks(_found(**changes))
     assert [each.alarm for each in fine] == [None] * 5  # not below the level
     test = next(iter(changes))
-    found = _found(**changes | {test: changes[test] | {"p_value": 1e-4}})
+    found = _found(**changes | {test: changes[test] | {"p_value": 1e-5}})
     told = check.alarms(residual_report.checks(found))
     assert list(told) == [alarm]
     assert cause in told[alarm]

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import cautions, client_app, ledger, server_app, trust_report
-from fedsim.challenge import Challenge, colluders
+from fedsim import client_app
+from fedsim.audits import cautions, trust_report
+from fedsim.campaign import ledger
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, to_run_config
-from fedsim.run_directory import RunDirectory
+from fedsim.game.challenge import Challenge, colluders
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 Make = Callable[..., Config]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedsim import vantage_report
+from fedsim.audits import vantage_report
 from fedsim.config import Config
-from fedsim.mechanism import Vantage
+from fedsim.trust.model import Vantage
 
 ROUNDS, RATE = 3, 0.3
 

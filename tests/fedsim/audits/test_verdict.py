@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsim.verdict import Verdict, exit_status
+from fedsim.audits.verdict import Verdict, exit_status
 
 
 @pytest.mark.parametrize("strict", [False, True])

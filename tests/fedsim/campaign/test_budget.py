@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import budget, ledger, privacy
-from fedsim.accounting import PLD
-from fedsim.budget import Ahead
+from adversaries.errors import InputError
+from fedsim.campaign import budget, ledger
+from fedsim.campaign.budget import Ahead
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar
-from fedsim.description import Rounds
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism
-from fedsim.run_directory import RunDirectory
+from fedsim.mechanisms import privacy
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.description import Rounds
+from fedsim.privacy.mechanism import Mechanism
 
 Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005

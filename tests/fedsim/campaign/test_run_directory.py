@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import client_app, server_app
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, load, to_run_config
-from fedsim.errors import InputError
-from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 Make = Callable[..., Config]
 

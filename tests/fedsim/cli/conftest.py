@@ -7,6 +7,7 @@ import pytest
 
 from fedsim.cli.main import main
 from fedsim.config import Config, dump
+from fedsim.report import page as report
 
 
 @pytest.fixture
@@ -28,3 +29,10 @@ def experiment(small: Callable[..., Config], tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     path.write_text(dump(small()))
     return path
+
+
+@pytest.fixture
+def without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what takes longer than the federation: every run would draw its figures."""
+    monkeypatch.setattr(report, "write_figures", lambda *_: [])
+    monkeypatch.setattr(report, "render_html", lambda *_: "")

@@ -10,14 +10,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fedsim import client_app, gaussian, server_app
-from fedsim.accounting import ACCOUNTANTS
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim import client_app
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.account import account
 from fedsim.cli.calibrate import calibrate
 from fedsim.config import Config, to_run_config
-from fedsim.errors import InputError
-from fedsim.run_directory import RunDirectory
+from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 app = typer.Typer()
 app.command()(calibrate)
@@ -570,7 +572,7 @@ def test_a_figure_that_cannot_be_written_is_refused_before_the_accounting(
     def unexpected(*_: object) -> None:
         raise AssertionError("accounted before the file was found unwritable")
 
-    monkeypatch.setattr("fedsim.cli.account.identifiability.bounds", unexpected)
+    monkeypatch.setattr("fedsim.studies.accounting.identifiability.bounds", unexpected)
     directory = tmp_path / "epsilon.svg"
     directory.mkdir()
     assert "is a directory" in refusal(f"{ACCOUNT} --plot {directory}")

@@ -8,8 +8,8 @@ from pathlib import Path
 from click.testing import Result
 from typer.testing import CliRunner
 
+from adversaries.errors import InputError
 from fedsim.cli.main import app
-from fedsim.errors import InputError
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
 SMALL = (

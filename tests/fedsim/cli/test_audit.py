@@ -1,17 +1,15 @@
 """`fedsim audit`: from a file to a report, and one line for what cannot be audited."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from adversaries import canaries
+from adversaries.statistics import canaries
 from fedsim.cli.main import main
-from fedsim.config import Config
-from fedsim.run_directory import Arrays
-from fedsim.transcript import Canary, Facts, ObservedRound, Reply, Writer
+from fedsim.transcripts.records import Canary, Facts, ObservedRound, Reply
+from fedsim.transcripts.writer import Writer
 
 
 def command(*arguments: object) -> int:
@@ -190,19 +188,6 @@ def test_canaries_have_a_page(
     assert "What canaries measured" in (tmp_path / "client-audit" / "report.html").read_text()
 
 
-def test_a_run_directory_gets_its_report_anew(
-    small: Callable[..., Config],
-    run: Callable[[Config], Arrays],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run(small())
-    (tmp_path / "run-0" / "report.json").unlink(missing_ok=True)
-    assert command(tmp_path / "run-0", "--json", "--delta", "0.02") == 0
-    assert json.loads(capsys.readouterr().out)["bounds"]["delta"] == 0.02
-    assert command(tmp_path / "run-0", "--claimed-epsilon", "3") == 2
-
-
 def test_what_cannot_be_audited_is_one_line_and_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,9 +198,12 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     damaged.write_bytes(content)
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").touch()
     for arguments, said in (
         ((tmp_path / "nowhere",), "cannot read"),
-        ((tmp_path / "empty",), "holds neither a run nor a transcript"),
+        ((tmp_path / "empty",), "holds no transcript"),
+        ((tmp_path / "run",), f"is made by fedsim report {tmp_path / 'run'}"),
         ((damaged,), "is damaged"),
         ((path, "--delta", "2"), "delta is 2.0"),
         ((path, "--out", tmp_path / "file" / "x"), "cannot write"),

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump
 from fedsim.deployment import kit
+from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
-from fedsim.nodes import registered_nodes
-from fedsim.run_directory import RunDirectory
-from fedsim.runtimes import deployment
 from fedsim.runtimes.flower_command import FlowerError
+from fedsim.server.nodes import registered_nodes
 
 Fedsim = Callable[..., tuple[int, str, str]]
 CAMPAIGN = {"privacy.noise-source": "system"}

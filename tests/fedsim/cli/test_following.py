@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adversaries.errors import InputError
 from fedsim.cli import following
 from fedsim.cli.following import Watch
 from fedsim.cli.main import main
 from fedsim.cli.terminal import Terminal
-from fedsim.errors import InputError
-from fedsim.transcript import Facts, ObservedRound, Reply, Writer, follow
+from fedsim.transcripts.reader import follow
+from fedsim.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.transcripts.writer import Writer
 
 ROUND = ObservedRound(
     1, {"w": np.zeros(4)}, {1: Reply({"w": np.ones(4)}, 1.0)}, aggregate={"w": np.ones(4)}

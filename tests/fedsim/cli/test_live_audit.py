@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedsim import client_app, server_app
+from fedsim import client_app
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.main import main
 from fedsim.config import from_run_config, to_run_config
-from fedsim.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.transcript import Facts, Writer, read
+from fedsim.server import server_app
+from fedsim.transcripts.reader import read
+from fedsim.transcripts.records import Facts
+from fedsim.transcripts.writer import Writer
 
 ROUNDS, TRIALS = 2, 8
 
@@ -120,7 +123,7 @@ def test_the_worlds_say_how_right_the_beliefs_were(
 def test_the_exit_status_says_whether_the_claim_is_supported(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    protected = _federation(tmp_path, 20, "system")
+    protected = _federation(tmp_path, 28, "system")
     worlds = ("--worlds", protected / "run")
     for folder, claimed, options, status, said in (
         (protected, 100, worlds, 0, "is supported."),
@@ -145,7 +148,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
 @pytest.mark.parametrize(
     ("trials", "said"),
     [
-        (2, "2 trials, had all been won, would not refute it with confidence 0.999: it takes 20"),
+        (2, "2 trials, had all been won, would not refute it with confidence 0.9999: it takes 26"),
         (1, "worlds cannot tell, since the run's trials are all in one"),
     ],
 )
@@ -195,8 +198,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     for arguments, said in (
         ((recorded, "--canary-seed-file", tmp_path / "nowhere"), "cannot read a seed"),
         ((recorded, "--canary-seed-file", tmp_path / "words"), "cannot read a seed"),
-        ((federation / "run", "--follow"), "leave them out for a run"),
-        ((federation / "run", "--worlds", federation / "run"), "leave them out for a run"),
+        ((federation / "run",), "is made by fedsim report"),
         ((tmp_path / "server.fedt", "--data-root", tmp_path), "leave them out"),
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
         ((recorded, "--worlds", fewer / "run"), "is not the run that was recorded"),
@@ -207,7 +209,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((elsewhere, "--data-root", tmp_path / "nowhere", "--out", out), "there is no folder"),
         ((elsewhere, "--out", out), "say where this machine has them with --data-root"),
         ((recorded, "--out", tmp_path / "words"), "cannot write"),
-        ((tmp_path / "empty",), "neither a run nor a transcript"),
+        ((tmp_path / "empty",), "holds no transcript"),
     ):
         options = ("--out", out) if arguments[0] == recorded and "--out" not in arguments else ()
         assert command(*arguments, *options) == 2, arguments

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversaries import one_run
+from adversaries.statistics import one_run
 
 Command = Callable[..., tuple[int, str, str]]
 PLANT = ("--set", "canaries.count=16", "--set", "trials.count=2", "--set", "training.rounds=1")

@@ -9,25 +9,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from adversaries.design import Design
-from adversaries.sample_size import trials_needed
-from adversaries.stopping import looks
-from fedsim import report
-from fedsim.bounds_report import TITLES
+from adversaries.statistics.design import Design
+from adversaries.statistics.sample_size import trials_needed
+from adversaries.statistics.stopping import looks
+from fedsim.campaign.extension import extend
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli import sweep
-from fedsim.cli.run import in_process
 from fedsim.config import Config, dump, load
-from fedsim.extension import extend
-from fedsim.run_directory import RunDirectory
+from fedsim.experiment import in_process
+from fedsim.report.bounds_report import TITLES
+from fedsim.server.plan import Plan
 
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out what takes longer than the federation: every run would draw its figures."""
-    monkeypatch.setattr(report, "write_figures", lambda *_: [])
-    monkeypatch.setattr(report, "render_html", lambda *_: "")
 
 
 def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
@@ -130,10 +123,10 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def breaking(config: Config, console: Console) -> RunDirectory:
-        if config.privacy.rho_beta == 0.95:
+    def breaking(plan: Plan, console: Console) -> RunDirectory:
+        if plan.config.privacy.rho_beta == 0.95:
             raise FloatingPointError("no numbers any more")
-        return in_process(config, console)
+        return in_process(plan, console)
 
     monkeypatch.setattr(sweep, "in_process", breaking)
     experiment = tmp_path / "tiny.toml"

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedsim import __version__
-from fedsim.cli.progress import _show, _steps, preparing
 from fedsim.config import Config
+from fedsim.runtimes.progress import _show, _steps, preparing
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -165,7 +165,7 @@ def test_the_summary_and_the_place_of_the_report_are_printed(
     assert "s start-up" in err
 
 
-def test_report_restates_every_bound_at_another_confidence(
+def test_report_restates_every_bound_at_another_confidence_and_delta(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
@@ -174,6 +174,10 @@ def test_report_restates_every_bound_at_another_confidence(
     assert status == 0
     narrow = json.loads((tmp_path / "run" / "report.json").read_text())["empirical"]
     assert np.ptp(narrow["advantage_interval"]) < np.ptp(wide["advantage_interval"])
+    status, out, _ = fedsim("report", tmp_path / "run", "--delta", 0.02, "--json")
+    assert status == 0
+    assert json.loads(out) == json.loads((tmp_path / "run" / "report.json").read_text())
+    assert json.loads(out)["bounds"]["delta"] == 0.02
     status, _, err = fedsim("report", tmp_path / "run", "--confidence", 1.5)
     assert status == 2
     assert "confidence is 1.5" in err
@@ -210,7 +214,7 @@ def test_damaged_facts_and_reports_are_named_with_their_remedies(
     run = tmp_path / "run"
     fedsim("run", experiment, "--out", run, "--quiet")
     (run / "report.json").write_text(damage)
-    for command in (["run", "--resume", run], ["report", run, "--json"]):
+    for command in (["run", "--resume", run], ["report", run, run]):
         status, _, err = fedsim(*command)
         assert status == 2
         assert f"delete it and make it anew with fedsim report {run}" in err

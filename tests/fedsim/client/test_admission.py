@@ -9,26 +9,22 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fedsim import (
-    admission,
-    budget,
-    client_app,
-    client_ledger,
-    federation,
-    ledger,
-    messages,
-    server_app,
-)
-from fedsim.accounting import accountant
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.campaign import budget, ledger
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.client import admission, client_ledger
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.consent import RefusedError
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Steps
-from fedsim.messages import Request, Role
-from fedsim.run_directory import RunDirectory
-from fedsim.runtimes.flower_private import become_task
+from fedsim.game import federation
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.mechanism import Mechanism, Steps
+from fedsim.protocol import messages
+from fedsim.protocol.consent import RefusedError
+from fedsim.protocol.flower_private import become_task
+from fedsim.protocol.messages import Request, Role
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.strategy import DPSGD
+from fedsim.server import server_app
+from fedsim.server.strategy import DPSGD
 
 Make = Callable[..., Config]
 
@@ -310,7 +306,7 @@ def test_what_was_answered_is_on_disk_before_the_answer_is_there(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedsim.owner_app.local_steps", killed)
+    monkeypatch.setattr("fedsim.client.owner_app.local_steps", killed)
     context = client()
     with pytest.raises(KeyboardInterrupt):
         client_app.app(_message(), context)
@@ -322,7 +318,7 @@ def test_what_was_answered_is_on_disk_before_the_answer_is_there(
 def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
+    monkeypatch.setattr(server_app.writing, "write_report", lambda _: None)
     config = small(ONE_TRAINING | {"federation.vantage": "server", "privacy.delta": 1e-5})
     directory = RunDirectory.create(tmp_path / "run", config)
 

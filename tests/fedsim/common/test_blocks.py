@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.blocks import Lender, even, run, slices
+from fedsim.common.blocks import Lender, even, run, slices
 
 
 @given(st.integers(0, 50), st.integers(1, 60))

@@ -5,8 +5,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from fedsim.device import check_precision, reduced, resolve, threads
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common.device import check_precision, reduced, resolve, threads
 
 
 def test_auto_takes_cuda_if_it_is_there() -> None:

@@ -3,12 +3,12 @@
 import subprocess
 import sys
 import tomllib
-from importlib import import_module
 from pathlib import Path
 
-from fedsim.installation import DISTRIBUTION, PACKAGES
+import fedsim
+from fedsim.common.installation import PACKAGES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_line(
@@ -28,6 +28,6 @@ def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_l
 
 def test_the_distribution_is_that_of_the_project_file() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["name"] == DISTRIBUTION
+    assert project["project"]["name"] == fedsim.DISTRIBUTION
     assert tuple(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == PACKAGES
-    assert project["project"]["version"] == import_module("fedsim").__version__
+    assert project["project"]["version"] == fedsim.__version__

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.memory import footprint, peak_bytes, spare, told
+from fedsim.common.memory import footprint, peak_bytes, spare, told
 
 CPU = torch.device("cpu")
 KIB = 1024

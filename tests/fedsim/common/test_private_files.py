@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import private_files
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import private_files
 
 PRECIOUS = b"a thesis without a newline"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedsim.randomness import Role, gaussian_noise, generator, key
+from fedsim.common.randomness import Role, gaussian_noise, generator, key
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**40), st.integers(1, 10**6), st.integers(-1, 1000))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import reading
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import reading
 
 
 def _header(shape: tuple[int, ...], dtype: str) -> bytes:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import report_directory
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.common import report_directory
 
 
 def mode(path: Path) -> int:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Config, from_run_config, load, parse_override, to_run_config
-from fedsim.errors import InputError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 CLIENT: dict[str, configuration.Scalar] = {
     "privacy.unit": "client",
@@ -70,7 +70,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"federation.owners": "three"}, r"federation.owners is 'three': .*integer"),
         (
             {"federation.trust": "distributed", "privacy.sensitivity": "local"},
-            r"'distributed'.*sensitivity is 'local', which depends on the data.*\"global\"",
+            r"sensitivity is 'local', but .*'distributed'.* depends on the data; set .*\"global\"",
         ),
         (
             {
@@ -127,20 +127,20 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ),
         ({"privacy.rho-beta": 0.0}, r"are all 0; give one of them"),
         ({"trials.count": 5}, r"give an even number"),
-        ({"challenge.replacement": 3}, r"add-remove, which replaces nothing"),
+        ({"challenge.replacement": 3}, r"'add-remove', which replaces nothing"),
         ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"go together under replace"),
         ({"challenge.record": 200}, r"D has records 0 to 199"),
         ({"data.records": 1}, r"fewer than the 2 owners"),
         ({"training.sampling-rate": 1.5}, r"training.sampling-rate is 1.5"),
         (
             {"training.optimizer": "adam", "training.momentum": 0.9},
-            r"'adam', which has none; use training.beta1",
+            r"'adam', which has none \(training.beta1 is adam's\); set training.momentum = 0",
         ),
-        ({"training.local-learning-rate": 0.1}, r"local-steps is 1 and no owner steps"),
+        ({"training.local-learning-rate": 0.1}, r"local-steps is 1 .* no owner steps on its own"),
         ({"training.local-steps": 2}, r'set federation.trust = "local"'),
         (
             {"training.local-steps": 2, "federation.trust": "local", "training.sampling-rate": 0.5},
-            r"use one of the two",
+            r"sampling-rate is 0.5, but .*local-steps is 2, .*sampled local steps",
         ),
         (
             {
@@ -171,8 +171,11 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             r"privacy.rho-beta and privacy.mutual-information are both set",
         ),
         ({"privacy.noise": "pac"}, r"give privacy.mutual-information above 0"),
-        ({"privacy.pac-prior": "halves"}, r'set privacy.noise = "pac", or drop it'),
-        (PAC | {"privacy.pac-draws": 7}, r"privacy.pac-draws is 7.*give an even number"),
+        (
+            {"privacy.pac-prior": "halves"},
+            r'set privacy.pac-prior = "pair", or privacy.noise = "pac"',
+        ),
+        (PAC | {"privacy.pac-draws": 7}, r"privacy.pac-draws is 7: .*multiple of 2"),
         (PAC | {"privacy.pac-draws": 2}, r"privacy.pac-draws is 2: .*greater than or equal to 4"),
         (
             PAC | {"privacy.pac-prior": "halves", "privacy.neighbouring": "replace"},
@@ -195,20 +198,20 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "federation.trust": "local",
                 "audit.bayesian-pairs": 4,
             },
-            r"local-steps is 2, but audit.bayesian-pairs .* to 0 or training.local-steps to 1",
+            r"bayesian-pairs is 4, .* set audit.bayesian-pairs = 0, or training.local-steps = 1",
         ),
         ({"audit.bayesian-pairs": -1}, r"audit.bayesian-pairs is -1"),
         (
             {"training.clipping": False},
-            r"training.clipping is false, .*noise-multiplier .*, and privacy.rho-beta to 0$",
+            r"privacy.rho-beta is 0.9, but training.clipping is false, .*give privacy.noise-mult",
         ),
         (
             {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.epsilon": 1.0},
-            r"training.clipping is false, .*noise-multiplier .*, and privacy.epsilon to 0$",
+            r"privacy.epsilon is 1, but training.clipping is false, .*give privacy.noise-mult",
         ),
         (
             {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.rho-alpha": 0.2},
-            r"training.clipping is false, .* and privacy.rho-alpha to 0$",
+            r"privacy.rho-alpha is 0.2, but training.clipping is false, .*give privacy.noise-mult",
         ),
         (
             {
@@ -216,7 +219,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "privacy.rho-beta": 0.0,
                 "privacy.mutual-information": 0.1,
             },
-            r"training.clipping is false, .* and privacy.mutual-information to 0$",
+            r"mutual-information is 0.1, but training.clipping is false, .*give privacy.noise-mult",
         ),
         (
             PAC | {"training.clipping": False},

@@ -1,7 +1,7 @@
 """Every dataset is described."""
 
-from fedsim.catalogue import CATALOGUE, listing
 from fedsim.data import DATASETS
+from fedsim.data.catalogue import CATALOGUE, listing
 
 
 def test_every_dataset_that_can_be_loaded_is_described() -> None:

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fedsim import data, federation, holdings, holdings_report
+from adversaries.errors import InputError
+from fedsim import data
 from fedsim.config import Config
-from fedsim.data import Dataset, Records
-from fedsim.errors import InputError
-from fedsim.holdings import Holdings
+from fedsim.data import Dataset, Records, holdings
+from fedsim.data.holdings import Holdings
+from fedsim.game import federation
+from fedsim.report import holdings_report
 
 Small = Callable[..., Config]
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from fedsim import holdings
+from adversaries.errors import InputError
 from fedsim.config import from_run_config
-from fedsim.data import DATASETS, load
-from fedsim.errors import InputError
+from fedsim.data import DATASETS, holdings, load
 
 READ_FROM_FILES = sorted(set(DATASETS) - {"digits", "breast-cancer"})
 

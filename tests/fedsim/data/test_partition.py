@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.errors import InputError
-from fedsim.partition import PARTITIONS, partition
+from adversaries.errors import InputError
+from fedsim.data.partition import PARTITIONS, partition
 
 schemes = st.sampled_from(sorted(PARTITIONS))
 seeds = st.integers(0, 2**63 - 1)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adversaries.errors import InputError
 from fedsim.data import Dataset, Records, Split, split
-from fedsim.errors import InputError
 
 
 def numbered(train: int, test: int | None = None) -> Dataset:

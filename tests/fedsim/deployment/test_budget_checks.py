@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import client_ledger
-from fedsim.client_ledger import Answer
-from fedsim.consent import Terms
+from fedsim.client import client_ledger
+from fedsim.client.client_ledger import Answer
 from fedsim.deployment import checks
 from fedsim.deployment.findings import NOTE, OK, WRONG
-from fedsim.mechanism import Neighbouring, Steps
+from fedsim.privacy.mechanism import Neighbouring, Steps
+from fedsim.protocol.consent import Terms
 
 
 def _answer(run: str, round: int, charged: Steps | None) -> Answer:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adversaries.errors import InputError
 from fedsim.deployment import kit, wheel
-from fedsim.errors import InputError
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import consent
 from fedsim.deployment import checks, kit
 from fedsim.deployment.findings import OK, WRONG
+from fedsim.protocol import consent
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from adversaries.errors import InputError
 from fedsim.deployment import certificates, kit
 from fedsim.deployment.own_certificate import Own
 from fedsim.deployment.renewal import renew
-from fedsim.errors import InputError
 
 HOST = "federation.example"
 

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim import transcript
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, dump
 from fedsim.deployment import certificates, kit
-from fedsim.errors import InputError
-from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.runtimes import deployment
+from fedsim.deployment import run as deployment
+from fedsim.protocol.flower_private import gives_tasks_to_anybody
 from fedsim.runtimes.flower_command import FlowerError
-from fedsim.runtimes.flower_private import gives_tasks_to_anybody
+from fedsim.transcripts import reader
+
+# Flower's processes have limits of time: run these one after another, without pytest -n.
+pytestmark = pytest.mark.flower
 
 BIN = Path(sys.executable).parent
 OWNERS = 2
@@ -353,7 +356,7 @@ def test_an_auditor_may_join_late_and_be_killed(
 
         def has_seen_two_messages() -> bool:
             recorded = list(recordings.glob("*.fedt"))
-            return bool(recorded) and len(transcript.read(recorded[0]).rounds) >= 2
+            return bool(recorded) and len(reader.read(recorded[0]).rounds) >= 2
 
         _wait_for(has_seen_two_messages, running)
         os.kill(int((auditor / "supernode.pid").read_text()), signal.SIGKILL)

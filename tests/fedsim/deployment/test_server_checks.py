@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedsim.deployment import certificates, checks, kit, server_checks
+from fedsim.deployment import run as deployment
 from fedsim.deployment.findings import NOTE, OK, WRONG
-from fedsim.runtimes import deployment
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]

@@ -1,15 +1,17 @@
 """The wheel of a kit is the program that wrote it."""
 
+import io
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import fedsim
+from adversaries.errors import InputError
 from fedsim.deployment import example, wheel
-from fedsim.errors import InputError
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,14 +23,24 @@ def test_what_is_installed_from_the_wheel_is_this_program(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps"]
     command += ["--no-index", "--quiet", "--target", str(tmp_path / "installed"), str(path)]
     subprocess.run(command, check=True)
+    installed = tmp_path / "installed"
     for package in ("fedsim", "adversaries"):
         sources = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py")}
-        installed = tmp_path / "installed"
         assert sources == {p.relative_to(installed) for p in (installed / package).rglob("*.py")}
         assert all((ROOT / path).read_text() == (installed / path).read_text() for path in sources)
+        assert (installed / package / "py.typed").exists()
     assert (installed / example.PACKED).read_bytes() == example.content()
-    script = (tmp_path / "installed" / "bin" / "fedsim").read_text()
+    script = (installed / "bin" / "fedsim").read_text()
     assert "from fedsim.cli.entry import main" in script
+
+
+def test_an_installed_program_knows_its_version_whatever_lies_beside_it(tmp_path: Path) -> None:
+    program = wheel.running()
+    zipfile.ZipFile(io.BytesIO(program.content)).extractall(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\nversion = "9.9"\n')
+    asked = [sys.executable, "-c", "import fedsim; print(fedsim.__file__, fedsim.__version__)"]
+    told = subprocess.check_output(asked, cwd=tmp_path, env={}, text=True)
+    assert told.split() == [str(tmp_path / "fedsim" / "__init__.py"), fedsim.__version__]
 
 
 def test_the_builder_of_wheels_packs_the_example_as_a_kit_does() -> None:

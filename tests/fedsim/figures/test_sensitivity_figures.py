@@ -5,9 +5,9 @@ import numpy.typing as npt
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
-from fedsim import figures, sensitivity_figures
-from fedsim.report_figures import inline
-from fedsim.sensitivity_figures import Followed, Relation
+from fedsim.figures import canvas, sensitivity_figures
+from fedsim.figures.sensitivity_figures import Followed, Relation
+from fedsim.report.report_figures import inline
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def test_over_training_both_relations_stand_beside_what_clipping_allows(measured
 def test_the_same_numbers_draw_the_same_picture_inside_a_page(measured: Floats) -> None:
     def draw() -> str:
         drawn = sensitivity_figures.over_training([Relation("replace", measured, 6.0)])
-        return figures.to_svg(drawn)
+        return canvas.to_svg(drawn)
 
     assert draw() == draw()
     pair = Followed("<1>", 1.0, "median", measured)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from adversaries.dissimilarity import euclidean
-from fedsim import federation
-from fedsim.challenge import choose, worlds
+from adversaries.errors import InputError
+from adversaries.neighbours.dissimilarity import euclidean
 from fedsim.config import Config, Scalar
-from fedsim.embedding import embed, initial_parameters
-from fedsim.errors import InputError
+from fedsim.game import federation
+from fedsim.game.challenge import choose, worlds
+from fedsim.game.embedding import embed, initial_parameters
 
 
 def test_add_remove_takes_the_record_farthest_from_all_others(small: Callable[..., Config]) -> None:

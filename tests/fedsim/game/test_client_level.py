@@ -15,23 +15,25 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional
 
-from adversaries.posterior import log_odds
-from fedsim import (
-    client_app,
-    client_level,
-    federation,
-    messages,
-    models,
-    owner,
-    owner_app,
-    server_app,
-)
-from fedsim.client_level import batches, challenge_contributions, clip, contribution, replacements
+from adversaries.attacks.posterior import log_odds
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.client import adversary_node, owner_app
+from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, to_run_config
-from fedsim.question import Question
-from fedsim.randomness import SERVER, gaussian_noise
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.game import client_level, federation, owner
+from fedsim.game.client_level import (
+    batches,
+    challenge_contributions,
+    clip,
+    contribution,
+    replacements,
+)
+from fedsim.game.question import Question
+from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.server import server_app
+from fedsim.training import models
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -239,7 +241,7 @@ def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
     for kind, content in grid.recorded[partition]:
         assert messages.WORLDS not in content
         reply = client_app.app(Message(content, context.node_id, kind), context)
-    replayed = messages.arrays_of(reply.content.array_records[owner_app.MEMORY])
+    replayed = messages.arrays_of(reply.content.array_records[adversary_node.MEMORY])
     np.testing.assert_array_equal(
         log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
     )

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim import federation
-from fedsim.challenge import choose
+from adversaries.errors import InputError
 from fedsim.config import Config, Scalar
-from fedsim.errors import InputError
-from fedsim.federation import Federation, initial_parameters
-from fedsim.owner import challenge_gradients, clean_sum, undisputed
-from fedsim.question import Question
+from fedsim.game import federation
+from fedsim.game.challenge import choose
+from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.owner import challenge_gradients, clean_sum, undisputed
+from fedsim.game.question import Question
 
 Make = Callable[..., Config]
 MADE = ["backdoor", "clipbkd", "mislabelled", "blank"]
@@ -228,7 +228,7 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
         ({"challenge.copies": 2, "privacy.unit": "client"}, "challenge.copies is 2, but"),
         ({"challenge.copies": 2, "training.sampling-rate": 0.5}, "sampled one by one"),
         ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide the group"),
-        ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "set audit.bayesian-pairs = 0"),
+        ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "or audit.bayesian-pairs = 0"),
         ({"challenge.label": 1}, "is given no label"),
         ({"challenge.kind": "gradient", "challenge.label": 1}, "is given no label"),
         ({"challenge.kind": "blank", "challenge.coordinate": 1}, "gradient of its own"),

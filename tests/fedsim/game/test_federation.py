@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim import federation
+from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.errors import InputError
+from fedsim.game import federation
 
 Make = Callable[..., Config]
 

@@ -10,15 +10,20 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
-from adversaries.intervals import ALARM_CONFIDENCE
-from adversaries.one_run import binomial_bound, f_dp_bound
-from fedsim import check, client_app, federation, one_run, one_run_report, server_app, transcript
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.one_run import binomial_bound, f_dp_bound
+from fedsim import client_app
+from fedsim.audits import check, one_run_report
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.description import Description, Rounds
-from fedsim.errors import InputError
-from fedsim.mechanism import Neighbouring, Trust
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.game import federation, one_run
+from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.server import plan, server_app
+from fedsim.transcripts import one_run_scores, reader
+from fedsim.trust import Trust
 
 Make = Callable[..., Config]
 Play = Callable[..., Arrays]
@@ -36,7 +41,7 @@ def play(
     small: Make, run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Arrays]:
     """Return a function that runs a small configuration with some keys changed, for its arrays."""
-    monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
+    monkeypatch.setattr(server_app.writing, "write_report", lambda _: None)
     return lambda changes: run(small({"trials.count": 4, "training.rounds": 2} | changes))
 
 
@@ -218,8 +223,11 @@ def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = No
 def test_an_auditor_scores_what_the_server_scored(small: Make, tmp_path: Path) -> None:
     config = small(_planted("mislabelled") | {"trials.cohort": 4})
     directory = _directory(config, tmp_path)
-    recorded = transcript.read(tmp_path / f"{RUN_ID}.fedt").rounds
-    scored, found = one_run.transcript_scores(recorded), directory.read_arrays("transcript.npz")
+    recorded = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    scored, found = (
+        one_run_scores.transcript_scores(recorded),
+        directory.read_arrays("transcript.npz"),
+    )
     assert scored.trials.tolist() == list(range(8))
     np.testing.assert_array_equal(scored.included, found["canaries_included"])
     np.testing.assert_allclose(scored.scores, found["canary_scores"], rtol=1e-9, atol=1e-9)
@@ -252,7 +260,7 @@ def test_an_owner_that_did_not_consent_plants_nothing(small: Make, tmp_path: Pat
 def test_an_owner_where_none_are_planted_is_not_asked(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
+    monkeypatch.setattr(server_app.writing, "write_report", lambda _: None)
     config = small(_planted() | {"canaries.owners": "1,2"})
     _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
@@ -260,13 +268,13 @@ def test_an_owner_where_none_are_planted_is_not_asked(
 def test_a_transcript_without_canaries_has_no_scores(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_app.audit, "write_report", lambda _: None)
+    monkeypatch.setattr(server_app.writing, "write_report", lambda _: None)
     _directory(small({"training.rounds": 1}), tmp_path)
-    rounds = transcript.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
     with pytest.raises(InputError, match="no canaries to score"):
-        one_run.transcript_scores(rounds)
+        one_run_scores.transcript_scores(rounds)
     with pytest.raises(InputError, match="not recorded by an auditor"):
-        one_run.transcript_scores([replace(rounds[0], mechanism={})])
+        one_run_scores.transcript_scores([replace(rounds[0], mechanism={})])
 
 
 @pytest.mark.parametrize(
@@ -337,7 +345,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         ({"canaries.guesses": 21}, "at most 20"),
         ({"canaries.owners": "0,3"}, "'3', but the owners are numbered 0 to 2"),
         ({"canaries.kind": "loud"}, "canaries.kind"),
-        ({"trials.pairing": "common"}, 'set trials.pairing = "independent"'),
+        ({"trials.pairing": "common"}, 'or trials.pairing = "independent"'),
     ],
 )
 def test_what_has_not_been_worked_out_is_refused(
@@ -349,4 +357,4 @@ def test_what_has_not_been_worked_out_is_refused(
 
 def test_more_canaries_than_parameters_are_refused_before_the_run(small: Make) -> None:
     with pytest.raises(InputError, match="but the model has 650 parameters"):
-        server_app.check(small({"canaries.count": 651, "canaries.kind": "dirac"}))
+        plan.check(small({"canaries.count": 651, "canaries.kind": "dirac"}))

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim import federation, models
-from fedsim.clipping import Clipper
 from fedsim.config import Config
-from fedsim.owner import (
+from fedsim.game import federation
+from fedsim.game.owner import (
     challenge_gradients,
     clean_sum,
     local_step_size,
@@ -17,6 +16,8 @@ from fedsim.owner import (
     noise,
     noise_round,
 )
+from fedsim.training import models
+from fedsim.training.clipping import Clipper
 
 Make = Callable[..., Config]
 

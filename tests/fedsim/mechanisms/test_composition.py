@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim import composition
-from fedsim.accounting import PLD
 from fedsim.config import Config
-from fedsim.description import Rounds
-from fedsim.mechanism import Mechanism, Vantage
+from fedsim.mechanisms import composition
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.description import Rounds
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.trust.model import Vantage
 
 
 def test_four_hundred_trainings_are_accounted_as_all_their_rounds(

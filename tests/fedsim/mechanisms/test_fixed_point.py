@@ -9,9 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedsim import fixed_point
-from fedsim.errors import InputError
-from fedsim.fixed_point import TAIL, FixedPoint, OutOfRangeError, choose, message_bits, summed
+from adversaries.errors import InputError
+from fedsim.mechanisms import fixed_point
+from fedsim.mechanisms.fixed_point import (
+    TAIL,
+    FixedPoint,
+    OutOfRangeError,
+    choose,
+    message_bits,
+    summed,
+)
 
 
 def grid(owners: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) -> FixedPoint:

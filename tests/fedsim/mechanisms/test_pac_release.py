@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import kstest
 
-from adversaries.posterior import hypotheses, log_likelihood_ratio
-from fedsim import challenge, client_app, federation, gaussian, owner, pac, privacy, server_app
+from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
+from adversaries.statistics import gaussian
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.pac_release import FLOOR, Released, halves, log_odds, pair, release, secrets
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.game import challenge, federation, owner
+from fedsim.mechanisms import privacy
+from fedsim.mechanisms.pac_release import FLOOR, Released, halves, log_odds, pair, release, secrets
+from fedsim.privacy import pac
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -421,7 +426,7 @@ def test_a_budget_of_information_calibrates_isotropic_noise_too(small: Make) -> 
 def test_an_adversary_that_wins_more_often_than_the_budget_allows_raises_an_alarm(
     small: Make, tmp_path: Path
 ) -> None:
-    from fedsim import audit  # noqa: PLC0415
+    from fedsim.audits import audit  # noqa: PLC0415
 
     config = small(PAC | {"trials.count": 200, "trials.cohort": 200})
     report, transcript, directory = _reported(config, tmp_path / "run")

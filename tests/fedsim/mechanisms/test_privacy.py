@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from fedsim import identifiability, privacy
-from fedsim.accounting import PLD
+from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring
+from fedsim.mechanisms import privacy
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 Make = Callable[..., Config]
 

@@ -6,54 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config, Scalar
-from fedsim.mechanism import Trust, Vantage, aggregate_noise_multiplier, effective_noise_multiplier
-from fedsim.randomness import SERVER
-from fedsim.run_directory import Arrays
-from fedsim.vantages import EXACT, measured, suffix, tells_noise, unknown_noise
-
-OWNERS, CHALLENGED, ADVERSARY = 5, 1, 3
-
-
-@pytest.mark.parametrize("trust", Trust)
-@pytest.mark.parametrize("vantage", EXACT)
-@pytest.mark.parametrize("colluders", [frozenset(), frozenset({0, 4})])
-def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
-    trust: Trust, vantage: Vantage, colluders: frozenset[int]
-) -> None:
-    sources = unknown_noise(vantage, trust, range(OWNERS), CHALLENGED, ADVERSARY, colluders)
-    each = {Trust.CENTRAL: 1.0, Trust.LOCAL: 1.0, Trust.DISTRIBUTED: 1 / OWNERS}[trust]
-    effective = effective_noise_multiplier(1.0, trust, vantage, OWNERS, colluders=len(colluders))
-    assert len(sources) * each == pytest.approx(effective**2)
-    shared = aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources))
-    assert shared == pytest.approx(effective)
-
-
-@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
-@pytest.mark.parametrize("present", [[CHALLENGED, ADVERSARY], [CHALLENGED], [ADVERSARY], [0, 3]])
-def test_one_source_of_noise_counts_at_least(trust: Trust, present: list[int]) -> None:
-    """Without the owner of the challenge, whose noise it is, there is nothing to hide."""
-    colluders = frozenset({0, 4})
-    sources = unknown_noise(Vantage.PARTICIPANT, trust, present, CHALLENGED, ADVERSARY, colluders)
-    least = 1.0 if trust is Trust.LOCAL else OWNERS**-0.5
-    assert aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources)) == pytest.approx(least)
-    accounted = effective_noise_multiplier(
-        *(1.0, trust, Vantage.PARTICIPANT, OWNERS), participants=len(present), colluders=2
-    )
-    assert accounted == pytest.approx(least)
-
-
-def test_who_sees_what() -> None:
-    def unknown(vantage: Vantage, trust: Trust) -> frozenset[int]:
-        return unknown_noise(vantage, trust, range(OWNERS), CHALLENGED, ADVERSARY)
-
-    assert unknown(Vantage.SERVER, Trust.CENTRAL) == frozenset()
-    assert unknown(Vantage.SERVER, Trust.LOCAL) == {CHALLENGED}
-    assert unknown(Vantage.SERVER, Trust.DISTRIBUTED) == set(range(OWNERS))
-    assert unknown(Vantage.PARTICIPANT, Trust.CENTRAL) == {SERVER}
-    for trust in (Trust.LOCAL, Trust.DISTRIBUTED):
-        assert unknown(Vantage.PARTICIPANT, trust) == set(range(OWNERS)) - {ADVERSARY}
-        assert unknown(Vantage.RELEASED_MODEL, trust) == set(range(OWNERS))
+from fedsim.mechanisms.vantages import measured, suffix, tells_noise
+from fedsim.trust.model import Vantage
 
 
 def test_the_configured_vantage_comes_first_and_has_the_plain_names(

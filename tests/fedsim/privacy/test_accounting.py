@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedsim import accounting, gaussian
-from fedsim.accounting import ACCOUNTANTS, PLD, Accountant, accountant
-from fedsim.errors import InputError
-from fedsim.loss_distribution import step_epsilon
-from fedsim.mechanism import Mechanism, Neighbouring, Steps
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.privacy import accounting
+from fedsim.privacy.accounting import ACCOUNTANTS, PLD, Accountant, accountant
+from fedsim.privacy.loss_distribution import step_epsilon
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 SAMPLED = [
     Mechanism.alike(1.0, 50, 0.1),

@@ -9,12 +9,13 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim import calibration, gaussian
-from fedsim.accounting import ACCOUNTANTS, accountant
-from fedsim.calibration import advantage_at_most, epsilon_at_most
-from fedsim.errors import InputError
-from fedsim.identifiability import rho_alpha
-from fedsim.mechanism import Mechanism, Neighbouring
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.privacy import calibration
+from fedsim.privacy.accounting import ACCOUNTANTS, accountant
+from fedsim.privacy.calibration import advantage_at_most, epsilon_at_most
+from fedsim.privacy.identifiability import rho_alpha
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 EPSILON = math.log(9)  # rho_beta = 0.9
 

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim import description
-from fedsim.description import Description, Rounds
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Neighbouring, Steps, Trust, Vantage
+from adversaries.errors import InputError
+from fedsim.privacy import description
+from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 EXAMPLE = """
 trust = "distributed"

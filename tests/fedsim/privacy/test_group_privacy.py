@@ -6,12 +6,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.optimize import brentq
 
-from adversaries.poisoning import group_delta
-from fedsim.accounting import PLD
-from fedsim.description import Description, Rounds
-from fedsim.errors import InputError
-from fedsim.group_privacy import of_group
-from fedsim.mechanism import Trust, Vantage
+from adversaries.attacks.poisoning import group_delta
+from adversaries.errors import InputError
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy.group_privacy import of_group
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 DELTA = 1e-3
 

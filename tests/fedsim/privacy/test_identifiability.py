@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from adversaries.forecast import simulate
-from fedsim import identifiability as ident
-from fedsim.accounting import PLD
-from fedsim.calibration import epsilon_at_most, noise_multiplier
-from fedsim.description import Description, Rounds
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism, Trust, Vantage
+from adversaries.errors import InputError
+from adversaries.statistics.forecast import simulate
+from fedsim.privacy import identifiability as ident
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.calibration import epsilon_at_most, noise_multiplier
+from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 CLASSIC = Mechanism.alike(8.38022703488798, 30)  # the paper's noise at rho_beta = 0.9, delta = 0.01
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim import gaussian, loss_distribution
-from fedsim.loss_distribution import LossDistribution
-from fedsim.mechanism import Mechanism, Neighbouring, Steps
+from adversaries.statistics import gaussian
+from fedsim.privacy import loss_distribution
+from fedsim.privacy.loss_distribution import LossDistribution
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 
 def coin(width: float = 0.5) -> LossDistribution:

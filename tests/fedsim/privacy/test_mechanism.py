@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.errors import InputError
-from fedsim.mechanism import (
+from adversaries.errors import InputError
+from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
-    Trust,
-    Vantage,
     effective_noise_multiplier,
     nominal_noise_multiplier,
     sensitivity,
 )
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 
 def test_a_missing_record_moves_a_sum_by_the_clipping_norm_and_a_replaced_one_by_twice() -> None:

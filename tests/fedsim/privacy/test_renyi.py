@@ -8,8 +8,8 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.integrate import quad
 
-from fedsim.mechanism import Steps
-from fedsim.renyi import LEAST_NOISE, sampled_divergence
+from fedsim.privacy.mechanism import Steps
+from fedsim.privacy.renyi import LEAST_NOISE, sampled_divergence
 
 STEPS = [(1.0, 0.01), (0.8, 0.1), (4.0, 0.5), (0.4, 0.02), (20.0, 0.99), (LEAST_NOISE, 0.1)]
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import admission, consent
+from fedsim.client import admission
 from fedsim.config import Config, Scalar
-from fedsim.messages import Request, Role
+from fedsim.protocol import consent
+from fedsim.protocol.messages import Request, Role
 
 Make = Callable[..., Config]
 

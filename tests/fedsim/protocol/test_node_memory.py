@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedsim import node_memory
+from fedsim.protocol import node_memory
 
 
 def _context(run_id: int, node_config: dict) -> Context:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 
-from fedsim import messages, replies
-from fedsim.runtimes.flower_private import become_task
+from fedsim.protocol import messages, replies
+from fedsim.protocol.flower_private import become_task
 
 FLOATS = np.arange(8, dtype=np.float32).reshape(2, 4)
 

@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedsim import challenge, client_app, fixed_point, messages, secure_aggregation, server_app
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
-from fedsim.run_directory import Arrays, RunDirectory
-from fedsim.runtimes import flower_private as flower
-from fedsim.runtimes.flower_private import Key, Stage
+from fedsim.game import challenge
+from fedsim.mechanisms import fixed_point
+from fedsim.protocol import flower_private as flower
+from fedsim.protocol import messages, secure_aggregation
+from fedsim.protocol.flower_private import Key, Stage
+from fedsim.protocol.secure_aggregation import SecureAggregationError, SecureSum
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.secure_aggregation import SecureAggregationError, SecureSum
-from fedsim.strategy import DPSGD
+from fedsim.server import server_app
+from fedsim.server.batch import Batch
+from fedsim.server.strategy import DPSGD
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -175,7 +180,7 @@ def test_an_owner_sends_the_sum_of_a_round_once(small: Make) -> None:
     chosen = challenge.choose(config)
     nodes = {partition: FIRST_NODE + partition for partition in range(3)}
     worlds = np.array([True, True, False, False])
-    strategy = DPSGD(config, chosen, 2.0, nodes, range(4), worlds)
+    strategy = DPSGD(Batch(config, chosen, 2.0, nodes, range(4), worlds))
     theta = messages.array_record(parameters=np.zeros((4, 650), np.float32))
     asked = strategy.configure_train(1, theta, ConfigRecord(), grid)
     strategy.aggregate_train(1, grid.send_and_receive(asked))

@@ -15,13 +15,14 @@ from flwr.serverapp.strategy import (
     FedAvg,
 )
 
-from adversaries import canaries
-from adversaries.canaries import vector
-from fedsim import recorder_sink
-from fedsim.errors import InputError
-from fedsim.recording import canary_mod, record, recording_mod
+from adversaries.errors import InputError
+from adversaries.statistics import canaries
+from adversaries.statistics.canaries import vector
+from fedsim.recording import canary_mod, record, recorder_sink, recording_mod
 from fedsim.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
-from fedsim.transcript import ObservedRound, Transcript, Writer, read
+from fedsim.transcripts.reader import read
+from fedsim.transcripts.records import ObservedRound, Transcript
+from fedsim.transcripts.writer import Writer
 
 NODES, ROUNDS = 3, 3
 Quickstart = Callable[..., dict[str, Transcript]]

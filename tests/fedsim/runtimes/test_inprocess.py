@@ -4,7 +4,7 @@ import pytest
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim.runtimes import flower_private
+from fedsim.protocol import flower_private
 from fedsim.runtimes.inprocess import InProcessGrid
 
 app = ClientApp()

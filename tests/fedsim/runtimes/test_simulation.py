@@ -15,10 +15,13 @@ import psutil
 import pytest
 import torch
 
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, dump, from_run_config
-from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes import simulation
 from fedsim.runtimes.flower_command import write_app
+
+# Flower's processes have limits of time: run these one after another, without pytest -n.
+pytestmark = pytest.mark.flower
 
 ROOT = Path(__file__).parents[3]
 

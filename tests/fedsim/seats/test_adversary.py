@@ -10,24 +10,21 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from scipy import stats
 
-from adversaries.posterior import hypotheses, log_odds
-from fedsim import (
-    adversary,
-    client_app,
-    federation,
-    messages,
-    owner,
-    owner_app,
-    sampling,
-    server_app,
-)
-from fedsim.accounting import PLD
+from adversaries.attacks.posterior import hypotheses, log_odds
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.client import adversary_node, inputs, owner_app
+from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.mechanism import Mechanism, Neighbouring
-from fedsim.question import Question
-from fedsim.randomness import SERVER, gaussian_noise
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.game import federation, owner
+from fedsim.game.question import Question
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.seats import adversary
+from fedsim.server import server_app
+from fedsim.training import sampling
 
 MODES = [
     {"federation.trust": trust, "privacy.neighbouring": neighbouring, "privacy.sensitivity": scale}
@@ -127,8 +124,19 @@ def test_the_posterior_is_a_function_of_the_messages(
     """
     config = small(mode)
     grid, transcript, partition = _record(config, RunDirectory.create(tmp_path / "run", config))
-    other = from_run_config(to_run_config(config) | {"run.seed": 12345})
+    replayed = _replayed(config, grid.recorded[partition], partition, monkeypatch)
+    np.testing.assert_array_equal(replayed, transcript["log_odds"])
+
+
+def _replayed(
+    config: Config,
+    received: list[tuple[str, RecordDict]],
+    partition: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> np.ndarray:
+    """Return the log-odds of a node with another seed that receives the same, but its own noise."""
     monkeypatch.setattr(owner_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest))
+    other = from_run_config(to_run_config(config) | {"run.seed": 12345})
     context = Context(
         run_id=1,
         node_id=FIRST_NODE + partition,
@@ -136,12 +144,10 @@ def test_the_posterior_is_a_function_of_the_messages(
         state=RecordDict(),
         run_config=to_run_config(other),
     )
-    for kind, content in grid.recorded[partition]:
+    for kind, content in received:
         reply = client_app.app(Message(content, context.node_id, kind), context)
-    replayed = messages.arrays_of(reply.content.array_records[owner_app.MEMORY])
-    np.testing.assert_array_equal(
-        log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
-    )
+    memory = messages.arrays_of(reply.content.array_records[adversary_node.MEMORY])
+    return log_odds(config.audit.prior, memory["ratios"])
 
 
 @pytest.mark.parametrize("mode", MODES, ids=_name)
@@ -340,22 +346,9 @@ def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
         coins[:, record] ^= True
         return coins
 
-    monkeypatch.setattr(owner_app, "participation", background_knowledge)
-    monkeypatch.setattr(owner_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest))
-    other = from_run_config(to_run_config(config) | {"run.seed": 12345})
-    context = Context(
-        run_id=1,
-        node_id=FIRST_NODE + partition,
-        node_config={"partition-id": partition},
-        state=RecordDict(),
-        run_config=to_run_config(other),
-    )
-    for kind, content in grid.recorded[partition]:
-        reply = client_app.app(Message(content, context.node_id, kind), context)
-    replayed = messages.arrays_of(reply.content.array_records[owner_app.MEMORY])
-    np.testing.assert_array_equal(
-        log_odds(config.audit.prior, replayed["ratios"]), transcript["log_odds"]
-    )
+    monkeypatch.setattr(inputs, "participation", background_knowledge)
+    replayed = _replayed(config, grid.recorded[partition], partition, monkeypatch)
+    np.testing.assert_array_equal(replayed, transcript["log_odds"])
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])

@@ -10,13 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adversaries.posterior import hypotheses, log_likelihood_ratio
-from fedsim import client_app, messages, server_app
+from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
-from fedsim.instrumented import Sight, Step, measure
-from fedsim.mechanism import Vantage
-from fedsim.run_directory import Arrays, RunDirectory
+from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.seats.instrumented import Sight, Step, measure
+from fedsim.server import server_app
+from fedsim.trust.model import Vantage
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn.utils import vector_to_parameters
 
-from fedsim import federation
-from fedsim.challenge import choose
 from fedsim.config import Config
-from fedsim.federation import initial_parameters
-from fedsim.poison_scores import poison_scores
+from fedsim.game import federation
+from fedsim.game.challenge import choose
+from fedsim.game.federation import initial_parameters
+from fedsim.seats.poison_scores import poison_scores
 
 Make = Callable[..., Config]
 

@@ -9,17 +9,20 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
-from adversaries import estimators
-from adversaries.posterior import hypotheses, log_likelihood_ratio
-from fedsim import federation, models, released_model, server_app
+from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
+from adversaries.errors import InputError
+from adversaries.statistics import estimators
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.mechanism import aggregate_noise_multiplier
-from fedsim.optimizers import ServerOptimizer
-from fedsim.owner import challenge_gradients
-from fedsim.question import Question
-from fedsim.released_model import attack, responses, shares, why_not
-from fedsim.schedules import factor
+from fedsim.game import federation
+from fedsim.game.owner import challenge_gradients
+from fedsim.game.question import Question
+from fedsim.privacy.mechanism import aggregate_noise_multiplier
+from fedsim.seats import released_model
+from fedsim.seats.released_model import attack, responses, shares, why_not
+from fedsim.server import plan
+from fedsim.training import models
+from fedsim.training.optimizers import ServerOptimizer
+from fedsim.training.schedules import factor
 
 RECORD, NOISE = 5, 2.0
 Make = Callable[..., Config]
@@ -155,7 +158,7 @@ def test_what_is_not_attacked_is_refused_as_the_configured_vantage(
     assert why_not(small()) is None
     everywhere = small(changes | {"audit.vantages": "all"})
     assert reason in (why_not(everywhere) or "")
-    server_app.check(everywhere)
+    plan.check(everywhere)
     with pytest.raises(InputError, match=reason) as refused:
         released_model.check(small(changes | {"federation.vantage": "released-model"}))
     assert "\n" not in str(refused.value)

@@ -8,13 +8,16 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from fedsim import federation, models
 from fedsim.config import Config
-from fedsim.instrumented import Step
-from fedsim.mechanism import Trust, Vantage, effective_noise_multiplier
-from fedsim.owner import challenge_gradients
-from fedsim.question import Question
-from fedsim.server_adversary import conclude
+from fedsim.game import federation
+from fedsim.game.owner import challenge_gradients
+from fedsim.game.question import Question
+from fedsim.mechanisms.step import Step
+from fedsim.privacy.mechanism import effective_noise_multiplier
+from fedsim.seats.server_adversary import conclude
+from fedsim.training import models
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
 
 RECORD, NOISE, TRIALS = 5, 1.5, 6
 Make = Callable[..., Config]

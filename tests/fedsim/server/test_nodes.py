@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, MessageType, RecordDict
 
-from fedsim import client_app, messages, nodes
+from adversaries.errors import InputError
+from fedsim import client_app
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.errors import InputError
-from fedsim.messages import Request, Role
-from fedsim.nodes import MOST_UNANSWERED, Auditors, connect
+from fedsim.protocol import messages
+from fedsim.protocol.messages import Request, Role
 from fedsim.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
+from fedsim.server import nodes
+from fedsim.server.nodes import MOST_UNANSWERED, Auditors, connect
 
 AUDITOR = 7777
 OWNERS = 3
@@ -115,7 +117,7 @@ def test_an_auditor_that_is_slower_than_the_owners_is_there_from_the_first_round
     def answers(seconds: float) -> None:
         grid.silent = set()
 
-    monkeypatch.setattr("fedsim.nodes.time.sleep", answers)
+    monkeypatch.setattr("fedsim.server.nodes.time.sleep", answers)
     assert connect(grid, OWNERS, 1.0) == (dict(enumerate(OWNER_NODES)), [AUDITOR], {})
 
 

@@ -8,7 +8,7 @@ from flwr.app import Message, RecordDict
 from fedsim import client_app
 from fedsim.config import Config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.runtimes.polling import PollingGrid
+from fedsim.server.polling import PollingGrid
 
 
 class Slow(InProcessGrid):

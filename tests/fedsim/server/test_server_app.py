@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import client_app, server_app
+from adversaries.errors import InputError
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
-from fedsim.errors import InputError
-from fedsim.run_directory import Arrays, RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
+from fedsim.server.plan import prepare
 
 Run = Callable[[Config], Arrays]
 Make = Callable[..., Config]
@@ -133,10 +135,12 @@ def test_too_few_owners_are_named_and_not_waited_for_without_end(small: Make) ->
 
 def test_cohorts_that_were_fitted_to_memory_stay_as_they_are(small: Make, tmp_path: Path) -> None:
     asked = small({"trials.cohort": 8, "run.out": str(tmp_path / "run")})
-    fitted, directory = server_app.prepare(asked.with_cohort(3))
-    assert fitted.trials.cohort == 3
-    again, continued = server_app.prepare(asked)
-    assert again.trials.cohort == 3
-    assert continued.config.trials.cohort == directory.config.trials.cohort == 3
-    with pytest.raises(InputError, match="another configuration"):
-        server_app.prepare(small({"run.seed": 1, "run.out": str(tmp_path / "run")}))
+    fitted = prepare(asked.with_cohort(3))
+    directory = fitted.begin()
+    assert fitted.config.trials.cohort == 3
+    again = prepare(asked)
+    assert again == fitted
+    assert again.begin().config.trials.cohort == directory.config.trials.cohort == 3
+    for other in ({"run.seed": 1}, {"trials.cohort": 2}):
+        with pytest.raises(InputError, match="another configuration"):
+            prepare(small(other | {"run.out": str(tmp_path / "run")}))

@@ -7,11 +7,13 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim import messages
-from fedsim.challenge import Challenge
 from fedsim.config import Config, to_run_config
+from fedsim.game.challenge import Challenge
+from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.strategy import DPSGD, OwnerFailedError
+from fedsim.server.acceptance import OwnerFailedError
+from fedsim.server.batch import Batch
+from fedsim.server.strategy import DPSGD
 
 
 def _sums(values: dict[int, float]) -> ClientApp:
@@ -45,17 +47,21 @@ class ShufflingGrid(InProcessGrid):
         return kept[::-1]
 
 
-def _round(config: Config, app: ClientApp, lost: frozenset[int] = frozenset()) -> np.ndarray:
-    grid = ShufflingGrid(app, 3, to_run_config(config))
-    grid.lost = lost
-    strategy = DPSGD(
-        config=config,
-        challenge=Challenge(0, None, 0, 2, "given", None),
+def _batch(config: Config, challenge: Challenge, owners: int = 3) -> Batch:
+    return Batch(
+        config,
+        challenge,
         noise_multiplier=config.privacy.noise_multiplier,
-        nodes={partition: FIRST_NODE + partition for partition in range(3)},
+        nodes={partition: FIRST_NODE + partition for partition in range(owners)},
         trials=range(2),
         worlds=np.array([True, False]),
     )
+
+
+def _round(config: Config, app: ClientApp, lost: frozenset[int] = frozenset()) -> np.ndarray:
+    grid = ShufflingGrid(app, 3, to_run_config(config))
+    grid.lost = lost
+    strategy = DPSGD(_batch(config, Challenge(0, None, 0, 2, "given", None)))
     start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
     requests = strategy.configure_train(1, start, ConfigRecord(), grid)
     model, metrics = strategy.aggregate_train(1, grid.send_and_receive(requests))
@@ -162,15 +168,8 @@ def _rounds(
 ) -> tuple[DPSGD, np.ndarray, list[dict[str, object]]]:
     events: list[dict[str, object]] = []
     owners = config.federation.owners
-    strategy = DPSGD(
-        config=config,
-        challenge=challenge or Challenge(0, None, 0, owners - 1, "given", None),
-        noise_multiplier=config.privacy.noise_multiplier,
-        nodes={partition: FIRST_NODE + partition for partition in range(owners)},
-        trials=range(2),
-        worlds=np.array([True, False]),
-        log_event=lambda **event: events.append(event),
-    )
+    chosen = challenge or Challenge(0, None, 0, owners - 1, "given", None)
+    strategy = DPSGD(_batch(config, chosen, owners), log_event=lambda **event: events.append(event))
     start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
     requests = strategy.configure_train(1, start, ConfigRecord(), grid)
     model, _ = strategy.aggregate_train(1, grid.send_and_receive(requests))
@@ -185,14 +184,7 @@ def test_two_answers_of_one_owner_are_none(quiet: Config) -> None:
 
 def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet: Config) -> None:
     grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
-    strategy = DPSGD(
-        quiet,
-        Challenge(0, None, 0, 1, "given", None),
-        1e-12,
-        {0: FIRST_NODE, 1: FIRST_NODE + 1},
-        range(2),
-        np.array([True, False]),
-    )
+    strategy = DPSGD(_batch(quiet, Challenge(0, None, 0, 1, "given", None), 2))
     start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
     requests = list(strategy.configure_train(1, start, ConfigRecord(), grid))
     stranger = Message(requests[0].content, FIRST_NODE + 2, "train")

@@ -13,21 +13,23 @@ from hypothesis.extra.numpy import arrays
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from fedsim import clipping, federation, gradient_sensitivity, models
-from fedsim.clipping import Clipper
+from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.data import Dataset, Records, Split
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.gradient_sensitivity import (
+from fedsim.game import federation
+from fedsim.game.federation import Federation
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies import gradient_sensitivity
+from fedsim.studies.gradient_sensitivity import (
     BINS,
     largest,
     pair_sensitivities,
     record_sensitivities,
     sensitivity_matrix,
 )
-from fedsim.losses import per_example
-from fedsim.mechanism import Neighbouring
+from fedsim.training import clipping, models
+from fedsim.training.clipping import Clipper
+from fedsim.training.losses import per_example
 
 ADD_REMOVE, REPLACE = Neighbouring.ADD_REMOVE, Neighbouring.REPLACE
 Floats = npt.NDArray[np.float64]

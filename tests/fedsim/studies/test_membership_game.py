@@ -13,16 +13,21 @@ import torch
 from scipy.stats import binom, norm
 from scipy.stats import t as student
 
-from adversaries import membership_attacks, roc
-from adversaries.membership import MeanAdvantage
-from adversaries.shadow_models import Observations
-from fedsim import federation, gaussian, membership_game, membership_report
-from fedsim.accounting import PLD
+from adversaries.attacks import membership_attacks, roc
+from adversaries.attacks.membership import MeanAdvantage
+from adversaries.attacks.shadow_models import Observations
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.cli.main import main
+from fedsim.common.randomness import SERVER
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.mechanism import Mechanism
-from fedsim.membership_game import (
+from fedsim.game import federation
+from fedsim.game.owner import noise
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.studies import membership_game, membership_report
+from fedsim.studies.membership_game import (
     attacked,
     inclusion,
     mechanism,
@@ -30,10 +35,8 @@ from fedsim.membership_game import (
     of_shadows,
     play,
 )
-from fedsim.models import initial_parameters
-from fedsim.owner import noise
-from fedsim.randomness import SERVER
-from fedsim.sampling import participation
+from fedsim.training.models import initial_parameters
+from fedsim.training.sampling import participation
 
 Make = Callable[..., Config]
 
@@ -352,7 +355,7 @@ def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -
     """The limits that errors of t come to by SciPy's own distribution."""
     gained = MeanAdvantage(0.5, 0.1, None, 48)
     for looks in (1, 11):
-        expected = 0.5 + 0.1 * student.ppf(0.001 / looks, 47)
+        expected = 0.5 + 0.1 * student.ppf((1 - ALARM_CONFIDENCE) / looks, 47)
         assert membership_report._surely(gained, looks) == pytest.approx(expected)
     assert membership_report._surely(MeanAdvantage(0.5, None, None, 1), 1) == -1
 

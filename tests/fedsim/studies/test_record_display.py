@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from adversaries.dataset_sensitivity import Pair
+from adversaries.neighbours.dataset_sensitivity import Pair
 from fedsim.data import Dataset, Records, Split, load, split
-from fedsim.record_display import SHOWN, Attribute, differences, images, picture
+from fedsim.studies.record_display import SHOWN, Attribute, differences, images, picture
 
 
 def people(*, as_text: bool = False) -> Split:

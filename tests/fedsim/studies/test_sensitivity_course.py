@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim import challenge, federation, models
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config, Scalar
-from fedsim.errors import InputError
-from fedsim.gradient_sensitivity import pair_sensitivities
-from fedsim.mechanism import Neighbouring
-from fedsim.run_directory import Arrays
-from fedsim.sensitivity_course import follow
+from fedsim.game import challenge, federation
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies.gradient_sensitivity import pair_sensitivities
+from fedsim.studies.sensitivity_course import follow
+from fedsim.training import models
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

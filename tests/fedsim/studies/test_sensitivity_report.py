@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from fedsim.config import Config
-from fedsim.sensitivity_report import (
+from fedsim.studies.sensitivity_report import (
     assemble,
     headings,
     render_html,
@@ -20,7 +20,7 @@ from fedsim.sensitivity_report import (
     verdict,
     write,
 )
-from fedsim.sensitivity_study import LABEL, Study, study
+from fedsim.studies.sensitivity_study import LABEL, Study, study
 
 CASES = [
     (data, relation)

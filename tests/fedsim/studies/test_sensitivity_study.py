@@ -7,14 +7,15 @@ import pytest
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from adversaries.dataset_sensitivity import rank_records
-from adversaries.dissimilarity import measure
-from fedsim import challenge, federation, models
+from adversaries.errors import InputError
+from adversaries.neighbours.dataset_sensitivity import rank_records
+from adversaries.neighbours.dissimilarity import measure
 from fedsim.config import Config, Scalar
-from fedsim.errors import InputError
-from fedsim.federation import Federation
-from fedsim.gradient_sensitivity import ROUNDING, pair_sensitivities
-from fedsim.sensitivity_study import Study, study
+from fedsim.game import challenge, federation
+from fedsim.game.federation import Federation
+from fedsim.studies.gradient_sensitivity import ROUNDING, pair_sensitivities
+from fedsim.studies.sensitivity_study import Study, study
+from fedsim.training import models
 
 TRIALS, TOP = 4, 2
 DATA = ("digits", "breast-cancer")

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedsim import clipping
-from fedsim.clipping import Clipper, clipping_factors
-from fedsim.errors import InputError
-from fedsim.gradients import Dense
-from fedsim.losses import per_example
-from fedsim.memory import peak_bytes
-from fedsim.models import ChannelAffine, build, initial_parameters
+from adversaries.errors import InputError
+from fedsim.common.memory import peak_bytes
+from fedsim.training import clipping
+from fedsim.training.clipping import Clipper, clipping_factors
+from fedsim.training.gradients import Dense
+from fedsim.training.losses import per_example
+from fedsim.training.models import ChannelAffine, build, initial_parameters
 
 TRIALS, RECORDS = 4, 6
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedsim import evaluation
-from fedsim.layerwise import LayerwiseModel
-from fedsim.models import build, initial_parameters
+from fedsim.training import evaluation
+from fedsim.training.layerwise import LayerwiseModel
+from fedsim.training.models import build, initial_parameters
 
 
 @pytest.mark.parametrize("block", [1, 30, 300, 10_000])

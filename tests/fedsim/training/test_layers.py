@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedsim import gradients
-from fedsim.gradients import Gradient
-from fedsim.layers import RULES, by_torch_func, refusal
-from fedsim.models import ChannelAffine
+from fedsim.training import gradients
+from fedsim.training.gradients import Gradient
+from fedsim.training.layers import RULES, by_torch_func, refusal
+from fedsim.training.models import ChannelAffine
 
 TRIALS, RECORDS = 3, 4
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fedsim.layerwise import fallbacks
+from fedsim.training.layerwise import fallbacks
 
 
 class OverwritesItsInput(nn.Module):

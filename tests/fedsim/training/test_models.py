@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedsim.errors import InputError
-from fedsim.models import (
+from adversaries.errors import InputError
+from fedsim.training.models import (
     ChannelAffine,
     build,
     check_input,

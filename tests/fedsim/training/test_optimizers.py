@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from adversaries.errors import InputError
 from fedsim.config import TrainingConfig
-from fedsim.errors import InputError
-from fedsim.optimizers import OPTIMIZERS, ServerOptimizer
-from fedsim.schedules import factor
+from fedsim.training.optimizers import OPTIMIZERS, ServerOptimizer
+from fedsim.training.schedules import factor
 
 RECORDS = 37.5
 """The expected number of records of a Poisson sample need not be whole."""

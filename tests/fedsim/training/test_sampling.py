@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedsim import sampling, server_app
+from adversaries.errors import InputError
+from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
-from fedsim.errors import InputError
-from fedsim.randomness import Role, generator
-from fedsim.sampling import groups, participation
+from fedsim.server import plan
+from fedsim.training import sampling
+from fedsim.training.sampling import groups, participation
 
 
 def test_at_rate_one_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +63,9 @@ def test_an_adversary_that_cannot_know_the_coins_is_refused_before_any_work(
     small: Callable[..., Config],
 ) -> None:
     with pytest.raises(InputError, match=r'audit\.mode = "instrumented"'):
-        server_app.check(small(SYSTEM))
-    server_app.check(small(SYSTEM | {"audit.mode": "instrumented"}))
-    server_app.check(small({"privacy.noise-source": "system"}))
+        plan.check(small(SYSTEM))
+    plan.check(small(SYSTEM | {"audit.mode": "instrumented"}))
+    plan.check(small({"privacy.noise-source": "system"}))
 
 
 def test_a_trials_groups_do_not_depend_on_the_trials_beside_it() -> None:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from fedsim import schedules
+from adversaries.errors import InputError
 from fedsim.config import TrainingConfig
-from fedsim.errors import InputError
+from fedsim.training import schedules
 
 ROUNDS = 12
 

@@ -13,15 +13,16 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from adversaries.canaries import direction
-from fedsim import client_noise, gaussian
-from fedsim.client_noise import Epsilon
+from adversaries.statistics import gaussian
+from adversaries.statistics.canaries import direction
 from fedsim.recording import record
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.transcript import Canary, Facts, ObservedRound, Transcript
-from fedsim.transcript_audit import audit
+from fedsim.transcript_audit import client_noise
+from fedsim.transcript_audit.audit import audit
+from fedsim.transcript_audit.client_noise import Epsilon
+from fedsim.transcripts.records import Canary, Facts, ObservedRound, Transcript
 
-APPS = Path(__file__).parents[1] / "apps"
+APPS = Path(__file__).parents[2] / "apps"
 DELTA, NODES, ROUNDS, NORM, Z, SIZE = 1e-5, 4, 4, 0.5, 1.0, 600
 TRUTH = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA)
 """What every honest strategy here gives a client whose update may be as long as the norm."""

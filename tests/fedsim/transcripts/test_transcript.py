@@ -1,5 +1,6 @@
 """A transcript keeps every round that was whole, drops a torn one, and refuses damage."""
 
+import hashlib
 import json
 import os
 import signal
@@ -13,9 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim import transcript
-from fedsim.errors import InputError
-from fedsim.transcript import Canary, Facts, ObservedRound, Reply, Writer, follow, read
+from adversaries.errors import InputError
+from fedsim.transcripts import framing
+from fedsim.transcripts.reader import Reader, follow, read
+from fedsim.transcripts.records import Canary, Facts, ObservedRound, Reply
+from fedsim.transcripts.writer import Writer
 
 FACTS = Facts("server", "a test", "quickstart", versions={"flwr": "1.41.0"})
 
@@ -86,8 +89,8 @@ def test_wherever_the_writer_is_killed_the_whole_rounds_are_kept_and_continued(
     path: Path,
 ) -> None:
     content = path.read_bytes()
-    second = content.rindex(b'"round":3') - 8 - transcript.GUARD - transcript.PREFIX.size
-    while content[second : second + 4] != transcript.ROUND:
+    second = content.rindex(b'"round":3') - 8 - framing.GUARD - framing.PREFIX.size
+    while content[second : second + 4] != framing.ROUND:
         second -= 1
     for length in range(second, len(content), 7):
         path.write_bytes(content[:length])
@@ -110,7 +113,7 @@ def test_a_file_killed_before_its_header_is_begun_again(path: Path) -> None:
 
 def test_every_damaged_byte_is_an_error_that_names_the_record(path: Path) -> None:
     content = path.read_bytes()
-    begin = len(transcript.MAGIC) + 4
+    begin = len(framing.MAGIC) + 4
     for position in range(begin, len(content), 11):
         damaged = bytearray(content)
         damaged[position] ^= 0x10
@@ -121,7 +124,7 @@ def test_every_damaged_byte_is_an_error_that_names_the_record(path: Path) -> Non
 
 def test_a_record_left_out_is_an_error(path: Path) -> None:
     content = path.read_bytes()
-    starts = [i for i in range(len(content)) if content.startswith(transcript.ROUND, i)]
+    starts = [i for i in range(len(content)) if content.startswith(framing.ROUND, i)]
     path.write_bytes(content[: starts[1]] + content[starts[2] :])
     with pytest.raises(InputError, match=r"record 2 of .* is damaged"):
         read(path)
@@ -129,7 +132,7 @@ def test_a_record_left_out_is_an_error(path: Path) -> None:
 
 def test_a_version_from_the_future_is_refused(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[len(transcript.MAGIC)] = 9
+    content[len(framing.MAGIC)] = 9
     path.write_bytes(content)
     with pytest.raises(InputError, match="version 9"):
         read(path)
@@ -154,11 +157,11 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 def forged(path: Path, payload: bytes, length: int | None = None) -> None:
     """Append a record with fitting checksums, as a hostile writer would."""
     writer = Writer(path, FACTS)
-    prefix = transcript.PREFIX.pack(transcript.ROUND, len(payload) if length is None else length)
-    digest = transcript.hashlib.sha256(writer._digest + prefix + payload).digest()
+    prefix = framing.PREFIX.pack(framing.ROUND, len(payload) if length is None else length)
+    digest = hashlib.sha256(writer._digest + prefix + payload).digest()
     writer.close()
     with path.open("ab") as file:
-        file.write(prefix + transcript._guard(writer._digest, prefix) + payload + digest)
+        file.write(prefix + framing.guard(writer._digest, prefix) + payload + digest)
 
 
 def text(**changes: object) -> bytes:
@@ -253,7 +256,7 @@ def test_a_follower_survives_a_writer_that_was_killed_and_taken_up_again(path: P
         writer.append(seen(4))
     torn = path.read_bytes()[: whole + 200]
     path.write_bytes(torn)
-    with transcript.Reader(path) as reader:
+    with Reader(path) as reader:
         assert [one.round for one in reader.rounds()] == [1, 2, 3]
         assert reader.torn == 200
         # Another record of another length takes the place of the torn one.
@@ -293,7 +296,7 @@ def test_a_record_that_is_interrupted_leaves_nothing_behind(
 def test_a_writer_that_is_killed_loses_no_finished_round(tmp_path: Path) -> None:
     program = (
         "import sys, numpy as np; from pathlib import Path\n"
-        "from fedsim.transcript import *\n"
+        "from fedsim.transcripts.records import *; from fedsim.transcripts.writer import Writer\n"
         "writer = Writer(Path(sys.argv[1]), Facts('server', 'a test'))\n"
         "for round in range(10**6):\n"
         "    writer.append(ObservedRound(round, model={'w': np.zeros(50_000)}))\n"

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.data import adult, load
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data import load
+from fedsim.data.loaders import adult
 
 DATA = """\
 39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, \

@@ -9,9 +9,10 @@ import pytest
 from torchvision import datasets
 from torchvision.datasets import utils
 
-from fedsim.data import cifar, load
-from fedsim.data.cifar import operands
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data import load
+from fedsim.data.loaders import cifar
+from fedsim.data.loaders.cifar import operands
 
 EACH = 2
 COUNT = 10 * EACH

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.data import Dataset, load, table
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data import Dataset, load
+from fedsim.data.loaders import table
 
 PEOPLE = """\
 person,age,town,income,label

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from adversaries.errors import InputError
 from fedsim.data import load
-from fedsim.errors import InputError
 
 
 def test_the_records_of_the_classes_alone_are_kept_and_numbered_in_their_order() -> None:

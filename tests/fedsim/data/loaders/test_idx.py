@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from torchvision import datasets
 
-from fedsim.data import idx, load
-from fedsim.data.idx import read_idx
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data import load
+from fedsim.data.loaders import idx
+from fedsim.data.loaders.idx import read_idx
 
 IMAGES, LABELS = idx.TRAIN
 TEST_IMAGES, TEST_LABELS = idx.TEST

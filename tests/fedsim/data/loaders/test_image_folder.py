@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from adversaries.errors import InputError
 from fedsim.data import load
-from fedsim.errors import InputError
 
 RNG = np.random.default_rng(0)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adversaries.errors import InputError
 from fedsim.data import Dataset, load
-from fedsim.errors import InputError
 
 LABELS = np.array([1, 0, 1, 0])
 RNG = np.random.default_rng(0)

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.data import load, purchase
-from fedsim.errors import InputError
+from adversaries.errors import InputError
+from fedsim.data import load
+from fedsim.data.loaders import purchase
 
 ROWS = 200
 ARCHIVE = "shokri_purchases_100_classes.npz"

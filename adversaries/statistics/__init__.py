@@ -1,0 +1,1 @@
+"""Intervals, tests and lower bounds on epsilon, from numbers alone."""

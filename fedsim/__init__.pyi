@@ -1,0 +1,10 @@
+from fedsim.api import Audit as Audit
+from fedsim.api import Run as Run
+from fedsim.api import audit as audit
+from fedsim.api import load as load
+from fedsim.api import run as run
+from fedsim.studies.accounting import account as account
+from fedsim.studies.calibration import calibrate as calibrate
+
+DISTRIBUTION: str
+__version__: str

@@ -1,0 +1,342 @@
+"""The Python API: a run, what it left, and audits of others' federations, as values for a notebook.
+
+`import fedsim` exports what is here by name, and loads it with the first use.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from adversaries.errors import InputError
+from adversaries.statistics.intervals import Interval
+from fedsim import config as configuration
+from fedsim.audits.verdict import Verdict, verdict_of
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Config, Scalar
+
+if TYPE_CHECKING:  # slow to import
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Advantage:
+    """How much better than guessing the adversary was; 0 is a coin, 1 is certainty.
+
+    Attributes:
+        point: true positive rate minus false positive rate
+        interval: around it; None where all trials were of one world
+    """
+
+    point: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What the trials prove of epsilon.
+
+    Attributes:
+        epsilon: at least so much, at the run's delta
+        estimator: which bound leads, by a rule fixed in advance
+        confidence: with which it holds
+    """
+
+    epsilon: float
+    estimator: str
+    confidence: float
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run: T trials of k rounds.
+
+    Attributes:
+        path: its directory, where everything lies; a run needs no saving
+        config: the resolved configuration
+        report: the content of report.json; a number that is None is infinite or does not apply
+        transcript: the arrays of transcript.npz by name
+    """
+
+    path: Path
+    config: Config = field(repr=False)
+    report: Mapping[str, Any] = field(repr=False)
+    transcript: Mapping[str, npt.NDArray[Any]] = field(repr=False)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of one training at `delta` towards the configured vantage; may be infinite."""
+        found = self.report["bounds"]["epsilon"]
+        return math.inf if found is None else float(found)
+
+    @property
+    def delta(self) -> float:
+        """The probability with which the guarantee may fail."""
+        return float(self.report["bounds"]["delta"])
+
+    @property
+    def rho_beta(self) -> float:
+        """The bound on the adversary's belief."""
+        return float(self.report["bounds"]["rho_beta"])
+
+    @property
+    def rho_alpha(self) -> float:
+        """The bound on the adversary's advantage."""
+        return float(self.report["bounds"]["rho_alpha"])
+
+    @property
+    def advantage(self) -> Advantage | None:
+        """What the adversary achieved; None for a single training, which has no statistics."""
+        measured = self.report["empirical"]
+        if measured["advantage"] is None:
+            return None
+        if (ends := measured["advantage_interval"]) is None:
+            return Advantage(measured["advantage"], None)
+        low, high = ends
+        return Advantage(measured["advantage"], Interval(low, high, measured["confidence"]))
+
+    @property
+    def lower_bound(self) -> LowerBound:
+        """The lower bound on epsilon that the report leads with."""
+        leads = self.report["empirical"]["headline"]
+        epsilon = math.inf if leads["epsilon"] is None else leads["epsilon"]
+        return LowerBound(epsilon, leads["name"], leads["confidence"])
+
+    @property
+    def worlds(self) -> npt.NDArray[np.bool_]:
+        """Whether each trial trained with the target: bool [T]."""
+        return self.transcript["worlds"]
+
+    @property
+    def log_odds(self) -> Floats:
+        """The adversary's log-odds that the target was used, after each round: float64 [T, k]."""
+        return self.transcript["log_odds"]
+
+    @property
+    def beliefs(self) -> Floats:
+        """The same as probabilities: float64 [T, k]."""
+        return np.asarray(expit(self.log_odds), np.float64)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """Return the report's figures by name, the same ones at each call. Raises InputError."""
+        return dict(self._drawn)
+
+    def figure(self, name: str) -> "Figure":
+        """Return one figure of the report. Raises InputError where the run has no such figure."""
+        if name not in self._drawn:
+            raise InputError(f"no figure '{name}' in this run; there are {', '.join(self._drawn)}")
+        return self._drawn[name]
+
+    @cached_property
+    def _drawn(self) -> dict[str, "Figure"]:
+        from fedsim.report import report_figures  # noqa: PLC0415
+
+        seen = report_figures.Transcript.of(self.transcript)
+        drawn = report_figures.drawn_figures(self.report, seen)
+        return {name: figure for name, (figure, _, _) in drawn.items()}
+
+
+def run(
+    config: Path | str | Config | Mapping[str, Any],
+    *,
+    trials: int | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] | None = None,
+    out: Path | str | None = None,
+    overrides: Mapping[str, Scalar] | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Run a federation with the adversary inside it, in this process, as `fedsim run` does.
+
+    The same configuration in the same directory is continued where it was interrupted, and is read
+    where it has finished: a cell of a notebook can be evaluated again.
+
+    Args:
+        config: an experiment's file, a configuration, or dotted keys over the defaults, such as
+            {"training.rounds": 10}
+        trials: repetitions T ("trials.count")
+        rounds: k ("training.rounds")
+        seed: of every random number ("run.seed")
+        device: where the tensors live ("run.device")
+        out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME, as the command has it
+        overrides: any other dotted keys
+        progress: whether a bar is shown; None where there is a terminal or a notebook
+
+    Returns:
+        The finished run.
+
+    Raises:
+        InputError: for a configuration that cannot be run, before anything is written.
+    """
+    from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
+
+    given: dict[str, Scalar | None] = {
+        "trials.count": trials,
+        "training.rounds": rounds,
+        "run.seed": seed,
+        "run.device": device,
+        "run.out": None if out is None else str(out),
+    }
+    asked = dict(overrides or {}) | {key: each for key, each in given.items() if each is not None}
+    plan = experiment.prepare(_configured(config, asked))
+    return load(experiment.in_process(plan, _console(progress)).path)
+
+
+def load(path: Path | str) -> Run:
+    """Return a finished run from its directory. Raises InputError where it is none, or damaged."""
+    from fedsim.campaign import run_transcript  # noqa: PLC0415  (torch is slow to import)
+
+    directory = RunDirectory.open(Path(path))
+    return Run(
+        directory.path, directory.config, directory.read_report(), run_transcript.read(directory)
+    )
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit of a federation concludes.
+
+    Attributes:
+        verdict: on the claim
+        reasons: why, or why it cannot tell
+        epsilon: what the noise that was measured (of a transcript) or configured (of an app) gives
+            the least protected client at delta; infinite without noise, None where unknown
+        proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured
+        delta: at which both are stated
+        report: what `fedsim audit --json` prints
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    epsilon: float | None
+    proven: float | None
+    delta: float
+    report: Mapping[str, Any] = field(repr=False)
+
+
+def audit(
+    path: Path | str,
+    *,
+    claimed_epsilon: float | None = None,
+    claimed_delta: float | None = None,
+    claimed_unit: Literal["client", "record"] | None = None,
+    delta: float | None = None,
+    confidence: float = 0.95,
+    trials: int | None = None,
+    rounds: int | None = None,
+    nodes: int | None = None,
+    run_config: Mapping[str, Scalar] | None = None,
+    seed: int | None = None,
+    time_limit: float | None = None,
+) -> Audit:
+    """Audit a transcript of `fedsim.recording`, or a Flower app by its directory.
+
+    An app is run again and again under attack, in a process of its own with your rights: only name
+    code that you would run yourself.
+
+    Args:
+        path: a transcript's file, or an app's directory
+        claimed_epsilon, claimed_delta: what somebody claims of the whole run; both or none
+        claimed_unit: whom the claim protects; None as it can be told
+        delta: at which a transcript's epsilons are stated without a claim; None for 1e-5
+        confidence: of every interval
+        trials, rounds, nodes, run_config, seed, time_limit: of an app, as of `audit_directory`
+
+    Raises:
+        InputError: for what is neither, and for options that do not fit it.
+    """
+    from fedsim.app_audit.configuration import claim_given  # noqa: PLC0415
+
+    path, claim = Path(path), claim_given(claimed_epsilon, claimed_delta, claimed_unit)
+    of_apps = {
+        "trials": trials,
+        "rounds": rounds,
+        "nodes": nodes,
+        "run_config": run_config,
+        "seed": seed,
+        "time_limit": time_limit,
+    }
+    given = {name: value for name, value in of_apps.items() if value is not None}
+    if claim is not None and delta is not None:
+        raise InputError("with a claim every epsilon is stated at its delta; leave delta out")
+    if path.is_dir():
+        if RunDirectory(path).has("config.toml"):
+            raise InputError(f"'{path}' is a run directory; read it with fedsim.load")
+        if delta is not None:
+            raise InputError("delta is for transcripts; of an app, give claimed_delta")
+        return _of_app(path, {**given, "claim": claim, "confidence": confidence})
+    if given:
+        raise InputError(f"{', '.join(given)}: for a Flower app's directory; '{path}' is none")
+    at = 1e-5 if delta is None else delta
+    at = at if claim is None else claim.delta
+    return _of_transcript(path, at, confidence, claimed_epsilon, claimed_unit)
+
+
+def _of_app(path: Path, options: Mapping[str, Any]) -> Audit:
+    from fedsim.app_audit.directory import audit_directory  # noqa: PLC0415
+
+    found = audit_directory(path, **options)
+    return Audit(
+        found.verdict,
+        found.reasons,
+        found.epsilon,
+        found.proven.epsilon,
+        found.delta,
+        found.as_json(),
+    )
+
+
+def _of_transcript(
+    path: Path, delta: float, confidence: float, epsilon: float | None, unit: str | None
+) -> Audit:
+    from fedsim.transcript_audit import audit as transcript_audit  # noqa: PLC0415
+    from fedsim.transcript_audit.transcript_report import worst  # noqa: PLC0415
+    from fedsim.transcripts.reader import Reader  # noqa: PLC0415
+    from fedsim.transcripts.records import AUDITOR  # noqa: PLC0415
+
+    with Reader(path) as reader:
+        if reader.facts.recorder == AUDITOR:
+            raise InputError(
+                f"'{path}' is of an auditor's node, whose beliefs take the run's data; audit it "
+                f"with fedsim audit {path} --data-root DIRECTORY"
+            )
+        report = transcript_audit.audit(reader, delta, confidence, epsilon, unit)
+    release, canary, claim = report["release"], report["canary"], report["claim"]
+    reasons = () if claim is None else tuple(claim["reasons"])
+    least = proven = None
+    if release is not None:
+        least = _or_infinite(worst(release)["epsilon"]["point"])
+        proven = _or_infinite(release["proven"]["epsilon"])
+    elif canary is not None:
+        proven = _or_infinite(canary["proven"]["epsilon_all_rounds"])
+    return Audit(verdict_of(report), reasons, least, proven, delta, report)
+
+
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _configured(
+    config: Path | str | Config | Mapping[str, Any], overrides: Mapping[str, Scalar]
+) -> Config:
+    if isinstance(config, Path | str):
+        return configuration.load(Path(config), overrides)
+    if isinstance(config, Config):
+        config = configuration.to_run_config(config)
+    return configuration.from_run_config({**dict(configuration.flatten(config)), **overrides})
+
+
+def _console(progress: bool | None) -> "Console":
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(stderr=True, quiet=progress is False, force_terminal=progress or None)

@@ -1,0 +1,80 @@
+"""Auditing the Flower app in a directory: what is asked of it is checked, then its code is run."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from adversaries.errors import InputError
+from fedsim.app_audit.audit import AppAudit, audit, check
+from fedsim.app_audit.configuration import Claim
+from fedsim.app_audit.process import opened
+from fedsim.config import Scalar
+from fedsim.privacy.mechanism import Neighbouring
+
+ROUNDS_KEY = "num-server-rounds"
+"""The key under which Flower's own templates declare the number of rounds."""
+
+LONGEST_TIME = 1e6
+"""Seconds; a socket takes no time much longer, and nobody waits for it."""
+
+
+def audit_directory(
+    app: Path,
+    *,
+    trials: int = 300,
+    rounds: int | None = None,
+    nodes: int = 5,
+    run_config: Mapping[str, Scalar] | None = None,
+    claim: Claim | None = None,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+    confidence: float = 0.95,
+    seed: int = 0,
+    time_limit: float = 3600.0,
+    show: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> AppAudit:
+    """Audit the app in a directory, whose code runs in a process of its own with the user's rights.
+
+    Args:
+        app: the directory of the app's pyproject.toml
+        trials: how often it is run under attack
+        rounds: its num-server-rounds; None for its own
+        nodes: clients
+        run_config: keys of its run configuration that are to be otherwise
+        claim: what is claimed of it; None for what the app claims itself
+        neighbouring: a client sends its update or none, or another update
+        confidence: of every interval
+        seed: of every random number
+        time_limit: seconds that one run of it may take
+        show: is told each line that the app prints
+        progress: is told how many trials are done
+
+    Raises:
+        InputError: for options out of range or that contradict each other, and a directory that
+            holds no Flower app.
+        AppFailedError: if the app fails.
+    """
+    if nodes < 2:
+        raise InputError(f"{nodes} nodes are no federation; give at least 2")
+    if not time_limit > 0:
+        raise InputError(f"in {time_limit:g} s no app runs; give --time-limit more")
+    if time_limit > LONGEST_TIME:
+        raise InputError(
+            f"{time_limit:g} s is no limit; give --time-limit {LONGEST_TIME:.0f} s at most"
+        )
+    check(trials, confidence)
+    overrides = dict(run_config or {})
+    if rounds is not None:
+        overrides[ROUNDS_KEY] = rounds
+    asked = overrides.get(ROUNDS_KEY, 1)
+    if isinstance(asked, int | float) and asked < 1:
+        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
+    with opened(app, nodes, overrides, time_limit, show) as audited:
+        return audit(
+            audited,
+            trials=trials,
+            seed=seed,
+            claim=claim,
+            neighbouring=neighbouring,
+            confidence=confidence,
+            progress=progress,
+        )

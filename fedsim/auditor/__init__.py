@@ -1,0 +1,1 @@
+"""What runs at a live auditor's node, and what its transcript proves."""

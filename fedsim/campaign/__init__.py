@@ -1,0 +1,1 @@
+"""A run's files: its directory, cohorts of trials, ledger, and when it stops."""

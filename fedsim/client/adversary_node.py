@@ -1,0 +1,250 @@
+"""The adversary's part at a client: a belief from round to round, and attacks on the last model.
+
+It keeps what it remembers between messages in the node's Flower state; what it computes stands in
+`fedsim.seats`.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from flwr.app import ArrayRecord, Context, Message
+
+from adversaries.attacks import membership_attacks
+from fedsim.client import inputs
+from fedsim.config import Config
+from fedsim.game.federation import Federation
+from fedsim.mechanisms import vantages
+from fedsim.protocol import consent, messages, node_memory
+from fedsim.protocol.messages import Request
+from fedsim.seats import adversary, released_model
+from fedsim.seats.poison_scores import poison_scores
+from fedsim.trust.model import Vantage
+
+MEMORY = "adversary-memory"
+MEMBERSHIP = "adversary-membership"
+LOSSES = "adversary-losses"
+RELEASED = "adversary-released-model"
+AWAITING = "adversary-awaiting"
+PROGRESS = "round"
+"""The array beside the adversary's memory that says which round it is of."""
+
+
+def follow(
+    message: Message,
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+    parameters: torch.Tensor,
+    sent: torch.Tensor,
+    taking_part: torch.Tensor | None,
+) -> None:
+    """Learn from the aggregate of the round before, and expect that of this round.
+
+    Args:
+        message: as received.
+        context: of the node, whose state is the memory.
+        config: the experiment.
+        known: the federation's data as the adversary knows them.
+        request: what is asked.
+        parameters: [T, P], the model.
+        sent: [T, P], the adversary's own message.
+        taking_part: bool [T, n], which records take part; None for all.
+    """
+    if _follows_rounds(config):
+        _expect(message, context, config, known, request, parameters, sent.double(), taking_part)
+    if _follows_losses(config, context):
+        _watch_losses(context, config, known, request, parameters)
+
+
+def conclude(
+    message: Message, context: Context, config: Config, known: Federation, request: Request
+) -> None:
+    """Learn from the last aggregate and attack the final model; arguments as of `follow`."""
+    if _follows_rounds(config):
+        memory = _recall(message, context, config, known, request)
+        # No round follows that its residual could be compared with.
+        _remember(context, replace(memory, past=None), request.round)
+    if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(config):
+        question = request.question.at(request.round - 1)
+        step = released_model.attack(config, known, question, inputs.model(message, known))
+        node_memory.remember(
+            context,
+            RELEASED,
+            {name.replace("_", "-"): array for name, array in step.items()},
+        )
+    if not consent.protects(context.node_config):
+        attack = _attack_losses(message, context, config, known, request)
+        node_memory.remember(context, MEMBERSHIP, attack)
+
+
+def findings(context: Context, config: Config) -> dict[str, ArrayRecord]:
+    """Return what the adversary found, by record, and forget it."""
+    names = {MEMBERSHIP: ""}
+    for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
+        names[name] = vantages.suffix(vantage, config.federation.vantage)
+    records = {}
+    for name, ending in names.items():
+        arrays = node_memory.recall(context, name)
+        arrays.pop(PROGRESS, None)
+        if arrays:
+            records[name] = messages.array_record(
+                **{f"{key}{ending}": array for key, array in arrays.items()}
+            )
+    node_memory.forget(context, [*names, AWAITING, LOSSES])
+    return records
+
+
+def _follows_rounds(config: Config) -> bool:
+    """Whether the adversary itself keeps a belief from round to round."""
+    follows = Vantage.PARTICIPANT in vantages.measured(config)
+    return follows and config.audit.mode == "participant"
+
+
+def _follows_losses(config: Config, context: Context) -> bool:
+    """Whether an attack wants the challenge's losses at all global models, and may have them."""
+    wanted = "trajectory" in membership_attacks.needed(config.audit.attacks)
+    return wanted and not consent.protects(context.node_config)
+
+
+def _attack_losses(
+    message: Message, context: Context, config: Config, known: Federation, request: Request
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what attacks on the final model find, which sees losses of records as they are."""
+    trials, model = request.trial_numbers, inputs.model(message, known)
+    attack = adversary.infer_membership(
+        known,
+        _in_question(config, known, request),
+        model,
+        losses=bool(membership_attacks.chosen(config.audit.attacks)),
+    )
+    if _follows_losses(config, context):
+        watched = _watch_losses(context, config, known, request, model)
+        if watched is not None:
+            attack[adversary.LOSS_TRAJECTORY] = watched
+    if (scores := poison_scores(config, known, trials, model)) is not None:
+        attack[adversary.POISON_SCORES] = scores
+    return attack
+
+
+def _in_question(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
+    """Return the positions in D of what is in question: one record, or all of an owner's."""
+    if config.privacy.unit == "client":
+        return known.owned_by(request.challenged)
+    return np.asarray([request.record])
+
+
+def _watch_losses(
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+    parameters: torch.Tensor,
+) -> npt.NDArray[np.float64] | None:
+    """Remember the challenge's loss at a model that was received; return all so far, [T, i].
+
+    None where those of earlier rounds were lost: the transcript is then without them.
+    """
+    before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
+    seen = 0 if before is None else before.shape[1]
+    if seen != request.round - 1:
+        return None
+    column = adversary.challenge_loss(known, _in_question(config, known, request), parameters)
+    losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
+    node_memory.remember(context, LOSSES, {"losses": losses})
+    return losses
+
+
+def _waits(config: Config) -> bool:
+    """Whether the adversary learns only with the aggregate what it is a sum of."""
+    federation = config.federation
+    return federation.tolerated_dropouts > 0 or (
+        federation.colluding > 0 and not federation.trust.model.server_draws
+    )
+
+
+def _recall(
+    message: Message, context: Context, config: Config, known: Federation, request: Request
+) -> adversary.Memory:
+    """Return the memory after the aggregate that this message brings; empty in the first round."""
+    if request.round == 1:
+        return adversary.Memory.empty(request.trials)
+    arrays = node_memory.recall(context, MEMORY)
+    last = int(arrays.pop(PROGRESS)) if arrays else None
+    if last != request.round - 1:
+        raise RuntimeError(
+            f"the adversary's state is of round {last}, but the message is of round "
+            f"{request.round}: its Flower state was lost between rounds"
+        )
+    memory = adversary.Memory.from_arrays(arrays, known.device)
+    if _waits(config):
+        memory = _expect_late(memory, message, context, config, known, request)
+    return adversary.observe(memory, inputs.array(message, messages.AGGREGATE, known))
+
+
+def _expect(
+    message: Message,
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+    parameters: torch.Tensor,
+    sent: torch.Tensor,
+    taking_part: torch.Tensor | None,
+) -> None:
+    """Learn from the aggregate of the round before, and get ready for that of this round."""
+    memory = _recall(message, context, config, known, request)
+    if _waits(config):
+        awaiting = {"model": parameters.cpu().numpy(), "message": sent.cpu().numpy()}
+        node_memory.remember(context, AWAITING, awaiting)
+    else:
+        memory = adversary.expect(
+            memory,
+            config,
+            known,
+            messages.partition(context),
+            request.question,
+            parameters,
+            sent,
+            taking_part,
+        )
+    _remember(context, memory, request.round)
+
+
+def _expect_late(
+    memory: adversary.Memory,
+    message: Message,
+    context: Context,
+    config: Config,
+    known: Federation,
+    request: Request,
+) -> adversary.Memory:
+    """Form the hypotheses about the aggregate of the round before, whose participants it names."""
+    own, before = messages.partition(context), replace(request, round=request.round - 1)
+    awaiting = node_memory.recall(context, AWAITING)
+    owners = messages.participants(message.content)
+    confided: dict[str, npt.NDArray[Any]] = {}
+    if messages.CONFIDED in message.content:
+        confided = messages.arrays_of(message.content.array_records[messages.CONFIDED])
+    contribution = torch.from_numpy(awaiting["message"]).to(known.device)
+    for noise_told in confided.values():
+        contribution = contribution + torch.from_numpy(noise_told).to(known.device)
+    return adversary.expect(
+        memory,
+        config,
+        known,
+        own,
+        before.question,
+        torch.from_numpy(awaiting["model"]).to(known.device),
+        contribution,
+        inputs.taking_part(config, known, before),
+        set(range(config.federation.owners)) - set(owners),
+        len(set(owners) - {own}) - len(confided),
+    )
+
+
+def _remember(context: Context, memory: adversary.Memory, round: int) -> None:
+    node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})

@@ -1,0 +1,1 @@
+"""What every room needs: errors and files, randomness, devices, memory."""

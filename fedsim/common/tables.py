@@ -1,0 +1,50 @@
+"""TOML tables as typed, validated data, and their complaints as one line."""
+
+import math
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class Table(BaseModel):
+    """A TOML table: kebab-case keys, no unknown ones, no silent conversion between types."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+
+def explain(error: ValidationError) -> str:
+    """Return the first complaint as one line that names the key."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return message
+    if first["type"] == "extra_forbidden":
+        *table, name = map(str, first["loc"])
+        return f"unknown key '{name}'" + (f" in {'.'.join(table)}" if table else "")
+    if meant := _number_meant(first["input"], first["type"]):
+        return f"{key} is {first['input']!r}, which is text and no number; TOML wants {meant}"
+    message = message[0].lower() + message[1:]
+    return f"{key} is {first['input']!r}: {message.replace('input', 'it', 1)}"
+
+
+def _number_meant(given: Any, complaint: str) -> str | None:
+    """Return how TOML writes the number that a text stands for, None where it is none."""
+    if complaint not in ("float_type", "int_type") or not isinstance(given, str):
+        return None
+    try:
+        number = float(given)
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    if complaint == "int_type":
+        return str(int(number)) if number.is_integer() else None
+    return repr(number)

@@ -1,0 +1,35 @@
+"""One experiment as typed, validated data, in Flower's run-config form.
+
+A configuration file is TOML: tables of scalars, because Flower's run config is a flat map of dotted
+keys to scalars. `fedsim run FILE` and `flwr run . --run-config FILE` read the same file. Every key
+is declared in this room with its default; `[tool.flwr.app.config]` in `pyproject.toml` repeats the
+defaults (a test compares them), since Flower refuses keys that an app does not declare.
+"""
+
+from fedsim.config.experiment import Config
+from fedsim.config.files import (
+    KNOWN_KEYS,
+    dump,
+    flatten,
+    from_run_config,
+    load,
+    parse_override,
+    parse_overrides,
+    to_run_config,
+)
+from fedsim.config.training import TrainingConfig
+from fedsim.config.values import Scalar
+
+__all__ = [
+    "KNOWN_KEYS",
+    "Config",
+    "Scalar",
+    "TrainingConfig",
+    "dump",
+    "flatten",
+    "from_run_config",
+    "load",
+    "parse_override",
+    "parse_overrides",
+    "to_run_config",
+]

@@ -1,0 +1,101 @@
+"""The trials, what is measured of them, and how a run is carried out."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedsim.common.tables import Table
+from fedsim.config.values import Fraction, PositiveInt, Seed
+
+
+class TrialsConfig(Table):
+    """Repetitions of the whole training; `cohort` of them share one message.
+
+    pairing: "independent", or "common" where trials 2i and 2i + 1 are in opposite worlds and have
+    all random numbers but that bit in common; until_halfwidth: of the interval of the advantage, at
+    which no further cohort is begun, 0 to run all `count`; first: how many of them were planned at
+    first where a campaign was extended, 0 where it was not.
+    """
+
+    count: PositiveInt = 200
+    cohort: PositiveInt = 100
+    worlds: Literal["both", "d-only"] = "both"
+    pairing: Literal["independent", "common"] = "independent"
+    until_halfwidth: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    first: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether trials 2i and 2i + 1 are in opposite worlds, all of them."""
+        return self.pairing == "common" or self.until_halfwidth > 0
+
+    @property
+    def shuffled(self) -> int:
+        """How many trials, the first of them, have worlds that are balanced over all of them."""
+        return 0 if self.in_pairs else self.first or self.count
+
+    def leaves(self, trials: range) -> Sequence[int]:
+        """Return the trials whose leaves of the seed tree these trials draw from."""
+        return trials if self.pairing == "independent" else [trial // 2 * 2 for trial in trials]
+
+
+class AuditConfig(Table):
+    """The adversary's prior, the confidence of every statement, and what utility is measured on.
+
+    mode: "participant" computes the belief as the adversary must, from what it receives and knows;
+    "instrumented" computes the same belief from the noise, which the auditor of a campaign reads.
+    vantages: whose beliefs are computed; "configured" is federation.vantage alone. bayesian_pairs:
+    how many pairs of its records each owner compares in a round, in the evaluated trials, for the
+    Bayesian accountant; 0 for none. attacks: by membership inference on the challenge, names with
+    commas between them, "all" or "none".
+    """
+
+    mode: Literal["participant", "instrumented"] = "participant"
+    vantages: Literal["configured", "all"] = "configured"
+    prior: Fraction = 0.5
+    confidence: Fraction = 0.95
+    evaluated_trials: PositiveInt = 20
+    bayesian_pairs: Annotated[int, Field(ge=0)] = 0
+    attacks: str = "all"
+
+    def evaluated(self, trials: range) -> int:
+        """Return how many of these trials, the first of them, are evaluated."""
+        return max(0, min(self.evaluated_trials - trials.start, len(trials)))
+
+
+class RunConfig(Table):
+    """How the run is carried out; only the seed and the precision change a result.
+
+    Where memory binds, blocks are cut otherwise and sums round otherwise, in the seventh digit.
+    threads: 0 for one per core; max_memory: such as "4GiB", "" for what the device has to spare;
+    precision: of the forward and backward passes, never of norms, sums and beliefs; client_cpus,
+    client_gpus: what Flower's simulation gives each owner (0 GPUs: an equal share of one).
+    """
+
+    name: str = "digits"
+    seed: Seed = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Annotated[int, Field(ge=0)] = 0
+    max_memory: str = ""
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    client_cpus: PositiveInt = 1
+    client_gpus: Annotated[float, Field(ge=0)] = 0.0
+    out: str = ""
+
+    @model_validator(mode="after")
+    def _memory_is_a_size(self) -> Self:
+        if self.max_memory and not self.memory_limit:
+            raise ValueError(
+                f"run.max-memory is '{self.max_memory}'; give a size such as '4GiB' or '500MB'"
+            )
+        return self
+
+    @property
+    def memory_limit(self) -> int | None:
+        """The bytes that each process may use; None where the device decides."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", self.max_memory.strip().upper())
+        if match is None:
+            return None
+        return int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))

@@ -1,0 +1,80 @@
+"""A whole experiment: all tables, and what they say together."""
+
+from typing import Self
+
+from pydantic import model_validator
+
+from fedsim.common.tables import Table
+from fedsim.config.campaign import AuditConfig, RunConfig, TrialsConfig
+from fedsim.config.challenge import CanariesConfig, ChallengeConfig
+from fedsim.config.federation import DataConfig, FederationConfig
+from fedsim.config.limits import LIMITS
+from fedsim.config.privacy import PrivacyConfig
+from fedsim.config.refused import REFUSED
+from fedsim.config.training import ModelConfig, TrainingConfig
+from fedsim.config.values import Scalar
+
+
+class Config(Table):
+    """A whole experiment."""
+
+    data: DataConfig = DataConfig()
+    federation: FederationConfig = FederationConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    challenge: ChallengeConfig = ChallengeConfig()
+    canaries: CanariesConfig = CanariesConfig()
+    trials: TrialsConfig = TrialsConfig()
+    audit: AuditConfig = AuditConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        for limit in LIMITS:
+            limit(self)
+        for need in REFUSED:
+            need.check(self)
+        return self
+
+    @property
+    def divisor(self) -> float:
+        """n, the public constant that a released sum is divided by.
+
+        The expected number of records in a step; the number of owners where each sends one update.
+        """
+        if self.privacy.unit == "client":
+            return float(self.federation.owners)
+        return self.training.sampling_rate * self.data.records
+
+    @property
+    def candidates(self) -> int:
+        """How many secrets PAC noise has to choose from; 1 where the noise is DP-SGD's."""
+        privacy = self.privacy
+        if privacy.noise != "pac":
+            return 1
+        return 2 if privacy.pac_prior == "pair" else privacy.pac_draws
+
+    def placed_at(self, out: str) -> "Config":
+        """Return the same experiment with another run directory."""
+        return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
+
+    def reading_data_from(self, root: str, *, as_they_are: bool = False) -> "Config":
+        """Return the same experiment with its files in another folder.
+
+        as_they_are: nothing is downloaded into that folder, whatever the experiment says.
+        """
+        changes: dict[str, Scalar] = {"root": root}
+        if as_they_are:
+            changes["download"] = False
+        return self.model_copy(update={"data": self.data.model_copy(update=changes)})
+
+    def with_cohort(self, cohort: int) -> "Config":
+        """Return the same experiment with other cohorts."""
+        trials = self.trials.model_copy(update={"cohort": cohort})
+        return self.model_copy(update={"trials": trials})
+
+    @property
+    def noise_seed(self) -> int | None:
+        """The seed of the privacy noise; None where it comes from the operating system."""
+        return self.run.seed if self.privacy.noise_source == "seed" else None

@@ -1,0 +1,68 @@
+"""Which records there are and who holds them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedsim.common.tables import Table
+from fedsim.config.values import PositiveInt, Seed
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
+
+
+class DataConfig(Table):
+    """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed.
+
+    root: the folder or file that they are read from; label: of tables, the column of the labels;
+    exclude: of tables, columns that are no features, with commas between them; image_size: the side
+    of the squares that pictures of a folder are brought to, 0 to leave them; download: whether
+    missing originals may be fetched into root; classes: the labels whose records alone there are,
+    with commas between them, "" for all.
+    """
+
+    name: str = "digits"
+    root: str = ""
+    label: str = "label"
+    exclude: str = ""
+    image_size: Annotated[int, Field(ge=0, le=4096)] = 0
+    download: bool = False
+    classes: str = ""
+    records: PositiveInt = 200
+    held_out: PositiveInt = 400
+    pool: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
+
+
+class FederationConfig(Table):
+    """Who holds which records, who adds the noise, where the adversary sits.
+
+    partition_key: the column that `partition = "key"` does not split, or "label";
+    secure_aggregation: how owners' messages are summed under distributed trust: "simulated", in the
+    clear, where the server sees every message under a share of the noise only, or by Flower's
+    protocol; colluding: how many other owners tell the adversary what they know, which leaves their
+    own records unprotected; tolerated_dropouts: without how many owners a round may go on;
+    dropout_rate: probability that an owner fails to answer in a round, for simulations.
+    """
+
+    owners: Annotated[int, Field(ge=2)] = 2
+    partition: str = "iid"
+    partition_key: str = ""
+    dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
+    adversary: Annotated[int, Field(ge=-1)] = -1
+    trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
+    vantage: Annotated[Vantage, Field(strict=False)] = Vantage.PARTICIPANT
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    secure_aggregation: Literal["simulated", "secagg+"] = "simulated"
+    colluding: Annotated[int, Field(ge=0)] = 0
+    tolerated_dropouts: Annotated[int, Field(ge=0)] = 0
+    dropout_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @property
+    def fewest_participants(self) -> int:
+        """How many owners a round has at least."""
+        return self.owners - self.tolerated_dropouts
+
+    @property
+    def summed_in_the_clear(self) -> bool:
+        """Whether the server sees single messages that only their sum's noise protects."""
+        return self.trust.model.summed_securely and self.secure_aggregation == "simulated"

@@ -1,0 +1,96 @@
+"""Configurations as files, as Flower's run config, and as `--set KEY=VALUE`."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import ValidationError
+
+from adversaries.errors import InputError
+from fedsim.common import reading
+from fedsim.common.tables import explain
+from fedsim.config.experiment import Config
+from fedsim.config.values import Scalar
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) of nested tables, as Flower does."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def to_run_config(config: Config) -> dict[str, Scalar]:
+    """Return the flat dotted map that Flower hands to every app."""
+    return dict(flatten(config.model_dump(mode="json", by_alias=True)))
+
+
+KNOWN_KEYS = tuple(to_run_config(Config()))
+
+
+def from_run_config(values: Mapping[str, Any]) -> Config:
+    """Validate a flat dotted map. Raises InputError with one line that names the key."""
+    tree: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        if key not in KNOWN_KEYS:
+            raise InputError(f"unknown key '{key}'{_suggestion(key)}")
+        table, name = key.split(".")
+        tree.setdefault(table, {})[name] = value
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise InputError(explain(error)) from None
+
+
+def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
+    """Read a TOML file and apply dotted overrides. Raises InputError."""
+    try:
+        tree = reading.toml(path)
+    except FileNotFoundError:
+        raise InputError(f"no configuration file '{path}'; see configs/ for examples") from None
+    values = dict(flatten(tree)) | dict(overrides or {})
+    if "run.name" not in values:
+        values["run.name"] = path.stem
+    return from_run_config(values)
+
+
+def parse_override(text: str) -> tuple[str, Scalar]:
+    """Read one `KEY=VALUE`; VALUE is a TOML scalar, or else a string. Raises InputError."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--set {text!r} is not KEY=VALUE, for example --set data.records=100")
+    key, text = key.strip(), value.strip().strip("\"'")
+    if isinstance(to_run_config(Config()).get(key), str):
+        return key, text  # a layer may be named 1
+    try:
+        parsed = reading.toml_of(f"value = {value}".encode())["value"]
+    except reading.DAMAGE:
+        return key, text
+    return key, parsed if isinstance(parsed, bool | int | float) else text
+
+
+def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
+    """Read what `--set` was given, the last word on a key counting. Raises InputError."""
+    return dict(parse_override(text) for text in texts or ())
+
+
+def dump(config: Config) -> str:
+    """Return the resolved configuration as TOML that `load` reads back to the same value."""
+    return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
+
+
+def _suggestion(key: str) -> str:
+    if key in Config.model_fields:
+        within = next(known for known in KNOWN_KEYS if known.startswith(f"{key}."))
+        return f": it is a table; give one of its keys, such as {within}"
+    if near := difflib.get_close_matches(key, KNOWN_KEYS, n=1):
+        return f"; did you mean '{near[0]}'?"
+    # The table may be missing or wrong: compare the last part alone.
+    names = {known.rpartition(".")[2]: known for known in KNOWN_KEYS}
+    if near := difflib.get_close_matches(key.rpartition(".")[2], names, n=1):
+        return f"; did you mean '{names[near[0]]}'?"
+    return f"; the tables are {', '.join(Config.model_fields)}"

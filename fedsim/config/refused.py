@@ -1,0 +1,416 @@
+"""Which combinations of settings are refused, and why: one table, read from top to bottom.
+
+A new trust model, noise, challenge or audit that does not go with something adds its row here; what
+takes arithmetic is in `limits`. docs/configuration.md shows the table.
+"""
+
+from collections.abc import Callable
+
+from fedsim.config.needs import (
+    Need,
+    Setting,
+    above,
+    at_least,
+    below,
+    differs,
+    equals,
+    even,
+    one_of,
+)
+from fedsim.trust import Trust
+from fedsim.trust.model import TrustModel
+
+
+def _trusts(said: Callable[[TrustModel], bool]) -> Setting:
+    """Return that trust is one of the models of which something is said."""
+    return one_of("federation.trust", *(trust.value for trust in Trust if said(trust.model)))
+
+
+REFUSED = (
+    # --- Whose messages the server sees
+    Need(
+        what=(_trusts(lambda model: not model.summed_securely),),
+        needs=(equals("federation.secure-aggregation", "simulated"),),
+        why="where the server sees every message",
+        instead='federation.trust = "distributed"',
+    ),
+    # --- Noise that is shaped by candidates, and its prior
+    Need(
+        what=(equals("privacy.noise", "pac"),),
+        needs=(above("privacy.mutual-information", 0),),
+        why="which is scaled to this budget of information and to no other target",
+        instead='privacy.noise = "isotropic"',
+    ),
+    Need(
+        what=(equals("privacy.noise", "isotropic"),),
+        needs=(equals("privacy.pac-prior", "pair"),),
+        why="which no prior shapes",
+        instead='privacy.noise = "pac"',
+    ),
+    Need(
+        what=(equals("privacy.pac-prior", "halves"),),
+        needs=(equals("privacy.neighbouring", "add-remove"),),
+        why="in which a record is there or is not",
+        instead='privacy.pac-prior = "pair"',
+    ),
+    Need(
+        what=(equals("privacy.noise", "pac"),),
+        needs=(equals("privacy.sensitivity", "global"),),
+        why="which no sensitivity scales",
+        instead='privacy.noise = "isotropic"',
+    ),
+    # --- Keys that only some kinds of challenge have
+    Need(
+        what=(one_of("challenge.kind", "record", "gradient"),),
+        needs=(equals("challenge.label", -1),),
+        why="which is given no label",
+        instead="another challenge.kind",
+    ),
+    Need(
+        what=(differs("challenge.kind", "gradient"),),
+        needs=(equals("challenge.coordinate", -1),),
+        why="which has a gradient of its own",
+        instead='challenge.kind = "gradient"',
+    ),
+    Need(
+        what=(differs("challenge.kind", "record"),),
+        needs=(equals("challenge.replacement", -1),),
+        why="which D' has nothing of the pool in place of",
+        instead='challenge.kind = "record"',
+    ),
+    # --- Trials in pairs, and in both worlds
+    Need(
+        what=(equals("trials.worlds", "d-only"),),
+        needs=(
+            equals("trials.pairing", "independent"),
+            equals("trials.until-halfwidth", 0),
+        ),
+        why="where nothing has an interval and no trial a partner",
+        instead='trials.worlds = "both"',
+    ),
+    Need(
+        what=(equals("trials.pairing", "common"),),
+        needs=(even("trials.cohort"),),
+        why="where pairs of trials stay together",
+        instead='trials.pairing = "independent"',
+    ),
+    Need(
+        what=(above("trials.until-halfwidth", 0),),
+        needs=(even("trials.cohort"),),
+        why="where pairs of trials stay together",
+        instead="trials.until-halfwidth = 0",
+    ),
+    Need(
+        what=(equals("trials.worlds", "both"),),
+        needs=(even("trials.count"),),
+        why="where half of the trials train on D and half on D'",
+        instead='trials.worlds = "d-only"',
+    ),
+    # --- What a unit of privacy knows
+    Need(
+        what=(equals("privacy.unit", "client"),),
+        needs=(
+            equals("training.sampling-rate", 1.0),
+            equals("training.local-steps", 1),
+            equals("training.clipping", True),
+            equals("privacy.noise", "isotropic"),
+            equals("audit.bayesian-pairs", 0),
+            equals("challenge.record", -1),
+            equals("challenge.replacement", -1),
+        ),
+        why="where an owner sends one clipped update and all its data are in question",
+        instead='privacy.unit = "record"',
+    ),
+    Need(
+        what=(equals("privacy.unit", "record"),),
+        needs=(equals("training.local-epochs", 1), equals("training.batch-size", 0)),
+        why="where an owner sends its gradients and one record is in question",
+        instead='privacy.unit = "client"',
+    ),
+    Need(
+        what=(at_least("challenge.owner", 0),),
+        needs=(equals("challenge.record", -1),),
+        why="and a given record is whoever's it is",
+        instead="challenge.owner = -1",
+    ),
+    # --- Steps
+    Need(
+        what=(differs("training.optimizer", "sgd"),),
+        needs=(equals("training.momentum", 0),),
+        why="which has none (training.beta1 is adam's)",
+        instead='training.optimizer = "sgd"',
+    ),
+    Need(
+        what=(equals("training.local-steps", 1), equals("privacy.unit", "record")),
+        needs=(equals("training.local-learning-rate", 0),),
+        why="where no owner steps on its own",
+        instead="training.local-steps above 1",
+    ),
+    Need(
+        what=(equals("privacy.neighbouring", "replace"), below("training.sampling-rate", 1)),
+        needs=(equals("privacy.sensitivity", "global"),),
+        why="where no one distance describes the pair",
+        instead='privacy.neighbouring = "add-remove"',
+    ),
+    # --- Local steps
+    Need(
+        what=(above("training.local-steps", 1),),
+        needs=(_trusts(lambda model: model.local_steps),),
+        why="whose noise each owner must add itself before its next step",
+        instead="training.local-steps = 1",
+    ),
+    Need(
+        what=(above("training.local-steps", 1),),
+        needs=(equals("training.sampling-rate", 1.0),),
+        why="and no adversary for sampled local steps is known",
+        instead="training.local-steps = 1",
+    ),
+    Need(
+        what=(above("training.local-steps", 1),),
+        needs=(equals("audit.bayesian-pairs", 0),),
+        why="and gradients are compared at the model of the round and not within it",
+        instead="training.local-steps = 1",
+    ),
+    Need(
+        what=(above("training.local-steps", 1),),
+        needs=(equals("privacy.sensitivity", "global"),),
+        why="and a sensitivity is measured at the model of the round and not within it",
+        instead="training.local-steps = 1",
+    ),
+    Need(
+        what=(above("training.local-steps", 1),),
+        needs=(equals("audit.mode", "participant"),),
+        why="after which the noise alone does not tell the belief",
+        instead="training.local-steps = 1",
+    ),
+    Need(
+        what=(above("training.local-steps", 1),),
+        needs=(
+            equals("federation.colluding", 0),
+            equals("federation.tolerated-dropouts", 0),
+        ),
+        why="accounted for owners that all answer and keep their noise to themselves",
+        instead="training.local-steps = 1",
+    ),
+    # --- What noise shaped by candidates goes with
+    Need(
+        what=(equals("privacy.noise", "pac"),),
+        needs=(
+            _trusts(lambda model: model.server_draws),
+            equals("training.clipping", True),
+            equals("training.sampling-rate", 1.0),
+            equals("training.local-steps", 1),
+            equals("federation.vantage", "participant"),
+            equals("audit.mode", "instrumented"),
+            equals("audit.vantages", "configured"),
+            equals("audit.bayesian-pairs", 0),
+            equals("trials.worlds", "both"),
+            equals("run.precision", "float32"),
+        ),
+        why="where the server compares what all candidates would send",
+        instead='privacy.noise = "isotropic"',
+    ),
+    Need(
+        what=(equals("privacy.noise", "pac"),),
+        needs=(
+            equals("federation.colluding", 0),
+            equals("federation.tolerated-dropouts", 0),
+        ),
+        why="whose candidates are sums over all owners",
+        instead='privacy.noise = "isotropic"',
+    ),
+    Need(
+        what=(equals("privacy.noise", "pac"),),
+        needs=(differs("challenge.kind", "gradient"), equals("challenge.copies", 1)),
+        why="whose candidates are sets of records",
+        instead='privacy.noise = "isotropic"',
+    ),
+    # --- Integers of a stated range
+    Need(
+        what=(_trusts(lambda model: model.summed_securely),),
+        needs=(equals("training.clipping", True),),
+        why="where owners send integers of a stated range and nothing bounds their sums",
+        instead='federation.trust = "local"',
+    ),
+    Need(
+        what=(_trusts(lambda model: model.summed_securely),),
+        needs=(equals("privacy.sensitivity", "global"),),
+        why="where nothing that owners send may have a range which depends on the data",
+        instead='federation.trust = "local"',
+    ),
+    Need(
+        what=(above("audit.bayesian-pairs", 0),),
+        needs=(equals("federation.tolerated-dropouts", 0),),
+        why="which compares the gradients of all owners in every round",
+        instead="audit.bayesian-pairs = 0",
+    ),
+    # --- Sums that nothing bounds, and targets that no noise meets
+    Need(
+        what=(equals("privacy.noise", "pac"),),
+        needs=(equals("privacy.stop-at", 0),),
+        why="which is no differential privacy: epsilon is infinite from the first round on "
+        "(privacy.mutual-information is the budget)",
+        instead='privacy.noise = "isotropic"',
+    ),
+    Need(
+        what=(equals("training.clipping", False),),
+        needs=(
+            equals("privacy.rho-beta", 0),
+            equals("privacy.rho-alpha", 0),
+            equals("privacy.epsilon", 0),
+            equals("privacy.mutual-information", 0),
+        ),
+        why="so that nothing bounds what one record can change and no noise meets a target "
+        "(give privacy.noise-multiplier)",
+        instead="training.clipping = true",
+    ),
+    Need(
+        what=(equals("training.clipping", False),),
+        needs=(equals("privacy.stop-at", 0),),
+        why="so that nothing bounds what one record can change and epsilon is infinite from the "
+        "first round on",
+        instead="training.clipping = true",
+    ),
+    # --- Canaries
+    Need(
+        what=(above("canaries.count", 0),),
+        needs=(
+            equals("training.clipping", True),
+            equals("training.sampling-rate", 1.0),
+            equals("training.local-steps", 1),
+            equals("privacy.noise", "isotropic"),
+            equals("privacy.sensitivity", "global"),
+        ),
+        why="and canaries are not supported with it",
+        instead="canaries.count = 0",
+    ),
+    Need(
+        what=(_trusts(lambda model: model.summed_securely),),
+        needs=(equals("canaries.count", 0),),
+        why="whose integers have no room for canaries",
+        instead='federation.trust = "local" or "central"',
+    ),
+    Need(
+        what=(equals("federation.vantage", "released-model"),),
+        needs=(equals("canaries.count", 0),),
+        why="whose beliefs replay the training without canaries",
+        instead='federation.vantage = "participant"',
+    ),
+    Need(
+        what=(equals("audit.vantages", "all"),),
+        needs=(equals("canaries.count", 0),),
+        why="and the beliefs about the released model replay the training without canaries",
+        instead='audit.vantages = "configured"',
+    ),
+    Need(
+        what=(equals("trials.pairing", "common"),),
+        needs=(equals("canaries.count", 0),),
+        why="where two trials share what is random and canaries have coins for each",
+        instead='trials.pairing = "independent"',
+    ),
+    Need(
+        what=(above("canaries.count", 0), equals("privacy.unit", "client")),
+        needs=(one_of("canaries.kind", "gradient", "dirac"),),
+        why="where a canary stands for a client",
+        instead='privacy.unit = "record"',
+    ),
+    Need(
+        what=(above("canaries.count", 0), equals("privacy.unit", "client")),
+        needs=(equals("canaries.known-data", False),),
+        why="where owners send updates of their own and not sums over records",
+        instead='privacy.unit = "record"',
+    ),
+    # --- Random numbers in common
+    Need(
+        what=(equals("trials.pairing", "common"),),
+        needs=(equals("privacy.noise-source", "seed"), equals("privacy.noise", "isotropic")),
+        why="where two trials draw the same noise from the seed",
+        instead='trials.pairing = "independent"',
+    ),
+    # --- Crafted challenges and groups
+    Need(
+        what=(equals("privacy.unit", "client"),),
+        needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
+        why="where all data of an owner are in question",
+        instead='privacy.unit = "record"',
+    ),
+    Need(
+        what=(equals("model.initialisation", "worst-case"),),
+        needs=(equals("privacy.unit", "record"),),
+        why="which is fitted to all records but that of the challenge",
+        instead='model.initialisation = "random"',
+    ),
+    Need(
+        what=(equals("model.initialisation", "worst-case"), equals("challenge.kind", "record")),
+        needs=(at_least("challenge.record", 0),),
+        why="which is fitted to all records but that of the challenge, and that is not known yet",
+        instead='another challenge.kind, or model.initialisation = "random"',
+    ),
+    Need(
+        what=(equals("challenge.kind", "gradient"),),
+        needs=(equals("training.clipping", True),),
+        why="a vector of the clipping norm",
+        instead="another challenge.kind",
+    ),
+    Need(
+        what=(above("audit.bayesian-pairs", 0),),
+        needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
+        why="whose guarantee is for the distribution of the records, which what was put into D for "
+        "the challenge is not from",
+        instead="audit.bayesian-pairs = 0",
+    ),
+    Need(
+        what=(below("training.sampling-rate", 1),),
+        needs=(equals("challenge.copies", 1),),
+        why="where copies are sampled one by one, and no adversary here counts them",
+        instead="training.sampling-rate = 1.0",
+    ),
+    Need(
+        what=(equals("privacy.sensitivity", "local"),),
+        needs=(equals("challenge.copies", 1),),
+        why="which would hide the group as well as one of them",
+        instead='privacy.sensitivity = "global"',
+    ),
+    # --- Rounded gradients
+    Need(
+        what=(equals("audit.mode", "participant"),),
+        needs=(equals("run.precision", "float32"),),
+        why="whose belief compares sums that it computed in full precision with what others "
+        "rounded",
+        instead='audit.mode = "instrumented"',
+    ),
+    Need(
+        what=(equals("privacy.sensitivity", "local"),),
+        needs=(equals("run.precision", "float32"),),
+        why="and the sensitivity of rounded gradients is not the one that is measured",
+        instead='privacy.sensitivity = "global"',
+    ),
+    # --- A pair that is given
+    Need(
+        what=(equals("privacy.neighbouring", "add-remove"),),
+        needs=(equals("challenge.replacement", -1),),
+        why="which replaces nothing",
+        instead='privacy.neighbouring = "replace"',
+    ),
+    Need(
+        what=(
+            equals("privacy.neighbouring", "replace"),
+            equals("challenge.kind", "record"),
+            at_least("challenge.record", 0),
+        ),
+        needs=(at_least("challenge.replacement", 0),),
+        why="and the two go together under replace",
+        instead="neither, to choose them by dissimilarity",
+    ),
+    Need(
+        what=(
+            equals("privacy.neighbouring", "replace"),
+            equals("challenge.kind", "record"),
+            at_least("challenge.replacement", 0),
+        ),
+        needs=(at_least("challenge.record", 0),),
+        why="and the two go together under replace",
+        instead="neither, to choose them by dissimilarity",
+    ),
+)
+"""Checked in this order: the first that is not met is the one that is complained about."""

@@ -1,0 +1,58 @@
+"""The network and how the federation trains it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedsim.common.tables import Table
+from fedsim.config.values import PositiveInt
+
+
+class ModelConfig(Table):
+    """The network that the federation trains.
+
+    batch_norm: what takes the place of layers that mix the records of a batch; frozen: names of
+    layers or parameters that are not trained, with commas between them; initialisation: whether
+    every trial draws a first model of its own, all start from that of the first, or all from that
+    one fitted to the records that both worlds have.
+    """
+
+    name: str = "mlp"
+    hidden: PositiveInt = 32
+    batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
+    frozen: str = ""
+    initialisation: Literal["random", "fixed", "worst-case"] = "random"
+
+
+class TrainingConfig(Table):
+    """DP-SGD: in every round each owner sums clipped gradients and the server takes one step.
+
+    Where privacy.unit is "client" an owner sends the clipped update of its own training instead.
+
+    clipping: false sums gradients as they are, and clipping_norm is then the unit of the noise
+    alone; sampling_rate: the probability that a record takes part in a round (1: full batch);
+    local_steps: noisy steps that an owner takes on its own model within a round;
+    local_learning_rate: their learning rate, or that of an owner's own training, 0 for that of the
+    server; local_epochs, batch_size: of an owner's own training, 0 for all its records in one
+    batch; warmup_rounds: over which the learning rate grows to its full value; decay_every,
+    decay_factor: of the schedule "step".
+    """
+
+    rounds: PositiveInt = 30
+    learning_rate: Annotated[float, Field(gt=0)] = 0.5
+    clipping_norm: Annotated[float, Field(gt=0)] = 1.0
+    clipping: bool = True
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    local_steps: PositiveInt = 1
+    local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
+    local_epochs: PositiveInt = 1
+    batch_size: Annotated[int, Field(ge=0)] = 0
+    optimizer: str = "sgd"
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    adam_epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    schedule: str = "constant"
+    warmup_rounds: Annotated[int, Field(ge=0)] = 0
+    decay_every: PositiveInt = 10
+    decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5

@@ -1,0 +1,1 @@
+"""Data sets, each read from its original files."""

@@ -1,0 +1,89 @@
+"""One experiment, carried out: what is wrong with it found before it begins, then the federation.
+
+Shared by the command line and the Python API. Flower and torch are imported when a run needs them.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from fedsim import config as configuration
+from fedsim.campaign import budget
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Config
+from fedsim.runtimes.progress import preparing, progress
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.server.plan import Plan
+
+
+def in_process(plan: "Plan", console: Console) -> RunDirectory:
+    """Carry an experiment out in this process, or what is left of it; return its directory.
+
+    One that has finished with the same configuration is left as it is. Raises InputError.
+    """
+    with preparing(console) as searched:
+        directory = plan.begin(searched)
+    if not directory.finished:
+        with directory.lock():
+            check_ledger(plan, directory)
+        with progress(directory, plan.config, console):
+            run_in_process(plan, directory)
+    return directory
+
+
+def prepare(config: Config) -> "Plan":
+    """Return the plan of an experiment, with nothing written. Raises InputError for what is wrong.
+
+    Its directory is `run.out`, or a new one.
+    """
+    from fedsim.server import plan  # noqa: PLC0415  (Flower takes a second)
+
+    return plan.prepare(with_absolute_paths(config))
+
+
+def with_absolute_paths(config: Config) -> Config:
+    """Resolve paths here: Flower's processes have other working directories."""
+    from fedsim.server.plan import default_directory  # noqa: PLC0415
+
+    root = str(Path(config.data.root).expanduser().absolute()) if config.data.root else ""
+    out = default_directory(config).expanduser().absolute()
+    data = config.data.model_copy(update={"root": root})
+    return config.model_copy(update={"data": data}).placed_at(str(out))
+
+
+def check_ledger(
+    plan: "Plan", directory: RunDirectory, accept_epsilon: float | None = None
+) -> None:
+    """Find out whether what is left of the budget is enough, before a runtime is started.
+
+    The caller holds the lock of the run. accept_epsilon: what the run may cost in the end, where it
+    was interrupted. Raises InputError.
+    """
+    if accept_epsilon is not None:
+        budget.accept(directory, accept_epsilon)
+    plan.left(directory)
+
+
+def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
+    import logging  # noqa: PLC0415
+
+    from fedsim import client_app  # noqa: PLC0415
+    from fedsim.runtimes.inprocess import InProcessGrid  # noqa: PLC0415
+    from fedsim.server import server_app  # noqa: PLC0415
+
+    # After the import, which sets the level: the progress bar and the report say what Flower logs.
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    config = plan.config
+    grid = InProcessGrid(
+        client_app.app, config.federation.owners, configuration.to_run_config(config)
+    )
+    server_app.carry_out(grid, plan, directory)
+
+
+def run_simulated(config: Config) -> None:
+    from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
+
+    with simulation(config) as submitted:
+        submitted.wait()

@@ -1,0 +1,148 @@
+"""What was trained, on which data, under which noise."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from fedsim.figures.canvas import (
+    BLUE,
+    GREEN,
+    HEIGHT,
+    INK,
+    LEGEND_LABELS,
+    PURPLE,
+    QUANTILES,
+    VERMILION,
+    WIDTH,
+    Floats,
+    Pixels,
+    legend_above,
+    level_line,
+    new_axes,
+    page_style,
+    quantile_band,
+    rounds_axis,
+)
+
+
+def utility(
+    rounds: Sequence[int],
+    accuracy: Mapping[str, Sequence[float | None]],
+    loss: Mapping[str, Sequence[float | None]],
+) -> Figure:
+    """Draw accuracy and loss of the global model: `mean`, and the band from `low` to `high`."""
+    with page_style():
+        figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for axes, series, title, colour in (
+            (left, accuracy, "Accuracy", GREEN),
+            (right, loss, "Loss", PURPLE),
+        ):
+            low, mean, high = (np.array(series[name], float) for name in ("low", "mean", "high"))
+            quantile_band(axes, np.array(rounds), np.stack([low, mean, high]), colour, title)
+            rounds_axis(axes, np.array(rounds))
+            axes.set_title(title)
+        left.set_ylim(0, 1.02)
+        left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        right.set_ylim(bottom=0)
+    return figure
+
+
+def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
+    """Draw the local sensitivity per round, [T, k], against its bound C or 2C."""
+    with page_style():
+        figure, axes = new_axes()
+        rounds = np.arange(1, sensitivity.shape[1] + 1)
+        quantile_band(
+            axes, rounds, np.quantile(sensitivity, QUANTILES, axis=0), BLUE, "median, 5–95%"
+        )
+        if bound is not None:
+            level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
+        axes.set_ylim(0, 1.1 * max(bound or 0, float(sensitivity.max())) or 1)
+        rounds_axis(axes, rounds)
+        axes.set_ylabel("local sensitivity LS")
+        legend_above(axes)
+    return figure
+
+
+def realised_noise(
+    rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
+) -> Figure:
+    """Draw the standard deviation of the noise that was left over, [k], beside the claim.
+
+    interval [2, k]: its ends; claimed [k], None where nobody claimed any.
+    """
+    with page_style():
+        figure, axes = new_axes()
+        spread = np.abs(interval - measured)
+        axes.errorbar(rounds, measured, spread, fmt="o", color=BLUE, markersize=4, label="measured")
+        if claimed is not None:
+            marker = "_" if len(rounds) == 1 else None
+            axes.plot(rounds, claimed, color=VERMILION, marker=marker, label="configured")
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("standard deviation of the noise")
+        rounds_axis(axes, rounds)
+        legend_above(axes)
+    return figure
+
+
+def holdings(counts: npt.NDArray[np.int64]) -> Figure:
+    """Draw how many records of each label every owner has, as stacked bars.
+
+    counts [owners, classes]. Many labels share a colour bar instead of a legend.
+    """
+    owners, classes = counts.shape
+    with page_style():
+        figure, axes = new_axes()
+        axes.grid(False, axis="x")
+        colours = colormaps["viridis"](np.linspace(0, 1, classes))
+        below = np.cumsum(counts, axis=1) - counts
+        # Edges tell neighbours of a similar colour apart, but would hide thin bars.
+        edge = 0.5 if owners * classes <= 400 else 0.0
+        for label in range(classes):
+            axes.bar(
+                np.arange(owners),
+                counts[:, label],
+                bottom=below[:, label],
+                color=colours[label],
+                label=str(label),
+                edgecolor="white",
+                linewidth=edge,
+            )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlim(-0.6, owners - 0.4)
+        axes.set_xlabel("owner")
+        axes.set_ylabel("records")
+        if classes <= LEGEND_LABELS:
+            axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="label", reverse=True)
+        else:
+            scale = ScalarMappable(Normalize(0, classes - 1), "viridis")
+            figure.colorbar(scale, ax=axes, label="label")
+    return figure
+
+
+def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | None]]) -> Figure:
+    """Draw pictures [H, W] or [H, W, 3], values in [0, 1], each above its replacement, if any."""
+    across = 6  # pairs beside one another
+    replaced = pairs[0][1] is not None
+    deep = -(-len(pairs) // across) * (1 + replaced)
+    with page_style():
+        figure = Figure(figsize=(WIDTH, 0.3 + 1.25 * deep), layout="constrained")
+        grid = figure.subplots(deep, across, squeeze=False)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        for i, (title, pair) in enumerate(zip(titles, pairs, strict=True)):
+            below, right = divmod(i, across)
+            for j, image in enumerate(image for image in pair if image is not None):
+                axes = grid[below * (1 + replaced) + j, right]
+                drawn = axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="none")
+                drawn.set_gid(f"picture-{i}-{j}")  # the same picture may be in several pairs
+                if not j:
+                    axes.set_title(title, fontsize=8.5, fontweight="normal")
+    return figure

@@ -1,0 +1,1 @@
+"""The challenge: target records, worlds, canaries, and what each client contributes."""

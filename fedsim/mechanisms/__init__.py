@@ -1,0 +1,1 @@
+"""Whose noise a release holds, how much, and what it comes to over rounds."""

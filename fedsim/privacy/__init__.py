@@ -1,0 +1,1 @@
+"""Theory: mechanisms, accountants, identifiability and calibration; knows no configuration."""

@@ -1,0 +1,1 @@
+"""What crosses the wire, and what is refused on arrival."""

@@ -1,0 +1,40 @@
+"""Writing a run's report: report.json, the figures, and the page."""
+
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.audits.audit import assemble
+from fedsim.campaign import ledger, run_agreement, run_transcript
+from fedsim.campaign.run_directory import RunDirectory
+
+
+def write_report(
+    directory: RunDirectory, confidence: float | None = None, delta: float | None = None
+) -> dict[str, Any]:
+    """Write report.json, the figures and report.html of a run from its facts and transcript.
+
+    `confidence` and `delta` replace the configured ones. Returns the report. Raises InputError.
+    """
+    from fedsim.report import page as rendering  # noqa: PLC0415  (matplotlib is slow to import)
+
+    for name, value in (("confidence", confidence), ("delta", delta)):
+        if value is not None and not 0 < value < 1:
+            raise InputError(f"{name} is {value}; it must lie between 0 and 1")
+    transcript = run_transcript.read(directory)
+    facts = directory.read_facts()
+    config, rows = directory.config, ledger.verified(directory)
+    run_agreement.check(directory, config, facts, transcript, rows)
+    report = assemble(
+        config,
+        facts,
+        transcript,
+        confidence or config.audit.confidence,
+        delta or config.privacy.delta,
+        rows,
+    )
+    pictures = rendering.Pictures(report, transcript)
+    rendering.write_figures(pictures, directory.path / "figures")
+    directory.write_text("report.html", rendering.render_html(report, pictures))
+    # Last, because its presence says that the run is finished.
+    directory.write_json("report.json", report)
+    return report

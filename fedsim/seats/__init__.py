@@ -1,0 +1,1 @@
+"""The adversaries, each where it sits."""

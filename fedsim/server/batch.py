@@ -1,0 +1,156 @@
+"""What the server knows of a batch of trials, of a round that has begun, and of its replies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import ArrayRecord, Message
+
+from fedsim.config import Config
+from fedsim.game import challenge
+from fedsim.game.challenge import Challenge
+from fedsim.game.question import Question
+from fedsim.mechanisms.fixed_point import FixedPoint
+from fedsim.privacy.mechanism import aggregate_noise_multiplier
+from fedsim.protocol import messages
+from fedsim.protocol.messages import Role
+from fedsim.trust.model import Vantage
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of trials: what all its rounds have in common.
+
+    Attributes:
+        config: the experiment.
+        challenge: the target, and who plays which part.
+        noise_multiplier: nominal.
+        nodes: the Flower node of each partition.
+        trials: their numbers, T of them.
+        worlds: bool [T], which trials train on D.
+    """
+
+    config: Config
+    challenge: Challenge
+    noise_multiplier: float
+    nodes: Mapping[int, int]
+    trials: range
+    worlds: npt.NDArray[np.bool_]
+
+    @cached_property
+    def colluders(self) -> frozenset[int]:
+        """The clients that disclose their noise to the adversary."""
+        return frozenset(challenge.colluders(self.config, self.challenge))
+
+    @property
+    def by_candidate(self) -> bool:
+        """Whether clients send a sum for every candidate, of which the server alone knows which."""
+        return self.config.privacy.noise == "pac"
+
+    def role(self, partition: int) -> Role:
+        """Return the part that a client plays."""
+        if partition == self.challenge.owner:
+            return Role.CHALLENGED
+        if partition == self.challenge.adversary:
+            return Role.ADVERSARY
+        return Role.COLLUDER if partition in self.colluders else Role.OWNER
+
+    def question(self, round: int) -> Question:
+        """Return what a curious server asks itself in a round."""
+        target = self.challenge
+        return Question(
+            round,
+            self.trials,
+            self.noise_multiplier,
+            target.owner,
+            target.record,
+            target.replacement,
+        )
+
+    def unknown_noise(self, vantage: Vantage, participants: tuple[int, ...]) -> frozenset[int]:
+        """Return whose noise of a round's participants hides the target from a vantage."""
+        return self.config.federation.trust.model.unknown_noise(
+            vantage,
+            participants,
+            self.challenge.owner,
+            self.challenge.adversary,
+            self.colluders,
+        )
+
+    def towards(self, sources: frozenset[int]) -> float:
+        """Return the noise multiplier towards somebody who does not know the noise of these."""
+        federation = self.config.federation
+        return aggregate_noise_multiplier(
+            self.noise_multiplier, federation.trust, federation.owners, len(sources)
+        )
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round that has begun.
+
+    Attributes:
+        number: from 1.
+        model: [T, P] float32, as it was sent.
+        sensitivities: [T] float64, what the noise is a multiple of.
+        local: whether these were measured on the data and are told to clients that draw noise.
+        grid: of the clients' messages; None where they are floating-point numbers.
+        shape: of one client's sum, (T, P), or (T, m, P) with m candidates.
+    """
+
+    number: int
+    model: Array
+    sensitivities: Floats
+    local: bool
+    grid: FixedPoint | None
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Received:
+    """The good replies of a round, sorted by partition, so that every runtime sums alike."""
+
+    replies: dict[int, Message]
+
+    @property
+    def participants(self) -> tuple[int, ...]:
+        """The clients that took part."""
+        return tuple(self.replies)
+
+    @cached_property
+    def disclosed(self) -> ArrayRecord | None:
+        """The noise of the colluders that took part, for the adversary alone; None for none."""
+        told = {
+            str(partition): messages.only(record)
+            for partition, record in self.records(messages.CONFIDED).items()
+        }
+        return messages.array_record(**told) if told else None
+
+    def records(self, name: str) -> dict[int, ArrayRecord]:
+        """Return the array records of this name of all clients that sent one."""
+        return {
+            partition: reply.content.array_records[name]
+            for partition, reply in self.replies.items()
+            if name in reply.content.array_records
+        }
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a round releases: what clients are sent next.
+
+    Attributes:
+        aggregate: [T, P] float32.
+        participants: whose messages are in it.
+        disclosed: the colluders' noise, which the adversary alone is sent.
+    """
+
+    aggregate: npt.NDArray[np.float32]
+    participants: tuple[int, ...]
+    disclosed: ArrayRecord | None

@@ -1,0 +1,143 @@
+"""The preflight of a run: what is wrong is found, and what is decided is decided, once.
+
+`fedsim run`, `fedsim sweep`, `fedsim deploy run` and `flwr run` make a Plan before a directory is
+written or a message sent, and hand it on: no later step works any of it out again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedsim.audits import membership_audit
+from fedsim.campaign import budget, cohorts
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Config
+from fedsim.game import challenge, federation, one_run
+from fedsim.game.challenge import Challenge
+from fedsim.game.federation import Federation
+from fedsim.mechanisms import fixed_point, privacy
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import accountant
+from fedsim.seats import released_model
+from fedsim.training import models, sampling, schedules
+from fedsim.training.optimizers import ServerOptimizer
+from fedsim.trust.model import Vantage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided before the first round of a run.
+
+    config: the experiment, with batches of trials that fit in memory.
+    noise_multiplier: sigma over the sensitivity of what adds the noise, 0 under PAC noise.
+    rounds: how many every trial has: training.rounds, or as many as privacy.stop-at allows.
+    batches: the trials of each batch, in the order in which they are run.
+    """
+
+    config: Config
+    noise_multiplier: float
+    rounds: int
+    batches: tuple[range, ...]
+
+    @property
+    def path(self) -> Path:
+        """The directory that the run has or will have."""
+        return Path(self.config.run.out)
+
+    def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
+        """Return the target and who attacks it, searched for once in a process.
+
+        searched: is told the fraction of the pairs that the search has compared. Raises InputError.
+        """
+        return challenge.choose(self.config, searched)
+
+    def federation(self) -> Federation:
+        """Return the data, the model and the device, with work in blocks that fit in memory.
+
+        Raises InputError where not even one example's does.
+        """
+        config = self.config
+        known = federation.load(config)
+        sampled = config.training.sampling_rate < 1
+        known.cut(config.trials.cohort, sampled, config.candidates)
+        return known
+
+    def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
+        """Return the run's directory, made if it is not there, after the search for the target.
+
+        Raises InputError, also where the directory holds something else.
+        """
+        self.challenge(searched)
+        return RunDirectory.create(self.path, self.config)
+
+    def left(self, directory: RunDirectory) -> "Plan":
+        """Return the plan of what a directory's finished batches leave. The caller holds its lock.
+
+        Raises InputError as `budget.plan` and `cohorts.ranges`.
+        """
+        rounds = budget.plan(self.config, self.noise_multiplier, directory)
+        return replace(self, rounds=rounds, batches=tuple(cohorts.ranges(self.config, directory)))
+
+
+def prepare(config: Config) -> Plan:
+    """Return the plan of an experiment, with nothing written. Raises InputError for what is wrong.
+
+    config: `run.out` is the directory. The batches of a run that this directory holds stay as small
+    as they are there.
+    """
+    check(config)
+    fitting = _fitting(config)
+    RunDirectory.check(Path(fitting.run.out), fitting)
+    return preflight(fitting)
+
+
+def preflight(config: Config) -> Plan:
+    """Return the plan of a checked experiment whose batches fit. Raises InputError.
+
+    The noise multiplier is searched for here and nowhere else.
+    """
+    nominal = privacy.noise_multiplier(config)
+    made = Plan(config, nominal, config.training.rounds, tuple(cohorts.ranges(config)))
+    check_rounding(config, nominal, models.size(made.federation().model))
+    # What the report will need, before the work rather than after it.
+    mechanism = privacy.mechanism(config, nominal)
+    identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
+    return replace(made, rounds=budget.plan(config, nominal))
+
+
+def default_directory(config: Config) -> Path:
+    """Return `run.out`, or a new directory under fedsim-runs/ named for experiment and time."""
+    if config.run.out:
+        return Path(config.run.out)
+    return Path("fedsim-runs") / f"{config.run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def check(config: Config) -> None:
+    """Raise InputError for steps that would fail in the middle of a run."""
+    ServerOptimizer(config.training, config.data.records)
+    schedules.factor(config.training, 1)
+    sampling.check(config)
+    released_model.check(config)
+    if config.canaries.count:
+        one_run.check(config, federation.load(config))
+    membership_audit.check(config)
+
+
+def check_rounding(config: Config, nominal: float, parameters: int) -> None:
+    """Raise InputError where the integers of distributed trust are too coarse for its noise."""
+    if config.federation.trust.model.summed_securely:
+        delta = config.privacy.delta
+        described, judge = privacy.describe(config, nominal), accountant(config.privacy.accountant)
+        worst = max(judge.epsilon(described.towards(vantage), delta) for vantage in Vantage)
+        grid = fixed_point.agreed(config, nominal, parameters)
+        fixed_point.check(grid, config.training.rounds, delta, worst)
+
+
+def _fitting(config: Config) -> Config:
+    """Return the experiment with batches that fit in memory, or that were found to, if smaller."""
+    path = Path(config.run.out)
+    if (path / "config.toml").is_file():
+        size = RunDirectory.open(path).config.trials.cohort
+        return config.with_cohort(min(size, config.trials.cohort))
+    return federation.fit_cohort(config)

@@ -1,0 +1,74 @@
+"""What the server sends: to everybody the model and the last release, to each its part."""
+
+from dataclasses import dataclass
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+
+from fedsim.protocol import messages
+from fedsim.protocol.messages import Request, Role
+from fedsim.server.batch import Batch, Floats, Release
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What is sent in a round.
+
+    Attributes:
+        batch: the batch of trials.
+        round: its number, from 1; one more than the rounds with the final model.
+        arrays: the model.
+        spent: how many rounds earlier attempts and this one have released before it.
+        release: of the round before, None in the first.
+        sensitivities: [T], told to clients that scale their noise to them; None where public.
+    """
+
+    batch: Batch
+    round: int
+    arrays: ArrayRecord
+    spent: tuple[int, int]
+    release: Release | None = None
+    sensitivities: Floats | None = None
+
+    def to_clients(self, kind: str) -> list[Message]:
+        """Return a message of this Flower type to every client."""
+        return [
+            Message(self._content(partition), node, kind)
+            for partition, node in sorted(self.batch.nodes.items())
+        ]
+
+    def to_everybody(self, role: Role) -> RecordDict:
+        """Return the model and what the round before released, for somebody in this role."""
+        content = RecordDict(
+            {messages.REQUEST: self.request(role).to_record(), messages.MODEL: self.arrays}
+        )
+        if self.release is not None:
+            content[messages.AGGREGATE] = messages.array_record(sum=self.release.aggregate)
+            content[messages.PARTICIPANTS] = ConfigRecord(
+                {"owners": list(self.release.participants)}
+            )
+        return content
+
+    def request(self, role: Role) -> Request:
+        """Return what somebody in this role is asked; who is told of the target is its own."""
+        batch, told = self.batch, (-1, -1, -1)
+        if role in (Role.CHALLENGED, Role.ADVERSARY, Role.AUDITOR):
+            target = batch.challenge
+            told = (_number(target.record), _number(target.replacement), target.owner)
+        first, count = batch.trials.start, len(batch.trials)
+        return Request(self.round, first, count, batch.noise_multiplier, role, *told, *self.spent)
+
+    def _content(self, partition: int) -> RecordDict:
+        batch, role = self.batch, self.batch.role(partition)
+        content = self.to_everybody(role)
+        if role is Role.ADVERSARY and self.release is not None and self.release.disclosed:
+            content[messages.CONFIDED] = self.release.disclosed
+        # Where it sends a sum for every candidate, the server alone knows which of them counts.
+        if role is Role.CHALLENGED and not batch.by_candidate:
+            content[messages.WORLDS] = messages.array_record(bits=batch.worlds)
+        if self.sensitivities is not None:
+            content[messages.SENSITIVITY] = messages.array_record(norms=self.sensitivities)
+        return content
+
+
+def _number(position: int | None) -> int:
+    return -1 if position is None else position

@@ -1,0 +1,1 @@
+"""At the researcher's desk: sensitivity, membership games, sweeps."""

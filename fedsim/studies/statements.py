@@ -1,0 +1,116 @@
+"""What theory guarantees of one mechanism, as data: what `account` and `calibrate` return."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from adversaries.errors import InputError
+from fedsim.config import Config
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import ACCOUNTANTS
+from fedsim.privacy.description import Description
+from fedsim.privacy.identifiability import Bounds
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
+
+Row = dict[str, Any]
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What theory says of one mechanism.
+
+    description: what is released over all rounds, and who adds the noise
+    vantage: towards whom the bounds hold
+    bounds: at one delta: epsilon (infinite: `math.inf`), rho_beta, rho_alpha and what follows
+    document: everything that the command prints with --json, accountant by accountant
+    config: of the configuration or run that was accounted for; None for a mechanism given by hand
+    """
+
+    description: Description
+    vantage: Vantage
+    bounds: Bounds
+    document: Mapping[str, Any] = field(repr=False)
+    config: Config | None = field(default=None, repr=False)
+
+
+def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
+    """Return one of several by its name, the default for None. Raises InputError."""
+    try:
+        return default if value is None else kind(value)
+    except ValueError:
+        raise InputError(
+            f"{kind.__name__.lower()} is '{value}'; give one of {', '.join(kind)}"
+        ) from None
+
+
+def asked(description: Description, vantage: Vantage) -> Row:
+    """Return the request as JSON repeats it; a value that differs between rounds is None."""
+    rounds = description.rounds
+
+    def common(name: str) -> Any:
+        values = {getattr(alike, name) for alike in rounds}
+        return values.pop() if len(values) == 1 else None
+
+    multipliers = {group.noise_multiplier for group in description.towards(vantage).groups}
+    return {
+        "noise_multiplier": common("noise_multiplier"),
+        "effective_noise_multiplier": multipliers.pop() if len(multipliers) == 1 else None,
+        "steps": description.count,
+        "local_steps": common("local_steps"),
+        "sampling_rate": common("sampling_rate"),
+        "sampling": "full batch" if common("sampling_rate") == 1 else "Poisson",
+        "participants": common("participants"),
+        "clipping_norm": description.clipping_norm,
+        "neighbouring": description.neighbouring.value,
+        "trust": description.trust.value,
+        "vantage": vantage.value,
+        "clients": description.owners,
+        "colluding": description.colluders,
+        "rounds": [asdict(alike) for alike in rounds],
+    }
+
+
+def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
+    """Return what every accountant says of a mechanism at delta, or why it says nothing."""
+
+    def row(name: str) -> Row:
+        bound = identifiability.bounds(mechanism, delta, name)
+        note = ACCOUNTANTS[name].note(mechanism, delta)
+        if note is None and math.isinf(bound.epsilon):
+            note = "larger than any float: no statement"
+        return {
+            "epsilon": bound.epsilon,
+            "rho_beta": bound.rho_beta,
+            "tail_probability": bound.tail_probability,
+            "theorem2_rho_alpha": bound.theorem2_rho_alpha,
+            "covers": ACCOUNTANTS[name].covers,
+            "note": note,
+        }
+
+    return {name: or_refusal(row, name) for name in ACCOUNTANTS}
+
+
+def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
+    """Return an accountant's row, or a row with its reason for refusing."""
+    try:
+        return answer(name)
+    except InputError as reason:
+        return {"refusal": str(reason), "covers": ACCOUNTANTS[name].covers}
+
+
+def to_whom(description: Description, delta: float) -> list[Row]:
+    """Return the bounds of every trust and vantage for the same rounds, or why there are none."""
+    rows: list[Row] = []
+    for trust in Trust:
+        try:
+            bounds = identifiability.vantage_bounds(description, delta, trust)
+        except InputError as reason:
+            rows.append({"trust": trust.value, "refusal": str(reason)})
+        else:
+            rows += [asdict(row) for row in bounds]
+    return rows

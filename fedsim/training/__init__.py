@@ -1,0 +1,1 @@
+"""Models, per-example clipping, optimisers and schedules; knows no Flower."""

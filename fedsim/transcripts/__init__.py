@@ -1,0 +1,1 @@
+"""The recorded format of a federation: records, writer, reader."""

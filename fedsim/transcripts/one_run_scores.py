@@ -1,0 +1,63 @@
+"""The scores of a run's canaries, by what an auditor's node recorded of it."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adversaries.errors import InputError
+from fedsim.config import KNOWN_KEYS, Config, from_run_config
+from fedsim.game.federation import load as federation_of
+from fedsim.game.one_run import Scored, included, needs_data, scores
+from fedsim.transcripts.records import ObservedRound
+
+
+def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
+    """Score the canaries of a run by what an auditor's node recorded of it (`fedsim.auditor.app`).
+
+    Rounds that it missed add nothing: a score is the sum over those it saw. data_root: where this
+    machine has the records, for scores that are made with them. Raises InputError for a
+    transcript of something else, or of a run without canaries.
+    """
+    found: dict[int, Tensor] = {}
+    previous: dict[int, ObservedRound] = {}
+    config, known = None, None
+    for observed in rounds:
+        first = observed.mechanism.get("request.first-trial")
+        if not isinstance(first, int) or "parameters" not in observed.model:
+            raise InputError(
+                f"round {observed.round} of this transcript was not recorded by an auditor's node "
+                "of fedsim; give the transcript that the node wrote"
+            )
+        if config is None:
+            config = _recorded(observed, data_root)
+            known = federation_of(config) if needs_data(config) else None
+        before = previous.get(first)
+        if before is not None and observed.round <= before.round:
+            found.pop(first, None)  # the cohort began anew
+        elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
+            place = torch.device("cpu") if known is None else known.device
+            sent = before.model["parameters"], observed.model["sum"]
+            scored = scores(config, known, *(torch.tensor(array).to(place) for array in sent)).cpu()
+            found[first] = found[first] + scored if first in found else scored
+        previous[first] = observed
+    if config is None or not found:
+        raise InputError("this transcript has no released sum yet; wait for the second message")
+    cohorts = {first: range(first, first + len(found[first])) for first in sorted(found)}
+    return Scored(
+        np.concatenate([np.asarray(cohort) for cohort in cohorts.values()]),
+        np.concatenate([included(config, cohort) for cohort in cohorts.values()]),
+        torch.cat([found[first] for first in cohorts]).numpy(),
+    )
+
+
+def _recorded(observed: ObservedRound, data_root: str) -> Config:
+    """Return the configuration in a recorded round. Raises InputError if it has no canaries."""
+    given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+    config = from_run_config(given | {"run.device": "auto", "run.threads": 0})
+    if not config.canaries.count:
+        raise InputError(
+            "this run has no canaries to score (canaries.count is 0); plant them before it begins"
+        )
+    return config.reading_data_from(data_root, as_they_are=True) if data_root else config

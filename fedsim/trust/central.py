@@ -1,0 +1,46 @@
+"""Central trust: the server sees every client's clean sum, and adds the noise."""
+
+from collections.abc import Collection
+
+from fedsim.common.randomness import SERVER
+from fedsim.trust.model import TrustModel, Vantage
+
+
+class Central(TrustModel):
+    """The server adds the noise."""
+
+    server_draws = True
+    words = "Here the server is trusted to add the noise to the sum of the owners' messages."
+    caution = (
+        "Under central trust the server sees every owner's clean sum: towards the server there "
+        "is no protection at all."
+    )
+
+    def noise_share(self, clients: int, sources: int) -> float:
+        """Return 1 for the server's noise, 0 for none."""
+        return 1.0 if sources else 0.0
+
+    def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
+        """Return False: clients have no noise."""
+        return False
+
+    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+        """Say what a server or participant sees."""
+        if vantage is Vantage.SERVER:
+            return "sees clean sums: no protection"
+        return "sees the aggregate of every round, and did not draw its noise"
+
+    def unknown_noise(
+        self,
+        vantage: Vantage,
+        participants: Collection[int],
+        target: int,
+        adversary: int,
+        colluders: Collection[int] = (),
+    ) -> frozenset[int]:
+        """Return the server, whose noise nobody else knows."""
+        return frozenset() if vantage is Vantage.SERVER else frozenset({SERVER})
+
+    def unknown_sources(self, vantage: Vantage, participants: int, colluders: int) -> int:
+        """Return 1 for the server's noise, but 0 towards the server."""
+        return 0 if vantage is Vantage.SERVER else 1

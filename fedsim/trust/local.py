@@ -1,0 +1,33 @@
+"""Local trust: every client adds the whole noise to its own message, which the server sees."""
+
+import math
+from collections.abc import Sequence
+
+from fedsim.trust.model import TrustModel, Vantage
+
+
+class Local(TrustModel):
+    """Every client adds noise that hides its records by itself."""
+
+    local_steps = True
+    words = "Here every owner adds the whole noise to its own message."
+
+    def noise_share(self, clients: int, sources: int) -> float:
+        """Return sqrt(s) for the noise of s sources, each of the whole standard deviation."""
+        return math.sqrt(max(1, sources))
+
+    def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
+        """Whether a client's noise hides the target; the server sees the target's message alone."""
+        if vantage is Vantage.SERVER:
+            return target
+        return not (colluder or (vantage is Vantage.PARTICIPANT and adversary))
+
+    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+        """Say what a server or participant sees."""
+        if vantage is Vantage.SERVER:
+            return "sees every owner's sum under that owner's own noise"
+        return "sees the aggregate of every round, and removes its own noise from it"
+
+    def played_by(self, clients: int) -> Sequence[int]:
+        """Return every client."""
+        return range(clients)

@@ -1,0 +1,116 @@
+"""What a trust model has to say, and what follows from it where clients draw the noise."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+from fedsim.common.randomness import SERVER
+
+
+class Vantage(StrEnum):
+    """What the adversary sees: every message; the aggregate of each round; the last model."""
+
+    SERVER = "server"
+    PARTICIPANT = "participant"
+    RELEASED_MODEL = "released-model"
+
+
+class TrustModel(ABC):
+    """Who adds the noise, how messages are summed, and whose noise hides the target from whom.
+
+    A source of noise is a client by its partition number, or `SERVER`.
+
+    Attributes:
+        server_draws: whether the server adds the noise to the sum; else each client to its message.
+        summed_securely: whether messages are integers modulo 2^32, of which nobody is to learn more
+            than their sum.
+        local_steps: whether clients may take several noisy steps within a round.
+        words: the model in a sentence.
+        caution: what a reader must know of it before the numbers, "" for nothing.
+    """
+
+    server_draws: ClassVar[bool] = False
+    summed_securely: ClassVar[bool] = False
+    local_steps: ClassVar[bool] = False
+    words: ClassVar[str]
+    caution: ClassVar[str] = ""
+
+    @abstractmethod
+    def noise_share(self, clients: int, sources: int) -> float:
+        """Return the noise of so many sources together as a multiple of the nominal noise.
+
+        Args:
+            clients: how many there are.
+            sources: how many draw noise. Where clients draw it one counts at least: that of the
+                target record's client, without whom there is nothing to hide.
+        """
+
+    @abstractmethod
+    def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
+        """Whether a client's own noise hides the target from a vantage.
+
+        Args:
+            vantage: who looks.
+            target: whether this client holds the target record, or is the target.
+            adversary: whether it is the curious participant.
+            colluder: whether it discloses its noise to the adversary and the server.
+        """
+
+    @abstractmethod
+    def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
+        """Say what a server or participant sees.
+
+        Args:
+            vantage: which of the two.
+            clients: how many there are.
+            in_the_clear: whether messages that ought to be summed securely are not.
+        """
+
+    def played_by(self, clients: int) -> Sequence[int]:
+        """Return the sources that stand for all noise of a round where one process plays all.
+
+        One source, where what the sources draw together has the law of one draw.
+        """
+        return [SERVER]
+
+    def unknown_noise(
+        self,
+        vantage: Vantage,
+        participants: Collection[int],
+        target: int,
+        adversary: int,
+        colluders: Collection[int] = (),
+    ) -> frozenset[int]:
+        """Return the sources of the noise that hides the target from a vantage.
+
+        Args:
+            vantage: who looks.
+            participants: the clients that took part.
+            target: the client that holds the target record, or is the target.
+            adversary: the curious client.
+            colluders: the clients that disclose their noise to it.
+        """
+        return frozenset(
+            client
+            for client in participants
+            if self.hides(vantage, client == target, client == adversary, client in colluders)
+        )
+
+    def unknown_sources(self, vantage: Vantage, participants: int, colluders: int) -> int:
+        """Return how many sources of noise hide the target from a vantage.
+
+        Args:
+            vantage: who looks. The released model counts as the participant, who sees more.
+            participants: how many clients took part; target, adversary and colluders are counted
+                as if they had, which leaves least noise, so that the number may be negative.
+            colluders: how many disclose their noise.
+        """
+        seen_by = Vantage.SERVER if vantage is Vantage.SERVER else Vantage.PARTICIPANT
+        crowd = (
+            (1, (True, False, False)),
+            (1, (False, True, False)),
+            (colluders, (False, False, True)),
+            (participants - 2 - colluders, (False, False, False)),
+        )
+        return sum(count for count, who in crowd if self.hides(seen_by, *who))

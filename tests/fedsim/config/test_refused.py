@@ -1,0 +1,100 @@
+"""The table of refused combinations: every row bites, lets go when heeded, and is on the page."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.config import KNOWN_KEYS, Config, Scalar, to_run_config
+from fedsim.config.needs import Need, Setting, as_toml
+from fedsim.config.refused import REFUSED
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+CASES = [(need, must) for need in REFUSED for must in need.needs]
+TRUE: dict[str, Any] = {
+    "is": lambda value: value,
+    "is one of": lambda values: values[0],
+    "is above": lambda bound: bound + 1,
+    "is below": lambda bound: bound / 2,
+    "is at least": lambda bound: bound,
+    "is even": lambda _: 2,
+}
+FALSE: dict[str, Any] = {
+    "is above": lambda bound: bound,
+    "is at least": lambda bound: bound - 1,
+    "is even": lambda _: 3,
+    "is not": lambda value: value,
+}
+
+
+def _with(config: Config, key: str, value: Scalar) -> Config:
+    """Return the configuration with one other value, whatever that is refused with."""
+    table, name = key.replace("-", "_").split(".")
+    changed = getattr(config, table).model_copy(update={name: value})
+    return config.model_copy(update={table: changed})
+
+
+def _other(value: Scalar) -> Scalar:
+    if isinstance(value, bool):
+        return not value
+    return "another" if isinstance(value, str) else value + 1
+
+
+def _so(config: Config, setting: Setting) -> Config:
+    """Return the configuration with a value for which the setting holds."""
+    if setting.test == "is not":
+        return _with(config, setting.key, _other(setting.tested))  # type: ignore[arg-type]
+    return _with(config, setting.key, TRUE[setting.test](setting.tested))
+
+
+def _not_so(config: Config, setting: Setting) -> Config:
+    """Return the configuration with a value for which the setting does not hold."""
+    if setting.test in FALSE:
+        return _with(config, setting.key, FALSE[setting.test](setting.tested))
+    first = setting.tested[0] if isinstance(setting.tested, tuple) else setting.tested
+    return _with(config, setting.key, _other(first))
+
+
+@pytest.mark.parametrize(("need", "must"), CASES, ids=lambda part: getattr(part, "key", ""))
+def test_a_row_refuses_in_one_line_and_is_content_once_either_side_gives_way(
+    need: Need, must: Setting
+) -> None:
+    config = Config()
+    for setting in (*need.what, *need.needs):
+        config = _so(config, setting)
+    need.check(config)
+    with pytest.raises(ValueError, match=f"{must.key} .*, but {need.what[0].key} .*; ") as refused:
+        need.check(_not_so(config, must))
+    assert must.advice in str(refused.value)
+    assert "\n" not in str(refused.value)
+    need.check(_not_so(_not_so(config, must), need.what[0]))
+
+
+def test_every_key_of_the_table_exists_with_a_value_of_its_kind() -> None:
+    defaults = to_run_config(Config())
+    for setting in (setting for need in REFUSED for setting in (*need.what, *need.needs)):
+        assert setting.key in KNOWN_KEYS
+        tested = setting.tested[0] if isinstance(setting.tested, tuple) else setting.tested
+        assert isinstance(tested, str) == isinstance(defaults[setting.key], str), setting.key
+
+
+def _cell(setting: Setting) -> str:
+    """Return a setting as the page shows it."""
+    if isinstance(setting.tested, tuple):
+        return (
+            f"`{setting.key}` is {' or '.join(f'`{as_toml(value)}`' for value in setting.tested)}"
+        )
+    shown = "" if setting.test == "is even" else f" `{as_toml(setting.tested)}`"
+    return f"`{setting.key}` {setting.test}{shown}"
+
+
+def _row(need: Need) -> str:
+    """Return the line of the page that a row of the table stands in."""
+    settings = (", ".join(map(_cell, part)) for part in (need.what, need.needs))
+    return f"| {' | '.join([*settings, need.why, need.instead])} |"
+
+
+def test_the_page_shows_the_table() -> None:
+    rows = [_row(need) for need in REFUSED]
+    shown = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert shown == rows

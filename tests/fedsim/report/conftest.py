@@ -1,0 +1,93 @@
+"""Reports of small real runs, one of each kind, as today's code writes them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from fedsim import client_app
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.config import Scalar, from_run_config, to_run_config
+from fedsim.report import page
+from fedsim.runtimes.inprocess import InProcessGrid
+from fedsim.server import server_app
+
+SIZE: dict[str, Scalar] = {
+    "run.name": "digits, ρβ = 0.9",
+    "run.seed": 4711,
+    "run.threads": 1,
+    "run.device": "cpu",
+    "data.records": 24,
+    "data.held-out": 20,
+    "data.pool": 30,
+    "federation.owners": 3,
+    "model.name": "linear",
+    "training.rounds": 3,
+    "trials.count": 32,
+    "trials.cohort": 32,
+    "audit.evaluated-trials": 4,
+    "audit.attacks": "none",
+}
+LOCAL: dict[str, Scalar] = {"federation.trust": "local"}
+KINDS: dict[str, dict[str, Scalar]] = {
+    "central": {},
+    "local": LOCAL | {"audit.vantages": "all", "privacy.noise-source": "system"},
+    "distributed": {"federation.trust": "distributed", "audit.vantages": "all"},
+    "server": {"federation.vantage": "server", "privacy.rho-beta": 0.0}
+    | {"privacy.noise-multiplier": 4.0},
+    "few trials": {"trials.count": 2, "trials.cohort": 2},
+    "copies": {"challenge.copies": 2},
+    "released model": {"federation.vantage": "released-model"},
+    "replace": {"privacy.neighbouring": "replace"},
+    "sampled": {"training.sampling-rate": 0.5},
+    "sampled, replace": {"training.sampling-rate": 0.5, "privacy.neighbouring": "replace"},
+    "local steps": LOCAL | {"training.local-steps": 2},
+    "pac": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "privacy.mutual-information": 0.5}
+    | {"audit.mode": "instrumented"},
+    "halves": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "audit.mode": "instrumented"}
+    | {"privacy.mutual-information": 0.5, "privacy.pac-prior": "halves"},
+    "client": {"privacy.unit": "client"},
+    "one run": {"canaries.count": 40},
+    "crafted": {"challenge.kind": "clipbkd", "challenge.copies": 2},
+    "gradient": {"challenge.kind": "gradient"},
+    "instrumented": {"audit.mode": "instrumented"},
+    "bayesian": {"audit.bayesian-pairs": 4},
+    "local sensitivity": {"privacy.sensitivity": "local"},
+    "unclipped": {"training.clipping": False, "privacy.rho-beta": 0.0}
+    | {"privacy.noise-multiplier": 1.0},
+    "budget": {"privacy.stop-at": 1.5},
+    "one training": {"trials.count": 1, "trials.cohort": 1, "trials.worlds": "d-only"},
+    "pairs": {"trials.pairing": "common"},
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a run wrote: report.json, transcript.npz."""
+
+    report: dict[str, Any]
+    transcript: Arrays
+
+
+Runs = Callable[[str], Written]
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Return a function that plays a run of a kind once and returns what it wrote."""
+    played: dict[str, Written] = {}
+
+    def play(kind: str) -> Written:
+        if kind not in played:
+            config = from_run_config(SIZE | KINDS[kind])
+            directory = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", config)
+            grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+            with patch.object(page.Pictures, "drawn", {}):
+                server_app.run(grid, config, directory)
+            report, arrays = directory.read_report(), directory.read_arrays("transcript.npz")
+            played[kind] = Written(report, arrays)
+        return played[kind]
+
+    return play

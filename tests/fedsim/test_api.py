@@ -1,0 +1,149 @@
+"""The Python API: the numbers of the command line, as values, and nothing done on import."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.audits.verdict import Verdict
+from fedsim.cli.main import main
+from fedsim.config import Config, dump
+from fedsim.runtimes.progress import preparing
+
+APP = Path(__file__).parents[1] / "apps" / "dp_app"
+Quickstart = Callable[..., object]
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., object]:
+    """Return a function that runs a command in this process and reads the JSON that it prints."""
+
+    def run(*arguments: object) -> object:
+        with pytest.raises(SystemExit):
+            main([str(argument) for argument in arguments])
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def as_json(document: object) -> object:
+    return json.loads(json.dumps(document).replace("Infinity", "null"))
+
+
+def test_importing_the_package_loads_neither_the_api_nor_what_it_needs(tmp_path: Path) -> None:
+    slow = "torch flwr matplotlib scipy rich pydantic fedsim.api"
+    code = f"import fedsim, sys; print([name for name in '{slow}'.split() if name in sys.modules])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == ("[]\n", "", [])
+
+
+def test_type_checkers_are_told_of_the_same_names() -> None:
+    stub = Path(fedsim.__file__).with_suffix(".pyi").read_text().splitlines()
+    told = {line.rpartition(" as ")[2]: line.split()[1] for line in stub if " as " in line}
+    assert told == fedsim.API
+    assert all(callable(getattr(fedsim, name)) for name in told)
+
+
+def test_theory_is_that_of_the_commands(printed: Callable[..., object], tmp_path: Path) -> None:
+    found = fedsim.calibrate(rho_alpha=0.25, rounds=30, trust="local", clients=4)
+    command = "calibrate --rho-alpha 0.25 --steps 30 --trust local --clients 4 --json"
+    assert printed(*command.split()) == as_json(found.document)
+    assert found.value == found.document["noise_multiplier"]
+    path = tmp_path / "experiment.toml"
+    path.write_text(dump(Config()))
+    assert printed("account", path, "--json") == as_json(fedsim.account(path).document)
+
+
+@pytest.mark.figures
+def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
+    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = fedsim.run(small(), trials=6, seed=3, out=tmp_path / "run", progress=False)
+    (tmp_path / "small.toml").write_text(dump(small()))
+    with pytest.raises(SystemExit):
+        command = ["run", "small.toml", "--trials", "6", "--seed", "3", "--quiet", "--out", "other"]
+        main(
+            [str(tmp_path / each) if each in ("small.toml", "other") else each for each in command]
+        )
+    other = fedsim.load(tmp_path / "other")
+    assert (found.path, found.config.trials.count) == (tmp_path / "run", 6)
+    assert other.report["empirical"] == found.report["empirical"]
+    np.testing.assert_array_equal(other.log_odds, found.log_odds)
+    assert found.beliefs.shape == (6, found.config.training.rounds)
+    assert found.advantage is not None and found.advantage.interval is not None
+    assert found.advantage.interval.low <= found.advantage.point <= found.advantage.interval.high
+    assert found.lower_bound.epsilon < found.epsilon
+    ended = (tmp_path / "run" / "report.json").stat().st_mtime_ns
+    fedsim.run(small(), trials=6, seed=3, out=tmp_path / "run", progress=False)
+    assert (tmp_path / "run" / "report.json").stat().st_mtime_ns == ended
+    assert isinstance(found.figure("belief"), Figure)
+    with pytest.raises(InputError, match="there are belief, "):
+        found.figure("belif")
+
+
+def test_a_notebook_is_shown_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # without which Rich says what it lacks
+    with (
+        pytest.warns(UserWarning, match="ipywidgets"),
+        preparing(Console(file=StringIO(), force_jupyter=True)) as searched,
+    ):
+        searched(0.5)
+
+
+def test_a_transcript_is_audited_as_by_the_command(
+    printed: Callable[..., object], quickstart: Quickstart, tmp_path: Path
+) -> None:
+    quickstart()
+    (path, *_) = tmp_path.glob("server*.fedt")
+    claim = ["--claimed-epsilon", 1, "--claimed-delta", 1e-5, "--json"]
+    found = fedsim.audit(path, claimed_epsilon=1, claimed_delta=1e-5)
+    assert printed("audit", path, *claim) == found.report
+    assert (found.verdict, len(found.reasons)) == (Verdict.NOT_JUDGED, 1)
+    assert (found.epsilon, found.proven, found.delta) == (math.inf, math.inf, 1e-5)
+
+
+def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> None:
+    small = {"trials": 20, "nodes": 2, "rounds": 2, "run_config": {"clients": 2}}
+    found = fedsim.audit(APP, claimed_epsilon=1.4, claimed_delta=1e-5, **small)
+    options = "--trials 20 --nodes 2 --rounds 2 --run-config clients=2 --claimed-delta 1e-5"
+    report = printed("audit", "--app", APP, *options.split(), "--claimed-epsilon", 1.4, "--json")
+    assert report == found.report
+    assert (found.verdict, found.delta) == (Verdict.SUPPORTED, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: fedsim.run({"training.round": 3}, out="run"), "did you mean"),
+        (lambda: fedsim.run("none.toml"), "no configuration file"),
+        (lambda: fedsim.load("."), "is not a run directory"),
+        (lambda: fedsim.calibrate(rho_beta=0.9, epsilon=2.0, rounds=3), "exactly one of"),
+        (lambda: fedsim.account(noise_multiplier=1.0, rounds=3), "at which delta"),
+        (
+            lambda: fedsim.account(noise_multiplier=1.0, rounds=3, delta=0.1, trust="nobody"),
+            "trust is 'nobody'; give one of central",
+        ),
+        (lambda: fedsim.audit("."), "has no pyproject.toml"),
+        (lambda: fedsim.audit("server.fedt", trials=3), "for a Flower app's directory"),
+        (lambda: fedsim.audit("server.fedt"), "server.fedt"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(
+    call: Callable[[], object], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=complaint) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,83 @@
+"""What hides the target from whom: the noise that is counted is the noise that is accounted."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim.campaign.run_directory import Arrays
+from fedsim.common.randomness import SERVER
+from fedsim.config import Config
+from fedsim.mechanisms.vantages import EXACT
+from fedsim.privacy.mechanism import aggregate_noise_multiplier, effective_noise_multiplier
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
+
+OWNERS, CHALLENGED, ADVERSARY = 5, 1, 3
+
+
+@pytest.mark.parametrize("trust", Trust)
+@pytest.mark.parametrize("vantage", EXACT)
+@pytest.mark.parametrize("colluders", [frozenset(), frozenset({0, 4})])
+def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
+    trust: Trust, vantage: Vantage, colluders: frozenset[int]
+) -> None:
+    sources = trust.model.unknown_noise(vantage, range(OWNERS), CHALLENGED, ADVERSARY, colluders)
+    each = {Trust.CENTRAL: 1.0, Trust.LOCAL: 1.0, Trust.DISTRIBUTED: 1 / OWNERS}[trust]
+    effective = effective_noise_multiplier(1.0, trust, vantage, OWNERS, colluders=len(colluders))
+    assert len(sources) * each == pytest.approx(effective**2)
+    shared = aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources))
+    assert shared == pytest.approx(effective)
+
+
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
+@pytest.mark.parametrize("present", [[CHALLENGED, ADVERSARY], [CHALLENGED], [ADVERSARY], [0, 3]])
+def test_one_source_of_noise_counts_at_least(trust: Trust, present: list[int]) -> None:
+    """Without the owner of the challenge, whose noise it is, there is nothing to hide."""
+    colluders = frozenset({0, 4})
+    sources = trust.model.unknown_noise(
+        Vantage.PARTICIPANT, present, CHALLENGED, ADVERSARY, colluders
+    )
+    least = 1.0 if trust is Trust.LOCAL else OWNERS**-0.5
+    assert aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources)) == pytest.approx(least)
+    accounted = effective_noise_multiplier(
+        *(1.0, trust, Vantage.PARTICIPANT, OWNERS), participants=len(present), colluders=2
+    )
+    assert accounted == pytest.approx(least)
+
+
+def test_who_sees_what() -> None:
+    def unknown(vantage: Vantage, trust: Trust) -> frozenset[int]:
+        return trust.model.unknown_noise(vantage, range(OWNERS), CHALLENGED, ADVERSARY)
+
+    assert unknown(Vantage.SERVER, Trust.CENTRAL) == frozenset()
+    assert unknown(Vantage.SERVER, Trust.LOCAL) == {CHALLENGED}
+    assert unknown(Vantage.SERVER, Trust.DISTRIBUTED) == set(range(OWNERS))
+    assert unknown(Vantage.PARTICIPANT, Trust.CENTRAL) == {SERVER}
+    for trust in (Trust.LOCAL, Trust.DISTRIBUTED):
+        assert unknown(Vantage.PARTICIPANT, trust) == set(range(OWNERS)) - {ADVERSARY}
+        assert unknown(Vantage.RELEASED_MODEL, trust) == set(range(OWNERS))
+
+
+def test_the_example_of_the_docs_is_a_trust_model_that_every_vantage_goes_by(
+    small: Callable[..., Config], run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beliefs from the noise that was drawn are those worked out from what it says."""
+    page = (Path(__file__).parents[3] / "docs" / "extending.md").read_text()
+    (code,) = (
+        block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "(TrustModel)" in block
+    )
+    named: dict[str, Any] = {}
+    exec(code, named)
+    monkeypatch.setattr(Trust.LOCAL, "model", named["Shares"]())
+    known, worked_out = (
+        run(small({"federation.trust": "local", "audit.vantages": "all", "audit.mode": mode}))
+        for mode in ("instrumented", "participant")
+    )
+    for name in ("log_odds", "log_odds_server", "noise_stds", "noise_stds_server"):
+        np.testing.assert_allclose(known[name], worked_out[name], rtol=0, atol=1e-6)
+    one_of_three = known["noise_stds_server"] / known["noise_stds"]
+    np.testing.assert_allclose(one_of_three, 1 / np.sqrt(2))

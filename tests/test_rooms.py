@@ -1,0 +1,224 @@
+"""The house: rooms in an order, no circles, and what each role loads. Worked out from imports."""
+
+import ast
+import json
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import adversaries
+import fedsim
+from fedsim.runtimes.flower_command import SHIPPED
+
+ROOT = Path(__file__).parents[1]
+
+ROOMS = (
+    "adversaries",
+    "adversaries.statistics",
+    "adversaries.attacks",
+    "adversaries.neighbours",
+    "fedsim",
+    "fedsim.common",
+    "fedsim.trust",
+    "fedsim.privacy",
+    "fedsim.config",
+    "fedsim.data.loaders",
+    "fedsim.data",
+    "fedsim.training",
+    "fedsim.mechanisms",
+    "fedsim.game",
+    "fedsim.seats",
+    "fedsim.campaign",
+    "fedsim.protocol",
+    "fedsim.client",
+    "fedsim.transcripts",
+    "fedsim.audits",
+    "fedsim.figures",
+    "fedsim.report",
+    "fedsim.transcript_audit",
+    "fedsim.server",
+    "fedsim.runtimes",
+    "fedsim.app_audit",
+    "fedsim.recording",
+    "fedsim.auditor",
+    "fedsim.studies",
+    "fedsim.deployment",
+    "fedsim.client_app",
+    "fedsim.experiment",
+    "fedsim.api",
+    "fedsim.cli",
+    "fedsim.__main__",
+)
+"""Each imports only from itself and from rooms before it."""
+
+WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.protocol")]
+"""The numerical core and the game."""
+
+ROLES = {
+    "client": ("fedsim.client_app", "fedsim.audits"),
+    "auditor": ("fedsim.auditor.app", "fedsim.campaign"),
+    "server": ("fedsim.server.server_app", "fedsim.runtimes"),
+}
+"""Where each role begins, and a room from which on it loads nothing but its own."""
+
+OWN = {"client": {"fedsim.client_app", "fedsim.auditor"}, "auditor": {"fedsim.auditor"}}
+OWN["auditor"] |= {"fedsim.protocol", "fedsim.transcripts"}
+OWN["server"] = {"fedsim.auditor"}
+
+
+def _sources() -> dict[str, Path]:
+    """Return the file of every module by its name."""
+    found = {}
+    for package in ("adversaries", "fedsim"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+SOURCES = _sources()
+
+
+def _imported(tree: ast.AST, deep: bool) -> Iterator[str]:
+    """Yield the modules of the house that code imports; deep: within functions too."""
+    nodes = ast.walk(tree) if deep else iter(getattr(tree, "body", []))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in SOURCES)
+        elif isinstance(node, ast.ImportFrom) and node.module in SOURCES:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in SOURCES else node.module for name in inner)
+
+
+@cache
+def _imports(module: str, deep: bool = True) -> frozenset[str]:
+    tree = ast.parse(SOURCES[module].read_text())
+    return frozenset(_imported(tree, deep)) - {module}
+
+
+def _room(module: str) -> str:
+    return module if module in ROOMS else module.rpartition(".")[0]
+
+
+def _loaded(module: str) -> set[str]:
+    """Return everything that a module imports, and what that imports."""
+    seen, ahead = set(), [module]
+    while ahead:
+        if (name := ahead.pop()) not in seen:
+            seen.add(name)
+            ahead += _imports(name)
+    return seen
+
+
+def test_every_module_is_in_a_room_and_imports_only_from_rooms_before_it() -> None:
+    for module in SOURCES:
+        here = ROOMS.index(_room(module))
+        later = [name for name in _imports(module) if ROOMS.index(_room(name)) > here]
+        assert later == [], module
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    TopologicalSorter({name: _imports(name, deep=False) for name in SOURCES}).prepare()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_loads_no_later_room_than_its_own(role: str) -> None:
+    begin, barred = ROLES[role]
+    loaded = {_room(name) for name in _loaded(begin)}
+    later = {room for room in loaded if ROOMS.index(room) >= ROOMS.index(barred)}
+    assert later <= OWN[role]
+
+
+def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else() -> None:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert table["fab-include"] == list(SHIPPED)
+    run = _loaded("fedsim.client_app") | _loaded("fedsim.server.server_app")
+    files = {path for pattern in SHIPPED for path in ROOT.glob(pattern)}
+    shipped = {name for name, path in SOURCES.items() if path in files}
+    assert run <= shipped
+    rooms = {_room(name) for name in run} | {name.rpartition(".")[0] for name in run}
+    assert {_room(name) for name in shipped if SOURCES[name].name != "__init__.py"} <= rooms
+
+
+CORE = [
+    "fedsim.privacy.bayesian",
+    "fedsim.common.blocks",
+    "fedsim.training.clipping",
+    "fedsim.data",
+    "fedsim.training.evaluation",
+    "fedsim.training.fitting",
+    "adversaries.statistics.gaussian",
+    "fedsim.seats.instrumented",
+    "fedsim.training.layers",
+    "fedsim.training.losses",
+    "fedsim.privacy.mechanism",
+    "fedsim.common.memory",
+    "fedsim.training.models",
+    "fedsim.privacy.pac",
+    "fedsim.mechanisms.pac_release",
+    "fedsim.data.partition",
+    "fedsim.game.question",
+    "fedsim.common.randomness",
+]
+"""What needs torch, numpy and scipy alone, as all adversaries do."""
+
+BEYOND_TORCH_NUMPY_SCIPY = [
+    "pydantic",
+    "dp_accounting",
+    "sklearn",
+    "skimage",
+    "matplotlib",
+    "rich",
+    "psutil",
+]
+
+FAILING = """
+import importlib, json, sys
+modules, blocked = map(json.loads, sys.argv[1:])
+sys.modules.update(dict.fromkeys(blocked))
+failing = {}
+for module in modules:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        failing[module] = str(error)
+print(json.dumps(failing))
+"""
+
+
+def _modules(package: ModuleType) -> list[str]:
+    return [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+
+
+def _failing(modules: list[str], blocked: list[str]) -> dict[str, str]:
+    """Return which modules cannot be imported without the blocked ones, each with the error."""
+    command = [sys.executable, "-c", FAILING, json.dumps(modules), json.dumps(blocked)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    found: dict[str, str] = json.loads(result.stdout)
+    return found
+
+
+def test_the_core_and_the_adversaries_need_torch_numpy_and_scipy_alone() -> None:
+    attacks = _modules(adversaries)
+    assert "adversaries.attacks.roc" in attacks
+    assert _failing([*attacks, *CORE], ["flwr", *BEYOND_TORCH_NUMPY_SCIPY]) == {}
+
+
+def test_the_core_and_the_game_need_no_flower() -> None:
+    core = [name for name in SOURCES if _room(name) in WITHOUT_FLOWER]
+    assert "fedsim.seats.adversary" in core
+    assert _failing(core, ["flwr"]) == {}
+
+
+def test_nothing_needs_ray_to_be_imported() -> None:
+    """Owners, auditors and whoever runs in process do not install it."""
+    assert _failing([*_modules(fedsim), *_modules(adversaries)], ["ray"]) == {}
