@@ -6,16 +6,32 @@ import sys
 from types import FrameType
 
 INTERRUPTED = 130
+ASK_AGAIN = 0.05  # seconds
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    # As Ctrl-C, so that a simulation's SuperLink is stopped on the way out.
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # An exception that runs through the C++ of a module being imported aborts the process
+    # (torch), or is swallowed there: wait until the import is over.
+    if _importing(frame):
+        signal.setitimer(signal.ITIMER_REAL, ASK_AGAIN)
+        return
+    # SIGTERM as Ctrl-C, so that a simulation's SuperLink is stopped on the way out.
     raise KeyboardInterrupt
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def main() -> None:
     """Run the command line."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as a shell starts jobs in the background
+            signal.signal(number, _interrupt)
     try:
         try:
             from fedsim.cli.main import main as command  # noqa: PLC0415
