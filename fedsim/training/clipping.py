@@ -48,7 +48,13 @@ Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
 
 @dataclass(frozen=True)
 class Cut:
-    """How many trials and records are computed at once, and the bytes of working memory."""
+    """How many trials and records are computed at once.
+
+    Attributes:
+        trials: of a block.
+        records: of a block.
+        bytes: peak working memory of all threads' blocks, and of the sums that wait to be added.
+    """
 
     trials: int
     records: int
@@ -68,11 +74,15 @@ class _Method:
 class Clipper:
     """Clips the gradient of every record over all trained parameters together.
 
-    `model` gives the structure, and the values of what is not trained; all others come with each
-    call as [T, P] float32. `threads` work on different blocks, whose cut depends on them only where
-    max_memory binds.
-    max_memory: bytes of working memory, beside the arguments and the result; None for no bound.
-    precision: of forward and backward passes. layer_by_layer: False for `torch.func` alone.
+    Attributes:
+        model: the structure, and the values of what is not trained; all others come with each call
+            as [T, P] float32.
+        clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
+        threads: that work on different blocks, whose cut depends on them only where max_memory
+            binds.
+        max_memory: bytes of working memory, beside the arguments and the result; None for no bound.
+        precision: of forward and backward passes.
+        layer_by_layer: False for `torch.func` alone.
     """
 
     model: nn.Module
@@ -88,13 +98,23 @@ class Clipper:
     def clipped_sum(
         self, parameters: Tensor, features: Tensor, labels: Tensor, weights: Tensor | None = None
     ) -> Tensor:
-        """Return sum_x w(x) g(x) min(1, C/|g(x)|) as float64 [T, P].
+        """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
-        features [n, *shape], labels [n], weights [T, n] (None: all ones). Raises
-        FloatingPointError if a gradient is not finite, which clipping would otherwise hide, and
-        InputError if max_memory is too little for one record of one trial.
+        Args:
+            parameters: float32 [T, P], a model for each trial.
+            features: [n, *shape], the same records for all trials.
+            labels: [n] integers.
+            weights: w, [T, n]; a record of weight 0 is left out exactly. None for all ones.
+
+        Returns:
+            float64 [T, P].
+
+        Raises:
+            FloatingPointError: a gradient is not finite, which clipping would otherwise hide.
+            InputError: max_memory is too little for one record of one trial.
         """
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+        # Where few records take part each trial gathers its own, else all share one batch.
         chosen = None if weights is None else _chosen(weights)
         own = chosen is not None
         records = len(labels) if chosen is None else chosen.shape[1]
@@ -103,6 +123,7 @@ class Clipper:
         lender = self._method(features[0], labels[0], self.precision, own).gradients
         cut = self.cut(features[0], labels[0], len(parameters), records, own)
 
+        # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
             if chosen is None or weights is None:
                 inside = None if weights is None else weights[trials, part]
@@ -111,6 +132,7 @@ class Clipper:
             inside = weights[trials].gather(1, here)
             return self._sum(lender, parameters[trials], features[here], labels[here], inside)
 
+        # Blocks are float32; what adds them up, always in the same order, is float64.
         blocks = [
             (trials, part)
             for trials in slices(len(parameters), cut.trials)
@@ -123,10 +145,20 @@ class Clipper:
     def clipped_sums(
         self, parameters: Tensor, features: Tensor, labels: Tensor, masks: Tensor
     ) -> Tensor:
-        """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections of records, float64 [T, m, P].
+        """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections, from one backward pass.
 
-        masks [m, n], the same for all trials: one backward pass serves all m sums. Otherwise as
-        `clipped_sum`.
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+            labels: [n] integers.
+            masks: w_j, [m, n], the same for all trials.
+
+        Returns:
+            float64 [T, m, P].
+
+        Raises:
+            FloatingPointError: a gradient is not finite.
+            InputError: max_memory is too little for one record of one trial.
         """
         shape = (len(parameters), len(masks), parameters.shape[1])
         total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
@@ -154,9 +186,20 @@ class Clipper:
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of each of n (a few) records, float64 [T, n, P].
+        """Return the clipped gradient of each of a few records.
 
         Always in full precision: this is what a belief rests on.
+
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+            labels: [n] integers.
+
+        Returns:
+            float64 [T, n, P].
+
+        Raises:
+            FloatingPointError: a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32")
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
@@ -173,9 +216,14 @@ class Clipper:
         return torch.cat(list(run(block, blocks, self.threads)))
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
-        """Return of how many records like this one a thread may hold the clipped gradients.
+        """Return of how many records one model's clipped gradients fit in a thread's memory.
 
-        For one model: what `clipped_gradients` takes for them is within a block's memory.
+        Args:
+            record: [*shape], like those whose gradients `clipped_gradients` is to form.
+            label: its label, a scalar.
+
+        Returns:
+            At least 1.
         """
         need = self._method(record, label, "float32").footprint
         # Formed in float32, then in float64 before and after clipping.
@@ -190,25 +238,41 @@ class Clipper:
     def clipped_distances(
         self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor
     ) -> Tensor:
-        """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients, float64 [T, m].
+        """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients.
 
-        groups [T, m, 1 or 2]: which of the n records, for each trial its own. In full precision,
-        as `clipped_gradients`; gradients exist for one block of trials and groups at a time.
+        In full precision, as `clipped_gradients`; gradients exist for one block of trials and
+        groups at a time.
+
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+            labels: [n] integers.
+            groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among
+                the n records, each trial its own.
+
+        Returns:
+            float64 [T, m].
+
+        Raises:
+            FloatingPointError: a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32", True)
         members = groups.shape[-1]
         limit = self._block_bytes(parameters.device)
-        # Formed in float32, then float64, clipped, subtracted and squared.
+        # Formed in float32, then float64, clipped, subtracted and squared. Groups fill a block
+        # first, then trials.
         each = members * (method.footprint.example + 32 * size(self.model))
         at_once = even(groups.shape[1], limit / each)
         trials_at_once = max(1, int(limit / (at_once * each + method.footprint.trial)))
 
         def block(trials: slice, part: slice) -> Tensor:
+            # The members of these groups, [t, groups * members], are each trial's own batch.
             here = groups[trials, part].flatten(1)
             with method.gradients.lend() as gradients_of:
                 gradients = gradients_of(parameters[trials], features[here], labels[here])
             each = formed(gradients).double()
             each.mul_(clipping_factors([Dense(each)], self.clipping_norm)[..., None])
+            # [t, groups, members, P]
             each = each.unflatten(1, (-1, members))
             found = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
             return torch.linalg.vector_norm(found, dim=-1)
@@ -224,7 +288,15 @@ class Clipper:
         return distances
 
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
-        """Return which layers go through `torch.func`, and why; '' stands for the whole model."""
+        """Return which layers go through `torch.func`.
+
+        Args:
+            record: [*shape].
+            label: its label, a scalar.
+
+        Returns:
+            Reasons by the layer's name; '' stands for the whole model.
+        """
         return self._method(record, label, self.precision).fallbacks
 
     def cut(
@@ -236,12 +308,18 @@ class Clipper:
         own: bool = False,
         sums: int = 1,
     ) -> Cut:
-        """Return how T trials of n records like this one are cut into blocks.
+        """Return how T trials of n records are cut into blocks.
 
-        own: whether every trial has records of its own, as where they are sampled; sums: how many
-        are made of each trial's gradients. The peak of working memory is `Cut.bytes`: that of a
-        block for each thread, and the sums of the blocks that wait to be added. Raises InputError
-        if max_memory is too little for one record of one trial.
+        Args:
+            record: [*shape], like all n.
+            label: its label, a scalar.
+            trials: T.
+            records: n.
+            own: whether every trial has records of its own, as where they are sampled.
+            sums: how many are made of each trial's gradients.
+
+        Raises:
+            InputError: max_memory is too little for one record of one trial.
         """
         need = self._method(record, label, self.precision, own).footprint
 
@@ -249,14 +327,17 @@ class Clipper:
             waiting = (self.threads + 1) * 4 * trials * sums * size(self.model)
             return self.threads * need.bytes(trials, records) + waiting
 
+        # How many examples (one record in one trial) a block holds.
         examples = BLOCK_BYTES[record.device.type] / need.example
         # As many records that what a trial costs of itself is little.
         fewest = max(need.trial, WORTH_A_CUT) / need.example
         most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
         records_at_once = even(records, most)
+        # Then trials: as fill the block, but no fewer than a block is worth while for.
         fewest = WORTH_A_BLOCK / (records_at_once * need.example)
         most = min(examples / records_at_once, max(fewest, trials / BLOCKS))
         trials_at_once = even(trials, most)
+        # Where memory is short: fewer trials at once, then fewer records.
         limit = math.inf if self.max_memory is None else self.max_memory
         while held(trials_at_once, records_at_once) > limit:
             if trials_at_once > 1:
@@ -343,7 +424,18 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
 
 
 def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Tensor:
-    """Return min(1, C/|g|) [T, n]; g is all the gradients together."""
+    """Return min(1, C/|g|) of every gradient.
+
+    Args:
+        gradients: of each parameter; |g| is the norm of all of them together.
+        clipping_norm: C.
+
+    Returns:
+        [T, n].
+
+    Raises:
+        FloatingPointError: a norm is not finite.
+    """
     norms = torch.stack([gradient.squared_norms() for gradient in gradients]).sum(0).sqrt()
     _check_finite(norms)
     return (clipping_norm / norms).clamp(max=1.0)

@@ -27,9 +27,17 @@ Forward = Callable[[Tensor, Tensor], Tensor]
 def evaluate(
     model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return the cross-entropy loss float64 [T, n] and the correctness bool [T, n].
+    """Return the cross-entropy loss and the correctness of T models on the same records.
 
-    parameters [T, P], features [n, *shape], labels [n].
+    Args:
+        model: the structure, and the values of what is not trained.
+        parameters: float32 [T, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        threads: that share the work.
+
+    Returns:
+        Losses in nats, float64 [T, n], and whether the likeliest class is the label, bool [T, n].
     """
     budget = BLOCK_SCALARS[parameters.device.type]
     examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
@@ -61,7 +69,16 @@ def evaluate(
 
 @torch.no_grad()
 def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
-    """Return the outputs [T, n, c] of a few records [n, *shape] under the models [T, P]."""
+    """Return the outputs of T models for a few records.
+
+    Args:
+        model: the structure, and the values of what is not trained.
+        parameters: float32 [T, P].
+        features: [n, *shape].
+
+    Returns:
+        [T, n, c].
+    """
     budget = BLOCK_SCALARS[parameters.device.type]
     each = max(parameters.shape[1], OUTPUT_PER_INPUT * features.numel())
     forwards = _forwards(model, features.shape[1:], features.dtype, features.device)

@@ -17,9 +17,13 @@ STEPS, LEARNING_RATE = 200, 0.01
 
 
 def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return the parameters [P] after `STEPS` steps of Adam on the mean loss, from `start` [P].
+    """Return the parameters [P] after `STEPS` steps of Adam on the mean loss.
 
-    features [n, *shape], labels [n], on the device of the model.
+    Args:
+        model: the structure, and the values of what is not trained.
+        start: [P], on the device of the model as features and labels are; not changed.
+        features: [n, *shape].
+        labels: [n] integers.
     """
     shapes = parameter_shapes(model)
     flat = start.clone().requires_grad_(True)

@@ -27,7 +27,14 @@ class Gradient(ABC):
 
     @abstractmethod
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return sum_n w[T, n] g[T, n] as [T, *shape], or flat as [T, size]."""
+        """Return sum_n w[T, n] g[T, n].
+
+        Args:
+            weights: w, [T, n].
+
+        Returns:
+            [T, *shape], or flat as [T, size].
+        """
 
     @abstractmethod
     def formed(self) -> Tensor:
@@ -36,18 +43,25 @@ class Gradient(ABC):
 
 @dataclass(frozen=True)
 class Dense(Gradient):
-    """Formed gradients: values [T, n, *shape], with [1] for the shape of a scalar."""
+    """Formed gradients.
+
+    Attributes:
+        values: [T, n, *shape], with [1] for the shape of a scalar.
+    """
 
     values: Tensor
 
     def squared_norms(self) -> Tensor:
+        """Sum the squares."""
         return self.values.pow(2).sum(tuple(range(2, self.values.dim())))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Add up the weighted gradients."""
         weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
         return (weights * self.values).sum(1)
 
     def formed(self) -> Tensor:
+        """Flatten the values."""
         return self.values.flatten(2)
 
 
@@ -55,10 +69,14 @@ class Dense(Gradient):
 class Products(Gradient):
     """Gradients sum_l a_l e_l^T, of the inputs a and output-gradients e at L positions.
 
-    inputs a [t, n, G, L, in] with t = 1 where all trials share them, else T; errors e
-    [T, n, G, L, out]; G independent groups. `arrange` maps [..., G, in, out] to [..., *shape].
     Forms the gradients where that costs less than the Gram matrices a a^T and e e^T, in which
     |sum_l a_l e_l^T|^2 = <a a^T, e e^T>.
+
+    Attributes:
+        inputs: a, [t, n, G, L, in] with t = 1 where all trials share them, else T; G independent
+            groups.
+        errors: e, [T, n, G, L, out].
+        arrange: maps [..., G, in, out] to [..., *shape].
     """
 
     inputs: Tensor
@@ -66,6 +84,7 @@ class Products(Gradient):
     arrange: Callable[[Tensor], Tensor]
 
     def squared_norms(self) -> Tensor:
+        """Take them from the formed gradients, or from the Gram matrices."""
         if not self.formed_at_once:
             if self.inputs.shape[-2] == 1:
                 each = self.inputs.pow(2).sum((-2, -1)) * self.errors.pow(2).sum((-2, -1))
@@ -77,6 +96,7 @@ class Products(Gradient):
         return self.products.pow(2).sum((-3, -2, -1))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Weight the formed gradients, or the errors before one product with the inputs."""
         if self.formed_at_once:
             trials, records = weights.shape
             flat = self.products.reshape(trials, records, -1)
@@ -94,6 +114,7 @@ class Products(Gradient):
         return self.arrange(total)
 
     def formed(self) -> Tensor:
+        """Arrange the products."""
         return self.arrange(self.products).flatten(2)
 
     @property
@@ -113,7 +134,10 @@ class Products(Gradient):
 class Rows(Gradient):
     """Gradients of an embedding [rows, D]: at each position l, e_l is added to one row.
 
-    indices [t, n, L] as the inputs of `Products`; errors [T, n, L, D]. A row of -1 takes nothing.
+    Attributes:
+        indices: [t, n, L], t as of `Products.inputs`; a row of -1 takes nothing.
+        errors: e, [T, n, L, D].
+        rows: of the table.
     """
 
     indices: Tensor
@@ -126,10 +150,12 @@ class Rows(Gradient):
         return ((self.errors @ self.errors.mT) * same).sum((-2, -1)).clamp(min=0)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Add the weighted errors of all records into one table for each trial."""
         values = self.errors * (weights[..., None] * self._taken)[..., None]
         return self._scatter(values.flatten(1, 2), self.indices.flatten(1))
 
     def formed(self) -> Tensor:
+        """Add each record's errors into a table of its own."""
         trials, records = self.errors.shape[:2]
         values = (self.errors * self._taken[..., None]).flatten(0, 1)
         indices = self.indices.expand(trials, -1, -1).flatten(0, 1)
@@ -148,17 +174,24 @@ class Rows(Gradient):
 
 @dataclass(frozen=True)
 class Shared(Gradient):
-    """A parameter that is used several times: its gradients are the sums of the parts."""
+    """A parameter that is used several times.
+
+    Attributes:
+        parts: the gradients of its uses, whose sum is its own.
+    """
 
     parts: Sequence[Gradient]
 
     def squared_norms(self) -> Tensor:
+        """Sum the squares of the formed sums."""
         return self._formed.pow(2).sum(-1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Add up the weighted, formed sums."""
         return (weights[:, None] @ self._formed).squeeze(1)
 
     def formed(self) -> Tensor:
+        """Form every part, and add them up."""
         return self._formed
 
     @cached_property
@@ -175,7 +208,15 @@ def joined(parts: Sequence[Gradient]) -> Gradient:
 
 
 def weighted_sum(gradients: Sequence[Gradient], weights: Tensor) -> Tensor:
-    """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial, [T, P]."""
+    """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial.
+
+    Args:
+        gradients: of each parameter, in the order in which they are flattened.
+        weights: w, [T, n].
+
+    Returns:
+        [T, P].
+    """
     sums = [gradient.weighted_sum(weights) for gradient in gradients]
     joined = sums[0].new_empty(len(weights), sum(total[0].numel() for total in sums))
     # One copy each, whatever the order of the axes in memory is.

@@ -43,7 +43,19 @@ def refusal(layer: nn.Module) -> str | None:
 def by_torch_func(
     layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
 ) -> tuple[Tensor, Backward]:
-    """Run any layer that maps a batch to a batch of the same length, record by record."""
+    """Run any layer that maps a batch to a batch of the same length, record by record: a `Rule`.
+
+    Args:
+        layer: the module, which is called as it is.
+        parameters: [T, *shape] by name.
+        x: the input, [1, n, *shape] where all trials share it, else [T, n, *shape].
+
+    Returns:
+        The output [T, n, *shape], and what turns its gradient into those of the parameters.
+
+    Raises:
+        ValueError: the layer does not return one tensor.
+    """
 
     def run(values: dict[str, Tensor], rows: Tensor) -> Tensor:
         output: Tensor = functional_call(layer, values, (rows,))
@@ -135,15 +147,18 @@ def _convolution(
         output = _grouped_convolution(layer, weight, bias, x)
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
+        # e at each output position: [T, n, positions, out], and [T, n, G, positions, out / G].
         positions = errors.flatten(3).mT
         shared = None if patches is None else at_least_float32(patches)
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
         as_weight = partial(_as_weight, layer)
+        # Patches of an input that each trial has of its own are made only now.
         if shared is None:
             weights = Products(_patches(layer, at_least_float32(seen))[0], by_group, as_weight)
         elif bias is None:
             weights = Products(shared, by_group, as_weight)
         elif (both := Products(shared, by_group, as_weight)).formed_at_once:
+            # With gradients formed anyway, the bias's are the row of the input that is always 1.
             products = both.products
             return {
                 "weight": Dense(as_weight(products[..., :-1, :])),
@@ -276,10 +291,13 @@ def _normalised(
         normal = normalise(layer, x)
         seen, axis = normal.detach(), channel(layer, x)
         weight = parameters["weight"]
+        # The weight [T, *own] as [T, 1 ..., *own, 1 ...], along its axes of the output.
         shape = [len(weight), *[1] * (axis - 1), *weight.shape[1:]]
         shape += [1] * (x.dim() - len(shape))
+        # The axes of an example that the gradient is summed over.
         others = [i for i in range(2, x.dim()) if not axis <= i < axis + weight.dim() - 1]
 
+        # Of the weight e * normalise(x), of the bias e.
         def backward(errors: Tensor) -> dict[str, Gradient]:
             of_bias = errors.sum(others) if others else errors.clone()
             products = errors.mul_(at_least_float32(seen))

@@ -55,9 +55,14 @@ class _Call:
 class LayerwiseModel:
     """A private copy of a model whose parametrised layers run T trials as one batch.
 
-    precision: of the forward and backward passes; what a layer's rule makes of them is float32.
-    fallbacks: the layers without a rule of their own, which go through `torch.func`, and why.
     Not thread-safe: each thread needs its own.
+
+    Args:
+        model: is left as it is.
+        precision: of the forward and backward passes; what a layer's rule makes of them is float32.
+
+    Attributes:
+        fallbacks: why a layer has no rule of its own and goes through `torch.func`, by its name.
     """
 
     def __init__(self, model: nn.Module, precision: Precision = "float32") -> None:
@@ -88,15 +93,22 @@ class LayerwiseModel:
     def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
         """Return the unclipped gradients, one item for each trained parameter in order.
 
-        parameters [T, P]; features [n, *shape] and labels [n], or [T, n, *shape] and [T, n] where
-        every trial has records of its own. Raises ValueError if the model does not call every
-        parametrised layer, each on a batch of examples that it leaves alone.
+        Args:
+            parameters: [T, P].
+            features: [n, *shape], or [T, n, *shape] where every trial has records of its own.
+            labels: [n] integers, or [T, n].
+
+        Raises:
+            ValueError: the model does not call every parametrised layer, each on a batch of
+                examples that it leaves alone.
         """
         self._begin(parameters.detach().requires_grad_(), labels.shape[-1])
+        # Records that all trials share become T * n rows at the first layer.
         if labels.dim() == 2:
             features, labels = features.flatten(0, 1), labels.flatten()
         else:
             labels = labels.repeat(len(parameters))
+        # One backward pass of the sum of all losses: a row's e comes from its own loss alone.
         with reduced(self._precision, features.device):
             logits = self._model(features)
             self._check(logits)
@@ -106,6 +118,7 @@ class LayerwiseModel:
         # A rule may overwrite its e, but branches that are added have one e together.
         uses = Counter(error.untyped_storage().data_ptr() for error in errors)
         parts: dict[str, list[Gradient]] = {name: [] for name in self._shapes}
+        # Each call's rule turns its e into gradients, which a tied parameter has several of.
         for call, error in zip(self._calls, errors, strict=True):
             own = error if uses[error.untyped_storage().data_ptr()] == 1 else error.clone()
             if 0 in own.stride():  # expanded, as behind a sum
@@ -118,9 +131,14 @@ class LayerwiseModel:
 
     @torch.no_grad()
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
-        """Return the logits [T, n, c] of all records, from parameters [T, P], features [n, *shape].
+        """Return the logits [T, n, c] of all records, in full precision.
 
-        In full precision. Raises ValueError as `gradients` does.
+        Args:
+            parameters: [T, P].
+            features: [n, *shape].
+
+        Raises:
+            ValueError: as of `gradients`.
         """
         self._begin(parameters.detach(), len(features))
         logits: Tensor = self._model(features)
@@ -183,12 +201,19 @@ class LayerwiseModel:
 
 
 def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
-    """Return which layers must go through `torch.func`, and why; '' stands for the whole model.
+    """Return which layers must go through `torch.func`, and why.
 
     Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule presumes that
     a layer sees the examples of a batch apart; a model that mixes or reorders them on the way would
     get wrong gradients without an error, which this finds out: once for a model and a kind of
     record.
+
+    Args:
+        model: whose layers are asked about.
+        record: [*shape]; shape, type and device are what counts.
+
+    Returns:
+        Reasons by the layer's name; '' stands for the whole model.
     """
     known = _fallbacks.setdefault(model, {})
     kind = (record.shape, record.dtype, record.device)
@@ -229,6 +254,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         features = features.double() + jitter.to(record.device)
     else:
         features = torch.stack([record, record.flip(0) if record.dim() else record])
+    # Labels that differ, and weights that tell each example from every other.
     with torch.no_grad():
         classes = max(2, model(features[:1]).shape[-1])
     labels = torch.arange(records, device=record.device) % classes
@@ -237,6 +263,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
     )
     gradients = LayerwiseModel(model).gradients(parameters, features, labels)
     found = weighted_sum(gradients, weights)
+    # The same weighted sum from autograd, trial by trial and record by record.
     for trial in range(trials):
         values = unflatten(parameters[trial].requires_grad_(), shapes)
         loss = torch.stack(

@@ -22,7 +22,11 @@ from fedsim.common.randomness import Role, key
 
 
 class ChannelAffine(nn.Module):
-    """A scale and a shift for each channel: BatchNorm in inference mode, which sees no batch."""
+    """A scale and a shift for each channel: BatchNorm in inference mode, which sees no batch.
+
+    Args:
+        channels: the length of the input's second axis.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -137,10 +141,19 @@ def build(
     batch_norm: str = "refuse",
     frozen: str = "",
 ) -> nn.Module:
-    """Return the named network for records of `shape`.
+    """Return the named network for records of one shape.
 
-    batch_norm: "refuse", or a key of `BATCH_NORM`; frozen: names of layers or parameters that are
-    not trained, with commas between them. Raises InputError.
+    Args:
+        name: a key of `MODELS`, "torchvision:NAME", or "package.module:name" of a builder.
+        shape: of one record.
+        classes: the number of them, for each of which there is a logit.
+        hidden: the width of a hidden layer.
+        batch_norm: "refuse", or a key of `BATCH_NORM`: what replaces layers that mix records.
+        frozen: layers or parameters that are not trained, as of `freeze`.
+
+    Raises:
+        InputError: a name is unknown, or the network does not suit the records or has no gradient
+            for each of them.
     """
     model = _builder(name)(shape, classes, hidden)
     if batch_norm != "refuse":
@@ -152,9 +165,16 @@ def build(
 
 
 def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
-    """Raise InputError unless the model maps a record of `shape` to logits of its classes.
+    """Check that the model maps a record to a logit for each class, or to one for two classes.
 
-    That is one logit for each class, or a single one for two classes.
+    Args:
+        model: is called on a record of zeros.
+        name: of the model, for the error message.
+        shape: of one record.
+        classes: the number of them.
+
+    Raises:
+        InputError: it does not.
     """
     what = f"model.name is {name}"
     try:
@@ -202,7 +222,12 @@ BATCH_NORM: dict[str, Callable[[nn.Module], nn.Module]] = {
 def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
     """Return the model with every layer that mixes records replaced, in place.
 
-    `kind` is a key of `BATCH_NORM`. Raises InputError for another.
+    Args:
+        model: is changed.
+        kind: a key of `BATCH_NORM`.
+
+    Raises:
+        InputError: there is no such kind.
     """
     replacement = lookup(BATCH_NORM, kind, "model.batch-norm")
     # A layer that is used in two places stays one layer.
@@ -260,8 +285,13 @@ def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
 def freeze(model: nn.Module, names: str) -> None:
     """Take the named layers or parameters out of training, in place.
 
-    names: as in `named_parameters`, with commas between them; a layer's name stands for all its
-    parameters. Raises InputError for unknown names, and if nothing is left to train.
+    Args:
+        model: is changed.
+        names: as in `named_parameters`, with commas between them; a layer's name stands for all its
+            parameters. "" for none.
+
+    Raises:
+        InputError: a name is unknown, or nothing is left to train.
     """
     parameters = dict(model.named_parameters())
     for name in filter(None, (part.strip() for part in names.split(","))):
@@ -302,7 +332,15 @@ def flatten(model: nn.Module) -> Tensor:
 
 
 def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
-    """Split [..., P] into named parameters [..., *shape]; views, no copies."""
+    """Split vectors into named parameters; views, no copies.
+
+    Args:
+        flat: [..., P].
+        shapes: of every trained parameter, as of `parameter_shapes`.
+
+    Returns:
+        [..., *shape] by name.
+    """
     pieces = flat.split([shape.numel() for shape in shapes.values()], dim=-1)
     return {
         name: piece.unflatten(-1, shape) if len(shape) else piece.squeeze(-1)
@@ -313,7 +351,16 @@ def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
 def initial_parameters(
     build_model: Callable[[], nn.Module], seed: int, trials: Sequence[int]
 ) -> Tensor:
-    """Return theta_0 [T, P] float32: every trial draws its own, by PyTorch's initialisers."""
+    """Return theta_0, which every trial draws of its own by PyTorch's initialisers.
+
+    Args:
+        build_model: builds the network with new values.
+        seed: of the run.
+        trials: the numbers of the T trials; a row is a function of (seed, trial) alone.
+
+    Returns:
+        float32 [T, P].
+    """
     rows = []
     for trial in trials:
         with _drawing(seed, trial):
@@ -322,7 +369,12 @@ def initial_parameters(
 
 
 def structural_model(build_model: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return the module that all trials share; its frozen values are a function of the seed."""
+    """Return the module that all trials share.
+
+    Args:
+        build_model: builds the network with new values.
+        seed: of the run, of which the frozen values are a function.
+    """
     with _drawing(seed, STRUCTURE):
         return build_model()
 

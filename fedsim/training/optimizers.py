@@ -44,8 +44,12 @@ LINEAR = frozenset({"sgd"})
 class ServerOptimizer:
     """Steps the models of one cohort of trials, round after round.
 
-    `records` is n, the public expected number of records in a step. Raises InputError if there is
-    no such optimiser.
+    Args:
+        training: names the optimiser, the schedule and their numbers.
+        records: n, the public expected number of records in a step.
+
+    Raises:
+        InputError: there is no such optimiser.
     """
 
     def __init__(self, training: TrainingConfig, records: float) -> None:
@@ -57,10 +61,18 @@ class ServerOptimizer:
         self._step = torch.empty(0)
 
     def step(self, model: Tensor, aggregate: Tensor, round: int) -> Tensor:
-        """Return the float32 model [T, P] that follows `model` in a round, counted from 1.
+        """Return the model that follows in a round.
 
-        aggregate [T, P] is the released noisy sum. Computed in float64: an optimiser without weight
-        decay never looks at the model, so what it changes is a step that starts from 0.
+        Computed in float64: an optimiser without weight decay never looks at the model, so what it
+        changes is a step that starts from 0.
+
+        Args:
+            model: float32 [T, P].
+            aggregate: [T, P], the released noisy sum.
+            round: counts from 1.
+
+        Returns:
+            float32 [T, P].
         """
         if self._optimizer is None:
             self._step = torch.zeros(model.shape, dtype=torch.float64, device=model.device)

@@ -19,11 +19,19 @@ from fedsim.config import Config
 def participation(
     seed: int | None, trials: Sequence[int], round: int, records: int, rate: float
 ) -> npt.NDArray[np.bool_] | None:
-    """Return which of the records of D take part in a round, bool [T, n]; None if all of them do.
+    """Return which of the records of D take part in a round.
 
-    A row is a function of (seed, trial, round) alone. `seed` None draws from the operating system's
-    entropy instead, and something else with each call: an owner calls once a round, and uses the
-    columns of its own records.
+    Args:
+        seed: of the run: a row is a function of (seed, trial, round) alone. None draws from the
+            operating system's entropy instead, and something else with each call: an owner calls
+            once a round, and uses the columns of its own records.
+        trials: the numbers of the T trials.
+        round: counts from 1.
+        records: n, of D.
+        rate: the probability q of a record.
+
+    Returns:
+        bool [T, n]; None if all of them do (q = 1).
     """
     if rate == 1:
         return None
@@ -47,11 +55,21 @@ def groups(
     most: int,
     members: int,
 ) -> npt.NDArray[np.intp]:
-    """Return disjoint groups of an owner's n records, drawn at random, [T, m, members].
+    """Return disjoint groups of an owner's records, drawn at random.
 
-    m is `most`, or fewer where the records do not suffice: groups that share a record would not be
-    independent. A row is a function of (seed, trial, round, partition) alone; `seed` None draws
-    from the operating system's entropy.
+    Args:
+        seed: a row is a function of (seed, trial, round, partition) alone. None draws from the
+            operating system's entropy.
+        trials: the numbers of the T trials.
+        round: counts from 1.
+        partition: the owner.
+        records: n, how many it has.
+        most: the wanted number of groups.
+        members: records in a group.
+
+    Returns:
+        Positions among the n records, [T, m, members]. m is `most`, or fewer where the records do
+        not suffice: groups that share a record would not be independent.
     """
     count = min(most, records // members)
     drawn = np.empty((len(trials), count * members), dtype=np.intp)

@@ -42,10 +42,16 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def factor(training: TrainingConfig, round: int) -> float:
-    """Return what the learning rate of a round, counted from 1, is multiplied with.
+    """Return what the learning rate of a round is multiplied with.
 
-    The schedule's factor, and during the first `warmup-rounds` w a second one of round/w. Raises
-    InputError if there is no such schedule.
+    The schedule's factor, and during the first `warmup-rounds` w a second one of round/w.
+
+    Args:
+        training: names the schedule and its numbers.
+        round: counts from 1.
+
+    Raises:
+        InputError: there is no such schedule.
     """
     schedule = lookup(SCHEDULES, training.schedule, "training.schedule")
     warmth = min(1.0, round / training.warmup_rounds) if training.warmup_rounds else 1.0
