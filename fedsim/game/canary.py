@@ -21,9 +21,18 @@ SEED = "canary-seed"
 def draw(
     seed: int, trials: range, round: int, size: int
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Return the coins [T] and the unit directions [T, size] of a round.
+    """Return the coins and the unit directions of a round.
 
     A trial's are a function of (seed, trial, round) alone.
+
+    Args:
+        seed: the owner's `canary-seed`.
+        trials: the numbers of the T trials.
+        round: counts from 1.
+        size: P, the number of parameters.
+
+    Returns:
+        Coins bool [T], and directions float64 [T, P].
     """
     coins = np.empty(len(trials), dtype=np.bool_)
     directions = np.empty((len(trials), size))
@@ -37,6 +46,17 @@ def draw(
 def contribution(
     seed: int, trials: range, round: int, size: int, norm: float
 ) -> npt.NDArray[np.float64]:
-    """Return what the canaries add to the clean sums of a round, float64 [T, size]."""
+    """Return what the canaries add to the clean sums of a round.
+
+    Args:
+        seed: the owner's `canary-seed`.
+        trials: the numbers of the T trials.
+        round: counts from 1.
+        size: P, the number of parameters.
+        norm: C, the clipping norm.
+
+    Returns:
+        float64 [T, P]; rows of 0 where the coin says so.
+    """
     coins, directions = draw(seed, trials, round, size)
     return norm * coins[:, None] * directions

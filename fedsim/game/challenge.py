@@ -20,13 +20,19 @@ from fedsim.privacy.mechanism import Neighbouring
 
 @dataclass(frozen=True)
 class Challenge:
-    """Who must be identified, who holds them, and who tries.
+    r"""Who must be identified, who holds them, and who tries.
 
-    record: position of x^ in D, None where all data of the owner are in question; replacement:
-    position of x^' in the pool U \\ D, None under add-remove and without a record; owner,
-    adversary: partition numbers; measure, distance: how the pair was chosen. kind, copies: what is
-    in question, and how often D has it; label: of a record that was made and stands at the position
-    `record`, whose original is then the replacement.
+    Attributes:
+        record: position of x^ in D; None where all data of the owner are in question.
+        replacement: position of x^' in the pool U \ D; None under add-remove and without a record.
+        owner: the partition that holds the record, or whose data are in question.
+        adversary: the partition of the curious participant.
+        measure: how the pair was chosen: a dissimilarity, "given" or "made".
+        distance: of the pair by that measure, None where none was computed.
+        kind: "record", or what was made to stand in its place.
+        copies: how often D has the challenge.
+        label: of a record that was made and stands at the position `record`, whose original is then
+            the replacement; None where no record was made.
     """
 
     record: int | None
@@ -41,13 +47,23 @@ class Challenge:
 
 
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
-    """Choose the pair by dissimilarity (Eq. 18 and Eq. 20) or as given, and seat the adversary.
+    """Choose the pair by dissimilarity or as given, and seat the adversary.
 
     Where challenge.owner is given, its own records alone are compared. Where the unit of privacy is
     an owner, it is the one whose records lie farthest from those of the others. The adversary is
     the configured owner, or else the highest-numbered one that does not hold x^: its own records
     are no secret to it. A pure function of the configuration, cached because a search through a
-    large pool takes its time. Raises InputError.
+    large pool takes its time.
+
+    Args:
+        config: the experiment.
+        progress: is told the share of the search that is done.
+
+    Raises:
+        InputError: the configured challenge or adversary does not fit the data.
+
+    Source:
+        Bernau et al., Eq. 18 and Eq. 20.
     """
     return _choose(config, _Reporting(progress))
 
@@ -135,7 +151,19 @@ def _choose_owner(config: Config, known: Federation, progress: Progress | None) 
 def compared_features(
     config: Config, known: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
-    """Return what distances are between: the features, or what the model makes of them."""
+    """Return what distances are between: the features, or what the model makes of them.
+
+    Args:
+        config: the experiment, whose challenge.space decides.
+        known: the federation, whose model embeds.
+        features: float32 [N, *shape].
+
+    Returns:
+        [N, *shape], or [N, E] of an embedding.
+
+    Raises:
+        InputError: the measure is one of raw features, or the model has no embedding.
+    """
     given = config.challenge
     if given.space == "features":
         return features
@@ -170,19 +198,29 @@ def _seat(config: Config, owner: int) -> int:
 def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
     """Return which owners tell the adversary what they know: `federation.colluding` of them.
 
-    The lowest-numbered ones that are neither the adversary nor the owner of the challenge.
+    Args:
+        config: the experiment.
+        challenge: whose owner and adversary are none of them; they are the lowest-numbered others.
     """
     others = set(range(config.federation.owners)) - {challenge.owner, challenge.adversary}
     return frozenset(sorted(others)[: config.federation.colluding])
 
 
 def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
-    """Return the world bit of every trial, [T]: half of them D (True), shuffled; or all D.
+    """Return the world bit of every trial: half of them D, shuffled, or all D.
 
     The bits are drawn for the whole campaign: a trial's world does not depend on its cohort.
-    shuffled: an even number of trials, the first of them, that are balanced as a whole, None for
-    all. Of the others trials 2i and 2i + 1 are in opposite worlds, in an order that has a coin of
-    its own: more trials leave the worlds of those before them as they are.
+
+    Args:
+        seed: of the run.
+        trials: T, of the whole campaign.
+        mode: "d-only" for D in all trials.
+        shuffled: an even number of trials, the first of them, that are balanced as a whole; None
+            for all. Of the others trials 2i and 2i + 1 are in opposite worlds, in an order that has
+            a coin of its own: more trials leave the worlds of those before them as they are.
+
+    Returns:
+        bool [T], True for D.
     """
     if mode == "d-only":
         return np.ones(trials, dtype=np.bool_)

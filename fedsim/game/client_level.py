@@ -29,10 +29,22 @@ def contribution(
     question: Question,
     worlds: Tensor | None = None,
 ) -> Tensor:
-    """Return what an owner adds to the sum of a round, float64 [T, P], of norm at most C.
+    """Return what an owner adds to the sum of a round.
 
-    The owner of the challenge also gets `worlds` bool [T]: where False, all its data are missing,
-    or replaced.
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        owner: the partition.
+        parameters: float32 [T, P], the models that the round begins with.
+        question: the round, its trials and the challenge.
+        worlds: bool [T], for the owner of the challenge: where False, all its data are missing, or
+            replaced. None for others.
+
+    Returns:
+        float64 [T, P], each row of norm at most C.
+
+    Raises:
+        FloatingPointError: the owner's training diverges.
     """
     if worlds is None:
         records = federation.members(federation.owned_by(owner))
@@ -44,10 +56,19 @@ def contribution(
 def challenge_contributions(
     config: Config, federation: Federation, parameters: Tensor, question: Question
 ) -> tuple[Tensor, Tensor]:
-    """Return what the owner of the challenge sends under D and under D', float64 [T, P] both.
+    """Return what the owner of the challenge sends under D and under D'.
 
     Under D' an owner without data sends 0 (add-remove), and one whose data are replaced trains on
     as many records of the pool, in the same order.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        parameters: float32 [T, P].
+        question: the round, its trials and the challenge.
+
+    Returns:
+        float64 [T, P], twice.
     """
     owner = question.challenged
     present = contribution(config, federation, owner, parameters, question)
@@ -64,7 +85,15 @@ def total(
     parameters: Tensor,
     question: Question,
 ) -> Tensor:
-    """Return what these owners add to the sum together, float64 [T, P]."""
+    """Return what some owners add to the sum together, float64 [T, P].
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        owners: the partitions.
+        parameters: float32 [T, P].
+        question: the round, its trials and the challenge.
+    """
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     for owner in sorted(owners):
         added += contribution(config, federation, owner, parameters, question)
@@ -75,12 +104,24 @@ def replacements(federation: Federation, owner: int) -> list[int]:
     """Return the positions in the pool of what replaces an owner's data: as many, from the start.
 
     The pool has no order but that of the draw of D, so that they are a random sample.
+
+    Args:
+        federation: whose owner it is.
+        owner: the partition.
     """
     return list(range(len(federation.owned_by(owner))))
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:
-    """Return u min(1, C/|u|) for each trial, [T, P]. Raises FloatingPointError if not finite."""
+    """Return u min(1, C/|u|) for each trial, [T, P].
+
+    Args:
+        update: u, float64 [T, P].
+        clipping_norm: C.
+
+    Raises:
+        FloatingPointError: an update is not finite.
+    """
     norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(
@@ -98,11 +139,21 @@ def local_update(
     rate: float,
     batches: Iterator[Tensor | None],
 ) -> Tensor:
-    """Return u = theta - theta_j after plain SGD on these records, unclipped, float64 [T, P].
+    """Return u = theta - theta_j after plain SGD on an owner's records, unclipped.
 
-    A descent direction, as a gradient is one: the server subtracts it. parameters [T, P]: theta;
-    features [n, *shape]; labels [n]; rate: of each step along a batch's mean gradient; batches: for
-    each step, which records take part, bool [T, n], as many in every trial, or None for all.
+    A descent direction, as a gradient is one: the server subtracts it.
+
+    Args:
+        federation: whose model is trained.
+        parameters: theta, float32 [T, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        rate: of each step along a batch's mean gradient.
+        batches: for each step, which records take part, bool [T, n], as many in every trial; None
+            for all.
+
+    Returns:
+        float64 [T, P].
     """
     # Summed in float64 beside the model: the difference of two float32 models would be rounded.
     update = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
@@ -118,11 +169,22 @@ def local_update(
 def batches(
     training: TrainingConfig, seed: int, trials: Sequence[int], round: int, owner: int, records: int
 ) -> Iterator[npt.NDArray[np.bool_] | None]:
-    """Yield which of an owner's n records each step takes, bool [T, n]; None where all of them.
+    """Yield which of an owner's records each step takes.
 
     Every epoch is a new order of the records, cut into batches of `training.batch-size`, the last
     perhaps smaller. The order of a trial is a function of (seed, trial, round, owner) alone. It is
     no secret: clipping bounds the update whatever the order, and the adversary knows it.
+
+    Args:
+        training: says how many epochs, and the size of a batch.
+        seed: of the run.
+        trials: the numbers of the T trials.
+        round: counts from 1.
+        owner: the partition.
+        records: n, how many it has.
+
+    Yields:
+        bool [T, n]; None where a step takes all of them.
     """
     size, epochs = training.batch_size, training.local_epochs
     if not 0 < size < records:

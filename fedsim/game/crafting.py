@@ -42,11 +42,15 @@ PATTERN, PLACE, TOWARDS, DIRECTION = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """What takes the place of the record of D at position `record`.
+    """What takes the place of a record of D: another record, or a gradient.
 
-    A record: features [*shape] float32 and label; or direction, a unit vector [P] float64, that the
-    sum gets C times where it would get the record's clipped gradient; opposed: whether it gets -C
-    times it under D', and not nothing.
+    Attributes:
+        record: the position in D whose place it takes.
+        features: float32 [*shape] of a record, None of a gradient.
+        label: of a record, None of a gradient.
+        direction: of a gradient, a unit vector float64 [P] that the sum gets C times where it would
+            get the record's clipped gradient; None of a record.
+        opposed: whether the sum gets -C times the direction under D', and not nothing.
     """
 
     record: int
@@ -58,10 +62,13 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Planted(Split):
-    """A split whose member at position `record` was replaced by a made one.
+    """A split whose member at one position was replaced by a made record.
 
-    `members` still says whose place it takes. replaced: whether the original is in the pool, at its
-    end, because D' has it.
+    `members` still says whose place it takes.
+
+    Attributes:
+        made: the record and its position.
+        replaced: whether the original is in the pool, at its end, because D' has it.
     """
 
     made: Made
@@ -69,7 +76,13 @@ class Planted(Split):
 
     @classmethod
     def of(cls, split: Split, made: Made, replaced: bool) -> "Planted":
-        """Return a split with what was made in it."""
+        """Return a split with what was made in it.
+
+        Args:
+            split: as drawn.
+            made: a record, not a direction.
+            replaced: whether D' has the original.
+        """
         inherited = {field.name: getattr(split, field.name) for field in fields(Split)}
         if replaced:
             original = split.members[[made.record]]
@@ -93,6 +106,10 @@ def place(config: Config, owner_of: npt.NDArray[np.int64]) -> int:
 
     challenge.record, or one drawn from the records of challenge.owner, or else of all owners but
     the configured adversary, who would know its own.
+
+    Args:
+        config: the experiment.
+        owner_of: int64 [n], the owner of each record of D.
     """
     challenge, adversary = config.challenge, config.federation.adversary
     if challenge.record >= 0:
@@ -104,11 +121,19 @@ def place(config: Config, owner_of: npt.NDArray[np.int64]) -> int:
 
 
 def craft(config: Config, split: Split, record: int, logits: Logits) -> Made:
-    """Return the made record that takes the place of the one at position `record` of D.
+    """Return the made record that takes the place of one of D.
 
     Its label is challenge.label, or what the first model likes least: the class other than that of
-    the record that makes room where its features are that record's, any class otherwise. Raises
-    InputError.
+    the record that makes room where its features are that record's, any class otherwise.
+
+    Args:
+        config: the experiment.
+        split: as drawn.
+        record: the position in D of the record that makes room.
+        logits: the first model's, for features of one record.
+
+    Raises:
+        InputError: there is no such kind or class, or the record has that label already.
     """
     kind, classes = config.challenge.kind, split.dataset.classes
     features = lookup(KINDS, kind, "challenge.kind")(config, split, record)
@@ -129,7 +154,15 @@ def craft(config: Config, split: Split, record: int, logits: Logits) -> Made:
 def direction(config: Config, record: int, parameters: int) -> Made:
     """Return a gradient that takes the place of a record's: a coordinate or a random direction.
 
-    The same in all trials and rounds. Raises InputError where the model has no such coordinate.
+    The same in all trials and rounds.
+
+    Args:
+        config: the experiment.
+        record: the position in D of the record that makes room.
+        parameters: P, of the model.
+
+    Raises:
+        InputError: the model has no such coordinate.
     """
     coordinate = config.challenge.coordinate
     if coordinate >= parameters:

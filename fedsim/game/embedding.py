@@ -25,10 +25,18 @@ BLOCK_SCALARS = 2**20
 def embed(
     known: Federation, features: npt.NDArray[np.float32], parameters: Tensor
 ) -> npt.NDArray[np.float32]:
-    """Return the input of the model's last linear layer, [N, E], for features [N, *shape].
+    """Return the input of the model's last linear layer.
 
-    parameters [P]: of one model. Raises InputError if the model has no linear layer, or uses the
-    last one more than once.
+    Args:
+        known: the federation, whose model is asked.
+        features: float32 [N, *shape].
+        parameters: [P], of one model.
+
+    Returns:
+        float32 [N, E].
+
+    Raises:
+        InputError: the model has no linear layer, or uses the last one more than once.
     """
     model = copy.deepcopy(known.model).to(parameters.device)
     values = models.unflatten(parameters, models.parameter_shapes(model))
@@ -55,5 +63,10 @@ def embed(
 
 
 def initial_parameters(config: Config, known: Federation) -> Tensor:
-    """Return theta_0 of trial 0, [P], on the federation's device."""
+    """Return theta_0 of trial 0, float32 [P], on the federation's device.
+
+    Args:
+        config: the experiment.
+        known: its federation.
+    """
     return federation.initial_parameters(config, known, range(1))[0].to(known.device)

@@ -33,9 +33,16 @@ from fedsim.trust.model import Vantage
 class Federation:
     """The records of D and who holds them; the model that all owners train.
 
-    made: what takes the place of a record of D as the challenge, None where one of its records is
-    in question; copies: how often D has the challenge; start [P]: the first model of all trials,
-    None where each draws its own.
+    Attributes:
+        split: D, the pool and the held-out records.
+        owner_of: int64 [n], the owner of each record of D.
+        model: the structure, and the values of what is not trained.
+        clipper: of the gradients of that model.
+        device: where parameters and records are computed on.
+        made: what takes the place of a record of D as the challenge, None where one of its records
+            is in question.
+        copies: how often D has the challenge.
+        start: [P], the first model of all trials, None where each draws its own.
     """
 
     split: data.Split
@@ -69,9 +76,15 @@ class Federation:
         positions: npt.NDArray[np.intp],
         participation: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of the clipped gradients of records of D, whoever holds them, [T, P].
+        """Return the sum of the clipped gradients of records of D, whoever holds them.
 
-        float64; participation bool [T, n]: which records of D take part, None for all.
+        Args:
+            parameters: float32 [T, P].
+            positions: of the records in D, [m].
+            participation: bool [T, n], which of all records of D take part; None for all.
+
+        Returns:
+            float64 [T, P].
         """
         if not positions.size:
             return torch.zeros_like(parameters, dtype=torch.float64)
@@ -81,11 +94,25 @@ class Federation:
     def evaluate(
         self, parameters: Tensor, features: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return losses float64 and correctness bool, [T, n], of the models [T, P]."""
+        """Return the losses and the correctness of models.
+
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+            labels: [n] integers.
+
+        Returns:
+            Losses in nats, float64 [T, n], and correctness, bool [T, n].
+        """
         return evaluate(self.model, parameters, features, labels, self.clipper.threads)
 
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
-        """Return the outputs [T, n, c] of the models [T, P] for records [n, *shape]."""
+        """Return the outputs [T, n, c] of models.
+
+        Args:
+            parameters: float32 [T, P].
+            features: [n, *shape].
+        """
         return logits(self.model, parameters, features)
 
     @property
@@ -96,15 +123,20 @@ class Federation:
         return self.made.direction.to(self.device)
 
     def fallbacks(self) -> dict[str, str]:
-        """Return which layers go through `torch.func`, and why."""
+        """Return which layers go through `torch.func`, and why, by the layer's name."""
         found = self.clipper.fallbacks(*self._example())
         return {name or "the whole model": reason for name, reason in found.items()}
 
     def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
-        """Return how T trials of the largest owner's records are cut into blocks.
+        """Return how the records of the largest owner are cut into blocks.
 
-        sampled: whether every trial has records of its own; sums: how many each owner sends. Raises
-        InputError where memory does not allow for one record.
+        Args:
+            trials: T.
+            sampled: whether every trial has records of its own.
+            sums: how many each owner sends.
+
+        Raises:
+            InputError: memory does not allow for one record.
         """
         most = int(np.bincount(self.owner_of).max())
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
@@ -123,9 +155,17 @@ class Federation:
 def digest(config: Config, owner: int, records: bool = True) -> str:
     """Return the SHA-256, in hexadecimal, of what an owner holds of D.
 
-    Where its records are in D, and of which shape, and what they are if `records`: nodes whose
-    files differ would cut them by index, each another way, without noticing. An owner's files need
-    no records of others. Raises InputError.
+    Nodes whose files differ would cut them by index, each another way, without noticing. An owner's
+    files need no records of others.
+
+    Args:
+        config: the experiment.
+        owner: the partition.
+        records: whether what the records are counts, and not only where they are in D and their
+            shape.
+
+    Raises:
+        InputError: as of `load`.
     """
     known = load(config)
     mine = known.owned_by(owner)
@@ -139,7 +179,15 @@ def digest(config: Config, owner: int, records: bool = True) -> str:
 
 
 def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
-    """Return the configured network for the records of a dataset. Raises InputError."""
+    """Return the configured network for the records of a dataset.
+
+    Args:
+        config: the experiment.
+        dataset: whose records and classes the network is for.
+
+    Raises:
+        InputError: as of `models.build`.
+    """
     shape, model = dataset.train.features.shape[1:], config.model
     return models.build(
         model.name, shape, dataset.classes, model.hidden, model.batch_norm, model.frozen
@@ -148,10 +196,16 @@ def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
 
 @lru_cache(maxsize=4)
 def load(config: Config) -> Federation:
-    """Return the federation that a configuration describes. Raises InputError.
+    """Return the federation that a configuration describes.
 
     A function of the configuration, and of the device's memory where that binds; cached because a
     client is called once for each message.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: the data, the network or the device are not as the configuration needs them.
     """
     dataset = holdings.dataset(config)
     split = holdings.draw(config, dataset)
@@ -182,7 +236,16 @@ def load(config: Config) -> Federation:
 
 
 def initial_parameters(config: Config, known: Federation, trials: range) -> Tensor:
-    """Return theta_0 of these trials, [T, P] float32 on the CPU, as model.initialisation says."""
+    """Return theta_0 of some trials, as model.initialisation says.
+
+    Args:
+        config: the experiment.
+        known: its federation.
+        trials: the numbers of the T trials.
+
+    Returns:
+        float32 [T, P], on the CPU.
+    """
     if known.start is not None:
         return known.start.cpu().expand(len(trials), -1).contiguous()
     return models.initial_parameters(
@@ -226,7 +289,13 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
 def fit_cohort(config: Config) -> Config:
     """Return the experiment with no more trials in a cohort than fit in half of the memory.
 
-    The other half is for gradients. Raises InputError if not even one trial fits.
+    The other half is for gradients.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: not even one trial fits, or a pair where trials come in pairs.
     """
     dataset = holdings.dataset(config)
     model = models.structural_model(partial(build_model, config, dataset), config.run.seed)

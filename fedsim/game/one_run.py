@@ -48,10 +48,13 @@ Round 0 has the coins.
 
 @dataclass(frozen=True)
 class Kind:
-    """How canaries of one kind are summed and looked for.
+    """How canaries of one kind are summed and looked for; m of them.
 
-    total: weights [T, m] -> the sum [T, P] of what the canaries add at the models `parameters`;
-    along: what was released [T, P] -> its inner products [T, m] with what each canary adds.
+    Attributes:
+        total: from configuration, federation, models [T, P] and weights [T, m], the sum [T, P] of
+            what the canaries add at these models.
+        along: from configuration, federation, models [T, P] and what was released [T, P], its inner
+            products [T, m] with what each canary adds.
     """
 
     total: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
@@ -60,7 +63,13 @@ class Kind:
 
 @dataclass(frozen=True)
 class Scored:
-    """The canaries' scores: trials int [T], their numbers; included bool and scores, [T, m]."""
+    """The canaries' scores.
+
+    Attributes:
+        trials: int64 [T], their numbers.
+        included: bool [T, m], which canaries were in.
+        scores: float64 [T, m].
+    """
 
     trials: Ints
     included: Bools
@@ -68,7 +77,15 @@ class Scored:
 
 
 def included(config: Config, trials: range) -> Bools:
-    """Return which canaries are in which trial, bool [T, m]; a function of (seed, trial) alone."""
+    """Return which canaries are in which trial; a function of (seed, trial) alone.
+
+    Args:
+        config: the experiment.
+        trials: the numbers of the T trials.
+
+    Returns:
+        bool [T, m].
+    """
     coins = np.empty((len(trials), config.canaries.count), dtype=np.bool_)
     for row, trial in zip(coins, trials, strict=True):
         row[:] = generator(config.run.seed, Role.ONE_RUN, trial=trial).random(row.size) < 0.5
@@ -89,10 +106,19 @@ def planted(
     parameters: Tensor,
     trials: range,
 ) -> Tensor | None:
-    """Return what the canaries of these owners add to a sum, float64 [T, P]; None without any.
+    """Return what the canaries of some owners add to a sum.
 
-    parameters [T, P]: the models of the round; trials: their numbers. Sums of several trials round
-    with their number, in the sixteenth digit.
+    Sums of several trials round with their number, in the sixteenth digit.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        owners: the partitions.
+        parameters: float32 [T, P], the models of the round.
+        trials: their numbers.
+
+    Returns:
+        float64 [T, P]; None where these owners have no canaries.
     """
     if not config.canaries.count:
         return None
@@ -107,12 +133,20 @@ def planted(
 def scores(
     config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
-    """Return how far each canary shows in a round's release, float64 [T, m].
+    """Return how far each canary shows in a round's release.
 
-    The inner product of the released sum [T, P] with what the canary adds if it is in, at the
-    models [T, P] that the round began with. A canary's score is the sum over the rounds. With
-    `canaries.known-data` the clipped gradients of all records of D are subtracted first: they hide
-    canaries, and know no coin. The federation may be None unless `needs_data`.
+    The inner product of the release with what the canary adds if it is in. A canary's score is the
+    sum over the rounds. With `canaries.known-data` the clipped gradients of all records of D are
+    subtracted first: they hide canaries, and know no coin.
+
+    Args:
+        config: the experiment.
+        federation: its data and model; may be None unless `needs_data`.
+        parameters: float32 [T, P], the models that the round began with.
+        released: [T, P], the noisy sum.
+
+    Returns:
+        float64 [T, m].
     """
     released = released.double()
     if config.canaries.known_data:
@@ -129,7 +163,15 @@ def needs_data(config: Config) -> bool:
 
 
 def check(config: Config, federation: Federation) -> None:
-    """Raise InputError where the model or the pool has no room for the configured canaries."""
+    """Check that the model or the pool has room for the configured canaries.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+
+    Raises:
+        InputError: it has not.
+    """
     canaries = config.canaries
     if canaries.kind == "dirac" and canaries.count > size(federation.model):
         raise InputError(
@@ -144,16 +186,31 @@ def check(config: Config, federation: Federation) -> None:
 
 
 def coordinates(config: Config, parameters: int) -> tuple[Ints, Floats]:
-    """Return the parameter and the sign of each canary of kind "dirac", [m] both."""
+    """Return the parameter and the sign of each canary of kind "dirac".
+
+    Args:
+        config: the experiment.
+        parameters: P, of the model.
+
+    Returns:
+        Indices int64 [m] and signs float64 [m], 1 or -1.
+    """
     leaf = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
     chosen = leaf.permutation(parameters)[: config.canaries.count]
     return chosen, leaf.choice([-1.0, 1.0], len(chosen))
 
 
 def directions(config: Config, parameters: int) -> Iterator[tuple[slice, Floats]]:
-    """Yield the unit directions of canaries of kind "gradient", in blocks [n, P], with their place.
+    """Yield the unit directions of canaries of kind "gradient", in blocks.
 
     Uniform on the sphere, and so nearly orthogonal to one another and to everything else.
+
+    Args:
+        config: the experiment.
+        parameters: P, of the model.
+
+    Yields:
+        Which of the m canaries, and their directions, float64 [b, P].
     """
     count, seed = config.canaries.count, config.run.seed
     if count * parameters <= KEPT:
@@ -163,7 +220,15 @@ def directions(config: Config, parameters: int) -> Iterator[tuple[slice, Floats]
 
 
 def mislabelled(config: Config, federation: Federation) -> tuple[Ints, Ints]:
-    """Return the positions in the pool and the wrong labels of canaries of that kind, [m] both."""
+    """Return the records and the wrong labels of canaries of kind "mislabelled".
+
+    Args:
+        config: the experiment.
+        federation: whose pool the records are from.
+
+    Returns:
+        Positions in the pool and labels, int64 [m] both.
+    """
     split = federation.split
     leaf = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
     positions = leaf.permutation(len(split.pool))[: config.canaries.count]
@@ -178,6 +243,10 @@ def described(config: Config, federation: Federation) -> dict[str, Any]:
     dirac: parameters and signs; mislabelled: positions in the pool, and labels; gradient: the keys
     of the Philox generators whose standard normals, `block` rows each but the last, are the
     directions once they are scaled to length 1.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
     """
     parameters = size(federation.model)
     match config.canaries.kind:

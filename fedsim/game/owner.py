@@ -26,11 +26,21 @@ def contribution(
     worlds: Tensor | None = None,
     participation: Tensor | None = None,
 ) -> Tensor:
-    """Return what an owner adds to the sum of a round, float64 [T, P], by the unit of privacy.
+    """Return what an owner adds to the sum of a round, by the unit of privacy.
 
-    Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it; the
-    other arguments as in `clean_sum` and `client_level.contribution`, `worlds` for the owner of the
-    challenge only.
+    Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        owner: the partition.
+        parameters: float32 [T, P], the models that the round begins with.
+        question: the round, its trials and the challenge.
+        worlds: bool [T], for the owner of the challenge only: False where a trial trains on D'.
+        participation: bool [T, n], which records of D take part; None for all.
+
+    Returns:
+        float64 [T, P].
     """
     if config.privacy.unit == "client":
         own = client_level.contribution(config, federation, owner, parameters, question, worlds)
@@ -44,9 +54,18 @@ def contribution(
 def challenge_contributions(
     config: Config, federation: Federation, parameters: Tensor, question: Question
 ) -> tuple[Tensor, Tensor]:
-    """Return what the challenge adds to the sum under D and under D', float64 [T, P] both.
+    """Return what the challenge adds to the sum under D and under D'.
 
     A record's clipped gradients, or an owner's clipped updates, by the unit of privacy.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        parameters: float32 [T, P].
+        question: the round, its trials and the challenge.
+
+    Returns:
+        float64 [T, P], twice.
     """
     if config.privacy.unit == "client":
         return client_level.challenge_contributions(config, federation, parameters, question)
@@ -61,11 +80,22 @@ def undisputed(
     question: Question,
     participation: Tensor | None,
 ) -> Tensor:
-    """Return what these owners add to a sum in both worlds, float64 [T, P].
+    """Return what some owners add to a sum in both worlds.
 
     Of the owner of the challenge the other records count, where one record is in question; planted
     canaries do.
-    participation bool [T, n] as in `clean_sum`; the challenge record's column is not looked at.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        owners: the partitions.
+        parameters: float32 [T, P].
+        question: the round, its trials and the challenge.
+        participation: bool [T, n], which records of D take part, None for all; the column of the
+            challenge record is not looked at.
+
+    Returns:
+        float64 [T, P].
     """
     if config.privacy.unit == "client":
         others = set(owners) - {question.challenged}
@@ -87,12 +117,22 @@ def clean_sum(
     worlds: Tensor | None = None,
     participation: Tensor | None = None,
 ) -> Tensor:
-    """Return the owner's sum of clipped gradients, float64 [T, P].
+    """Return an owner's sum of clipped gradients.
 
-    The owner of the challenge record also gets `worlds` bool [T]: where False, `record` (a position
-    in D) is left out, or replaced by `replacement` (a position in the pool). `participation` bool
-    [T, n] says which records of D take part (None: all); the replacement does where `record` does.
     The challenge counts as often as D has it, and a vector that was made for it in its stead.
+
+    Args:
+        federation: its data and model.
+        owner: the partition.
+        parameters: float32 [T, P].
+        record: position of the challenge record in D, if the owner has it.
+        replacement: position in the pool of what D' has in its place, None for nothing.
+        worlds: bool [T]; where False, the record is left out, or replaced. None for D.
+        participation: bool [T, n], which records of D take part, None for all; the replacement does
+            where the record does.
+
+    Returns:
+        float64 [T, P].
     """
     positions = federation.owned_by(owner)
     features, labels = federation.members(positions)
@@ -101,12 +141,14 @@ def clean_sum(
         if weights is None:
             weights = torch.ones(len(parameters), len(positions), device=parameters.device)
         (column,) = np.flatnonzero(positions == record)
+        # A made gradient comes in place of the record's, as often as the record takes part.
         if federation.direction is not None:
             there = weights[:, column, None].double()
             weights[:, column] = 0
             total = federation.clipper.clipped_sum(parameters, features, labels, weights)
             present, absent = challenge_gradients(federation, parameters, record, replacement)
             return total + there * torch.where(worlds[:, None], present, absent)
+        # The record where the world is D, and the replacement, one column more, where it is D'.
         taking_part = federation.copies * weights[:, column]
         weights[:, column] = taking_part * worlds
         if replacement is not None:
@@ -125,11 +167,20 @@ def candidate_masks(
     replacement: int | None,
     adversary: bool,
 ) -> Bools:
-    """Return which of an owner's records each candidate of the stated prior has, bool [m, n].
+    """Return which of an owner's records each candidate of the stated prior has.
 
-    [1, n] where all candidates have the same; [m, n + 1] where the owner of the challenge, who is
-    told `record`, also has a `replacement`. The adversary would recognise its own records, so
-    every candidate has them.
+    Args:
+        config: the experiment.
+        federation: its data.
+        owner: the partition.
+        record: position of the challenge record in D, None unless the owner has it.
+        replacement: position in the pool of what D' has in its place, None for nothing.
+        adversary: whether the owner is the adversary, who would recognise its own records, so that
+            every candidate has them.
+
+    Returns:
+        bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the owner of the
+        challenge also has a replacement, the last column.
     """
     positions = federation.owned_by(owner)
     if config.privacy.pac_prior == "halves" and not adversary:
@@ -147,9 +198,17 @@ def candidate_sums(
     masks: Bools,
     replacement: int | None = None,
 ) -> Tensor:
-    """Return the owner's sums of clipped gradients under every candidate, float64 [T, m, P].
+    """Return an owner's sums of clipped gradients under every candidate.
 
-    masks bool [m, n], with the replacement (a position in the pool), if there is one, at the end.
+    Args:
+        federation: its data and model.
+        owner: the partition.
+        parameters: float32 [T, P].
+        masks: bool [m, n] as of `candidate_masks`, or [m, n + 1] with a replacement.
+        replacement: position in the pool of the record of the last column, None for none.
+
+    Returns:
+        float64 [T, m, P].
     """
     features, labels = federation.members(federation.owned_by(owner))
     if replacement is not None:
@@ -165,10 +224,21 @@ def challenge_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipped gradients of the challenge record and of what D' has in its place.
 
-    Both float64 [T, P], as often as D has the challenge; the second is zero where D' has nothing in
-    its place. A vector that was made for the challenge is C long, and opposed where it is replaced.
-    Raises AssertionError if a gradient is longer than the clipping norm, on which every statement
-    about privacy rests; where clipping is off, that is infinite and no such statement is made.
+    As often as D has the challenge. A vector that was made for the challenge is C long, and opposed
+    where it is replaced.
+
+    Args:
+        federation: its data and model.
+        parameters: float32 [T, P].
+        record: position of the challenge record in D.
+        replacement: position in the pool, None for nothing.
+
+    Returns:
+        float64 [T, P], twice; the second is zero where D' has nothing in its place.
+
+    Raises:
+        AssertionError: a gradient is longer than the clipping norm, on which every statement about
+            privacy rests; where clipping is off, that is infinite and no such statement is made.
     """
     if federation.direction is not None:
         assert federation.made is not None
@@ -199,12 +269,22 @@ def gradient_distances(
     trials: range,
     round: int,
 ) -> Tensor | None:
-    """Return what the Bayesian accountant asks of an owner in a round, float64 [E, m].
+    """Return what the Bayesian accountant asks of an owner in a round.
 
     How far a record moves the sum, for `audit.bayesian-pairs` random pairs of the owner's records
     of D, or as many as are disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it
-    is replaced. parameters [E, P]: the models of the evaluated trials, whose numbers `trials` are.
-    None where the owner has fewer than two records.
+    is replaced.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        owner: the partition.
+        parameters: float32 [E, P], the models of the evaluated trials.
+        trials: the numbers of these trials.
+        round: counts from 1.
+
+    Returns:
+        float64 [E, m]; None where the owner has fewer than two records.
     """
     positions = federation.owned_by(owner)
     if len(positions) < 2:
@@ -226,17 +306,25 @@ def gradient_distances(
 def noise(
     seed: int | None, trials: Sequence[int], round: int, partition: int, std: Tensor, size: int
 ) -> Tensor:
-    """Return N(0, std^2 I) as float64 [T, size]; std [T] on any device, the noise on the same."""
+    """Return N(0, std^2 I), independent for every trial.
+
+    Args:
+        seed: of the run; None draws from the operating system's entropy.
+        trials: the numbers of the T trials whose leaves are drawn from.
+        round: of the seed tree, as of `noise_round`.
+        partition: who draws: an owner, or `SERVER`.
+        std: [T], on any device.
+        size: P, the number of parameters.
+
+    Returns:
+        float64 [T, P], on the device of `std`.
+    """
     standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))
     return standard.to(std.device) * std[:, None]
 
 
 def noise_sources(config: Config) -> Sequence[int]:
-    """Return whose noise stands for that of a round, where one place plays all: partitions.
-
-    The server's, or under local trust that of every owner. Under distributed trust the owners'
-    shares are drawn as one, which has the same law.
-    """
+    """Return whose noise stands for that of a round, where one place plays all: partitions."""
     return config.federation.trust.model.played_by(config.federation.owners)
 
 
@@ -247,11 +335,21 @@ def local_steps(
     step_size: float,
     noise: Callable[[int], Tensor] | None = None,
 ) -> Tensor:
-    """Return R = r_1 + ... + r_L, float64 [T, P]: what an owner sends after L steps of its own.
+    """Return R = r_1 + ... + r_L: what an owner sends after L steps of its own.
 
-    r_l = clean(theta_{l-1}) + noise(l), theta_l = theta_{l-1} - step_size r_l, from theta_0 =
-    `parameters` [T, P]. `clean` maps a model to the owner's clipped sum; without `noise` this is
-    the replay that the adversary linearises around.
+    r_l = clean(theta_{l-1}) + noise(l), theta_l = theta_{l-1} - step_size r_l.
+
+    Args:
+        clean: maps models [T, P] to the owner's clipped sums, float64 [T, P], which are
+            overwritten.
+        parameters: theta_0, float32 [T, P].
+        steps: L.
+        step_size: what a release is multiplied with to step the model.
+        noise: of step l, counted from 1, [T, P]; None for the replay without noise that the
+            adversary linearises around.
+
+    Returns:
+        float64 [T, P].
     """
 
     def release(model: Tensor, step: int) -> Tensor:
@@ -271,8 +369,14 @@ def local_step_size(config: Config, round: int) -> float:
     """Return what an owner multiplies a clipped sum with to step its own model.
 
     eta_local m / n: the records of one owner are n/m of the public n on average, and with the
-    server's learning rate the mean of the owners' models is the server's next one (FedAvg, McMahan
-    et al., 2017, Algorithm 1).
+    server's learning rate the mean of the owners' models is the server's next one.
+
+    Args:
+        config: the experiment.
+        round: counts from 1.
+
+    Source:
+        FedAvg: McMahan et al., 2017, Algorithm 1.
     """
     training = config.training
     rate = training.local_learning_rate or training.learning_rate
@@ -280,5 +384,11 @@ def local_step_size(config: Config, round: int) -> float:
 
 
 def noise_round(config: Config, round: int, step: int) -> int:
-    """Return the round number in the seed tree of a local step; both are counted from 1."""
+    """Return the round number in the seed tree of a local step.
+
+    Args:
+        config: the experiment.
+        round: counts from 1.
+        step: within the round, counts from 1.
+    """
     return (round - 1) * config.training.local_steps + step

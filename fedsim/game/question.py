@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 class Question:
     """One round: did these trials train on D or on D'?
 
-    round: counts from 1; trials: the numbers of the T trials; noise_multiplier: the federation's,
-    sigma over the sensitivity; challenged: the owner of the challenge; record: position of x^ in D,
-    None where all data of that owner are the challenge, or for an owner whom it does not concern;
-    replacement: position of x^' in the pool, None where nothing replaces the record.
+    Attributes:
+        round: counts from 1.
+        trials: the numbers of the T trials.
+        noise_multiplier: the federation's, sigma over the sensitivity.
+        challenged: the owner of the challenge.
+        record: position of x^ in D, None where all data of that owner are the challenge, or for an
+            owner whom it does not concern.
+        replacement: position of x^' in the pool, None where nothing replaces the record.
     """
 
     round: int
@@ -30,7 +34,16 @@ class Question:
         record: int,
         replacement: int,
     ) -> "Question":
-        """Return the question as a message tells it, where -1 is for what there is not."""
+        """Return the question as a message tells it.
+
+        Args:
+            round: counts from 1.
+            trials: the numbers of the T trials.
+            noise_multiplier: sigma over the sensitivity.
+            challenged: the owner of the challenge.
+            record: position of x^ in D, -1 for None.
+            replacement: position of x^' in the pool, -1 for None.
+        """
         there = (None if position < 0 else position for position in (record, replacement))
         return cls(round, trials, noise_multiplier, challenged, *there)
 
@@ -40,7 +53,11 @@ class Question:
 
     @property
     def the_record(self) -> int:
-        """The record in question. Raises ValueError where it is an owner or nobody's business."""
+        """The record in question.
+
+        Raises:
+            ValueError: it is an owner, or nobody's business.
+        """
         if self.record is None:
             raise ValueError("no single record is in question")
         return self.record

@@ -71,6 +71,9 @@ class TrustModel(ABC):
         """Return the sources that stand for all noise of a round where one process plays all.
 
         One source, where what the sources draw together has the law of one draw.
+
+        Args:
+            clients: how many there are.
         """
         return [SERVER]
 
