@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fedsim.transcript_audit.recorded_noise import number
+from fedsim.transcripts.records import ObservedRound
+
 LEAST = 1e-4
 """Smaller numbers are no epsilon of privacy: an optimiser's eps, such as 1e-8, may be."""
 
@@ -32,6 +35,21 @@ def reported_epsilon(metrics: Mapping[str, Any]) -> Epsilon | None:
         and value >= LEAST
     ]
     return max(found, default=None)
+
+
+def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]:
+    """Return what clients report of their own epsilon in a round, by node.
+
+    Args:
+        observed: the round.
+        node: whose transcript it is, None for the server's.
+    """
+    heard = {node: reported_epsilon(reply.metrics) for node, reply in observed.replies.items()}
+    if not heard:
+        value = number(observed.mechanism, "client_epsilon")
+        named = str(observed.mechanism.get("client_epsilon_metric", "epsilon"))
+        heard = {node or 0: None if value is None else Epsilon(value, named)}
+    return {node: epsilon for node, epsilon in heard.items() if epsilon is not None}
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,120 @@
 """What is left over of an aggregate without the updates that are known, reduced to few numbers."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
-from fedsim.transcripts.records import Arrays, ObservedRound
+from fedsim.transcripts.records import Arrays
 
 Floats = npt.NDArray[np.float64]
 
+LARGEST = 1e30
+"""Parameters this large, and NaN, are refused: their squares, over those of noise, overflow."""
+
+SIMULATION_SEED = 0x7EA1
+"""Of bystanders and of dither: whoever audits the same transcript gets the same report."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the floating-point arrays of a model lie in one vector of P parameters.
+
+    shapes, dtypes: of each array by name, in the order of the model
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, np.dtype[np.floating]]
+
+    @classmethod
+    def of(cls, model: Arrays) -> "Layout":
+        """Return the layout of a model's floating-point arrays."""
+        floats = {name: array for name, array in model.items() if array.dtype.kind == "f"}
+        return cls(
+            {name: array.shape for name, array in floats.items()},
+            {name: array.dtype for name, array in floats.items()},
+        )
+
+    def slices(self) -> dict[str, slice]:
+        """Return where each array lies in the vector, by name."""
+        found, position = {}, 0
+        for name, shape in self.shapes.items():
+            found[name] = slice(position, position + math.prod(shape))
+            position = found[name].stop
+        return found
+
+    def vector(self, arrays: Arrays) -> Floats | None:
+        """Return these arrays as one vector [P], None if one is missing or has another shape."""
+        parts = [np.zeros(0)]
+        for name, shape in self.shapes.items():
+            array = arrays.get(name)
+            if array is None or array.shape != shape:
+                return None
+            parts.append(array.ravel())
+        return np.concatenate(parts, dtype=np.float64)
+
+    def units(self, before: Floats, after: Floats) -> Floats:
+        """Return the unit in the last place [P] of each parameter, of the larger of two values."""
+        parts = [np.zeros(0)]
+        for name, part in self.slices().items():
+            sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
+            largest = float(np.finfo(self.dtypes[name]).max)
+            parts.append(np.spacing(np.minimum(sizes, largest).astype(self.dtypes[name])))
+        return np.concatenate(parts, dtype=np.float64)
+
+
+def believable(*vectors: Floats | None) -> bool:
+    """Whether all of these are there, with numbers whose squares can be formed."""
+    return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
+
+
+class Dither:
+    """Even noise over one unit in the last place, for noise that a model holds is discrete."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])  # no bystanders'
+
+    def draw(self, units: Floats) -> Floats:
+        """Return a dither for each coordinate of a fingerprint, even over one of its units."""
+        size = units[:FINGERPRINT].size
+        return units[:FINGERPRINT] * self._generator.uniform(-0.5, 0.5, size)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How finely the numbers of a round are known.
+
+    units: in the last place of each parameter [P]; times: that each was rounded; dither: of the
+        fingerprint
+    """
+
+    units: Floats
+    times: float
+    dither: Floats
+
+    def of(self, part: slice = slice(None)) -> float:
+        """Return the root mean square that the roundings leave over of these parameters.
+
+        A rounding to the nearest is off by up to half a unit in the last place, evenly: 1/sqrt(12).
+        """
+        units = self.units[part]
+        return math.sqrt(self.times * float(units @ units) / 12 / max(1, units.size))
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the mechanism of a round is said to be: fields as those of `Release`."""
+
+    clipping_norm: float | None
+    std: float | None
+    count_std: float | None = None
+
 
 def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
+    """Return one owner's part in a mean, from its update [P] and the noise [P] of the release."""
     norm, projection = float(np.linalg.norm(update)), float(noise @ update)
     return Contribution(weight, weight * norm, weight * projection)
 
@@ -20,79 +122,41 @@ def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
 def reduced(
     round: int,
     noise: Floats,
-    dither: Floats,
     contributions: dict[int, Contribution],
-    sizes: Mapping[str, int],
-    units: Floats,
-    roundings: float,
-    clipping_norm: float | None,
-    claimed_std: float | None,
-    count_std: float | None = None,
-    mean_length: float = 0.0,
-    along_mean: float = 0.0,
+    layout: Layout,
+    rounding: Rounding,
+    claims: Claims,
+    mean: Floats | None = None,
 ) -> Release:
-    """Return what is kept of a round; units [P]: in the last place, rounded so many times."""
-    by_array, position = {}, 0
-    for name, size in sizes.items():
-        of = slice(position, position + size)
-        position = of.stop
-        by_array[name] = size, float(noise[of] @ noise[of]), rounding_of(units[of], roundings)
-    return Release(
-        round,
-        noise.size,
-        claimed_std,
-        float(noise @ noise),
-        rounding_of(units, roundings),
-        clipping_norm,
-        contributions,
-        by_array,
-        (noise[:FINGERPRINT] + dither).astype(np.float32),
-        count_std,
-        rounding_of(units[:FINGERPRINT], roundings),
-        mean_length,
-        along_mean,
-    )
+    """Return what is kept of a round.
 
-
-def weights(observed: ObservedRound, weighting: str) -> dict[int, float] | None:
-    """Return each node's weight in the mean; None if the nodes did not say their examples."""
-    if weighting == "uniform":
-        return dict.fromkeys(observed.replies, 1 / len(observed.replies))
-    examples = {node: reply.num_examples for node, reply in observed.replies.items()}
-    total = sum(count or 0.0 for count in examples.values())
-    if None in examples.values() or not 0 < total < math.inf:
-        return None
-    return {node: (count or 0.0) / total for node, count in examples.items()}
-
-
-def aligned(
-    arrays: Arrays, names: Iterable[str], shapes: Iterable[tuple[int, ...]]
-) -> Floats | None:
-    """Return these arrays as one vector, None if one is missing or has another shape."""
-    parts = [np.zeros(0)]
-    for name, shape in zip(names, shapes, strict=True):
-        array = arrays.get(name)
-        if array is None or array.shape != shape:
-            return None
-        parts.append(array.ravel())
-    return np.concatenate(parts, dtype=np.float64)
-
-
-def units_of(before: Floats, after: Floats, model: Arrays, names: Sequence[str]) -> Floats:
-    """Return the unit in the last place [P] of each parameter, of the larger of two values."""
-    parts, position = [np.zeros(0)], 0
-    for name in names:
-        part = slice(position, position + model[name].size)
-        position = part.stop
-        sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
-        limits = np.finfo(model[name].dtype)
-        parts.append(np.spacing(np.minimum(sizes, float(limits.max)).astype(model[name].dtype)))
-    return np.concatenate(parts, dtype=np.float64)
-
-
-def rounding_of(units: Floats, roundings: float) -> float:
-    """Return the root mean square that so many roundings leave over.
-
-    A rounding to the nearest is off by up to half a unit in the last place, evenly: 1/sqrt(12).
+    Args:
+        round: its number.
+        noise: what is left over [P].
+        contributions: of every owner, by node.
+        layout: of the model's arrays.
+        rounding: how finely its numbers are known.
+        claims: what the mechanism is said to be.
+        mean: what was subtracted [P]; None where it was one owner's update.
     """
-    return math.sqrt(roundings * float(units @ units) / 12 / max(1, units.size))
+    length = 0.0 if mean is None else math.sqrt(mean @ mean)
+    along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)
+    first = slice(FINGERPRINT)
+    return Release(
+        round=round,
+        size=noise.size,
+        claimed_std=claims.std,
+        energy=float(noise @ noise),
+        rounding=rounding.of(),
+        clipping_norm=claims.clipping_norm,
+        contributions=contributions,
+        by_array={
+            name: (noise[part].size, float(noise[part] @ noise[part]), rounding.of(part))
+            for name, part in layout.slices().items()
+        },
+        fingerprint=(noise[first] + rounding.dither).astype(np.float32),
+        count_std=claims.count_std,
+        fingerprint_rounding=rounding.of(first),
+        mean_length=length,
+        along_mean=along,
+    )

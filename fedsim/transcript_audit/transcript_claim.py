@@ -16,7 +16,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.verdict import Verdict
 from fedsim.transcript_audit.client_noise import Reported
 from fedsim.transcript_audit.noise_shape import ALIKE
-from fedsim.transcript_audit.transcript_findings import finding
+from fedsim.transcript_audit.transcript_findings import Measured, finding
 from fedsim.transcripts.records import UNITS
 
 Part = Mapping[str, Any]
@@ -69,15 +69,12 @@ class Claimed:
 class Evidence:
     """What there is to judge by.
 
-    mechanism: as recorded; release, canary: of the report; unmeasured: why there is no release;
-    reported: what clients say of themselves; missing: why rounds may be missing; alarms: whether
-    anything else is wrong
+    mechanism: as recorded; measured: what the rounds gave; reported: what clients say of
+    themselves; missing: why rounds may be missing; alarms: whether anything else is wrong
     """
 
     mechanism: Mapping[str, Any]
-    release: Part | None
-    canary: Part | None
-    unmeasured: str
+    measured: Measured
     reported: Reported | None
     missing: str
     alarms: bool
@@ -112,7 +109,7 @@ def _of_updates(
     claim: Claimed, unit: str | None, evidence: Evidence
 ) -> tuple[list[str], Verdict, list[str]]:
     """Return what refutes a claim of whole updates, the verdict, and why there is none."""
-    release, canary = evidence.release, evidence.canary
+    release, canary = evidence.measured.release, evidence.measured.canary
     refuted, unjudged = [], []
     if canary is not None and unit is None and "clipping" not in evidence.mechanism:
         unjudged.append(CANARY_UNIT)
@@ -120,7 +117,7 @@ def _of_updates(
         unjudged.append(CANARIES)
         refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "that canaries found")
     if release is None:
-        unjudged += [] if canary is not None else [evidence.unmeasured]
+        unjudged += [] if canary is not None else [evidence.measured.unmeasured]
     elif why := _unjudgeable(release):
         unjudged.append(why)
     else:

@@ -1,7 +1,40 @@
-"""What an audit of a transcript objects to, as report.json has it."""
+"""What an audit of a transcript measures and objects to, as report.json has it."""
 
+from dataclasses import dataclass
 from typing import Any
 
 
 def finding(severity: str, text: str) -> dict[str, Any]:
+    """Return a finding of no round in particular; severity: alarm, caution or note."""
     return {"severity": severity, "text": text, "rounds": []}
+
+
+class Notes:
+    """Findings of single rounds: those that say the same are one, with all of its rounds."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[tuple[str, str], list[int]] = {}
+
+    def add(self, severity: str, text: str, round: int) -> None:
+        """Note a finding of a round."""
+        self._rounds.setdefault((severity, text), []).append(round)
+
+    def findings(self) -> list[dict[str, Any]]:
+        """Return all findings so far, in the order in which they were first noted."""
+        return [
+            {"severity": severity, "text": text, "rounds": rounds}
+            for (severity, text), rounds in self._rounds.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the rounds of a vantage point gave.
+
+    release: what is known of the noise, canary: of canaries, as in the report; None if nothing
+    unmeasured: why there is no release, "" if there is one
+    """
+
+    release: dict[str, Any] | None = None
+    canary: dict[str, Any] | None = None
+    unmeasured: str = ""

@@ -14,14 +14,12 @@ from adversaries.statistics import gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 from fedsim.transcript_audit import noise_level, noise_shape
+from fedsim.transcript_audit.left_over import SIMULATION_SEED
 from fedsim.transcript_audit.noise_level import Ends, NoiseLevel
 from fedsim.transcript_audit.transcript_findings import finding
 
 BYSTANDERS = 20
 """Directions of nobody's update that are scored in every round, for the false positive rate."""
-
-SIMULATION_SEED = 0x7EA1
-"""Of bystanders and of dither: whoever audits the same transcript gets the same report."""
 
 EXCESS = 1e-3
 """Share by which an update may pass the clipping norm: clients clip in single precision."""
@@ -50,33 +48,74 @@ def measured(
 ) -> dict[str, Any]:
     """Return what the releases of a run say of noise and owners; append what is wrong.
 
-    declared: whether clipping and noise were declared, rather than read off Flower's own code.
+    Args:
+        releases: of all rounds.
+        towards: who learns what is measured here.
+        delta: at which epsilons are stated.
+        confidence: of intervals and lower bounds.
+        findings: those of the report.
+        declared: whether clipping and noise were declared, rather than read off Flower's own code.
     """
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)
-    claimed = all(release.claimed_std for release in releases)
-    shown, hidden = level.stds(releases), level.verdict == "hidden"
+    shown = level.stds(releases)
     measured_stds = [ends["point"] for ends in shown]
-    empirical, normal = None, claimed
+    stds = _stds_of_beliefs(releases, level, measured_stds)
+    empirical = None
     if not any(release.noiseless for release in releases):
         # Against the size that was measured: against the claim, too little noise everywhere would
         # be said of every array.
         shape = noise_shape.check(releases, measured_stds, declared=declared)
         findings += shape
-        normal = normal and all(one["severity"] != "alarm" for one in shape)
-    # A claim that the data do not contradict is more exact than what they say.
-    exact = hidden or level.verdict == "as claimed"
-    stds = [
-        0.0 if release.noiseless and not hidden else std
-        for release, std in zip(releases, level.scales if exact else measured_stds, strict=True)
-    ]
-    if not any(release.noiseless for release in releases):
+        normal = _claimed(releases) and all(one["severity"] != "alarm" for one in shape)
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
         if empirical is None:
             findings.append(finding("note", NO_SCORES))
-    ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
     return {
         "towards": towards,
+        **_noise(releases, level, shown, confidence),
+        "round_numbers": [release.round for release in releases],
+        "owners": _owners(releases, shown, stds, delta),
+        "proven": _proven(releases, level, stds, delta),
+        "empirical": empirical,
+        "independent": noise_shape.independent(releases),
+        "normality_p_value": noisy_means.normality(releases),
+        "assumptions": [
+            NEIGHBOURS,
+            "every round counts in which the owner took part; no amplification by sampling",
+            "the weights of the mean are public",
+            *([COUNT] if any(release.count_std is not None for release in releases) else []),
+        ],
+    }
+
+
+def _claimed(releases: Sequence[Release]) -> bool:
+    """Whether noise was configured in every round."""
+    return all(release.claimed_std for release in releases)
+
+
+def _stds_of_beliefs(
+    releases: Sequence[Release], level: NoiseLevel, measured_stds: Sequence[float]
+) -> list[float]:
+    """Return the noise of each round that beliefs reckon with.
+
+    A claim that the data do not contradict is more exact than what they say.
+    """
+    hidden = level.verdict == "hidden"
+    exact = hidden or level.verdict == "as claimed"
+    return [
+        0.0 if release.noiseless and not hidden else std
+        for release, std in zip(releases, level.scales if exact else measured_stds, strict=True)
+    ]
+
+
+def _noise(
+    releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
+) -> dict[str, Any]:
+    """Return what was configured and measured of the noise, in all and round by round."""
+    claimed = _claimed(releases)
+    ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
+    return {
         "parameters": releases[0].size,
         "clipped": all(release.clipping_norm is not None for release in releases),
         "count_known": all(release.count_std != 0 for release in releases),
@@ -91,18 +130,6 @@ def measured(
         "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
         "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
         "noise_multiplier": _noise_multipliers(releases, shown),
-        "round_numbers": [release.round for release in releases],
-        "owners": _owners(releases, shown, stds, delta),
-        "proven": _proven(releases, level, stds, delta),
-        "empirical": empirical,
-        "independent": noise_shape.independent(releases),
-        "normality_p_value": noisy_means.normality(releases),
-        "assumptions": [
-            NEIGHBOURS,
-            "every round counts in which the owner took part; no amplification by sampling",
-            "the weights of the mean are public",
-            *([COUNT] if any(release.count_std is not None for release in releases) else []),
-        ],
     }
 
 

@@ -16,8 +16,9 @@ from adversaries.errors import InputError
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.lower_bounds import NOT_GAUSSIAN
-from fedsim.transcript_audit.audit import EVIDENCE, Auditor, audit
+from fedsim.transcript_audit.audit import Auditor, audit
 from fedsim.transcript_audit.recorded_noise import CONFIGURED, NUMBERS
+from fedsim.transcript_audit.weighting import EVIDENCE
 from fedsim.transcripts.records import Canary, Facts, ObservedRound, Reply, Transcript
 
 DELTA, CONFIDENCE = 1e-5, 0.99
@@ -307,6 +308,15 @@ def test_the_count_of_adaptive_clipping_is_composed() -> None:
     for end in ("point", "low", "high"):
         expected = math.hypot(plain["owners"][0]["mu"][end], math.sqrt(ROUNDS) / 2.0)
         assert counted["owners"][0]["mu"][end] == pytest.approx(expected)
+
+
+def test_a_model_that_is_not_finite_leaves_its_round_out() -> None:
+    transcript = federation()
+    rounds = list(transcript.rounds)
+    rounds[3] = replace(rounds[3], model=dict(rounds[3].model) | {"bias": np.full(30, np.nan)})
+    report = report_of(replace(transcript, rounds=tuple(rounds)))
+    assert "the model or its aggregate is not finite" in texts(report, "alarm")
+    assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""A participant's transcript, round by round: its own noise, and the canaries that it hid."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics import canaries, gaussian
+from adversaries.statistics.canaries import vector
+from fedsim.transcript_audit import left_over, transcript_canary, transcript_release
+from fedsim.transcript_audit.left_over import Claims, Dither, Layout, Rounding
+from fedsim.transcript_audit.recorded_noise import claimed_local_std, number
+from fedsim.transcript_audit.transcript_canary import Scored
+from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
+from fedsim.transcripts.records import Arrays, Canary, ObservedRound
+
+TOWARDS = "the server, which sees this owner's noised update by itself"
+
+NOTHING_MEASURED = (
+    "a participant sees aggregates of unknown updates, from which no noise can be measured; attach "
+    "canary_mod, record at the server, or record a local mechanism with recording_mod(local_dp=...)"
+)
+
+
+class ParticipantRounds:
+    """What a participant's transcript gives, round by round; node: whose it is."""
+
+    def __init__(self, notes: Notes, node: int) -> None:
+        self._notes = notes
+        self._node = node
+        self._dither = Dither()
+        self._local: list[Release] = []
+        self._scored: list[Scored] = []
+        self._pending: ObservedRound | None = None
+
+    def observe(self, observed: ObservedRound) -> None:
+        """Take in the next round, and with its model the outcome of the one before."""
+        pending = self._pending
+        if pending is not None:
+            after = observed.aggregate if observed.round == pending.round else None
+            if observed.model and observed.round == pending.round + 1:
+                after = observed.model
+            if pending.canary is not None and after is not None:
+                self._pending = None
+                self._score(pending, pending.canary, after)
+        if observed.model:
+            self._pending = observed
+        if observed.unprotected is not None and observed.own:
+            self._observe_local(observed, observed.unprotected)
+
+    def measured(
+        self,
+        mechanism: Mapping[str, Any],
+        delta: float,
+        confidence: float,
+        findings: list[dict[str, Any]],
+    ) -> Measured:
+        """Return what all rounds so far say of noise and canaries; append what is wrong.
+
+        Args:
+            mechanism: as it was recorded.
+            delta: at which epsilons are stated.
+            confidence: of intervals.
+            findings: those of the report.
+        """
+        release = canary = None
+        if self._local:
+            release = transcript_release.measured(self._local, TOWARDS, delta, confidence, findings)
+            findings += understated(release, mechanism)
+        if self._scored:
+            canary = transcript_canary.measured(self._scored, delta, confidence)
+        if release is None and canary is None:
+            findings.append(finding("note", NOTHING_MEASURED))
+        return Measured(release, canary, "" if release else NOTHING_MEASURED)
+
+    def _score(self, seen: ObservedRound, canary: Canary, after: Arrays) -> None:
+        """Take in the outcome of a round with a canary."""
+        if vector(after).shape != vector(seen.model).shape:
+            self._notes.add("alarm", "the aggregate has other shapes", seen.round)
+            return
+        score = canaries.score(seen.model, after, canary.seed)
+        if not math.isfinite(score):
+            self._notes.add("alarm", "the aggregate is not finite", seen.round)
+            return
+        self._scored.append(Scored(seen.round, canary.coin, score))
+
+    def _observe_local(self, observed: ObservedRound, unprotected: Arrays) -> None:
+        """Take in the noise that a local mechanism added to an update."""
+        layout = Layout.of(observed.model)
+        before = vector(observed.model)
+        trained, sent = layout.vector(unprotected), layout.vector(observed.own)
+        if not before.size or trained is None or sent is None:
+            text = "the update has other shapes than the model"
+            self._notes.add("alarm", text, observed.round)
+            return
+        if not left_over.believable(before, trained, sent):
+            self._notes.add("alarm", "the update is not finite", observed.round)
+            return
+        norm = number(observed.mechanism, "local_clipping_norm")
+        change = noisy_means.clipped(trained - before, norm)
+        noise = sent - before - change
+        units = layout.units(before, sent)
+        release = left_over.reduced(
+            observed.round,
+            noise,
+            {self._node: left_over.contribution(1.0, change, noise)},
+            layout,
+            # The update is clipped, restored, and gets its noise in the model's precision.
+            Rounding(units, 3, self._dither.draw(units)),
+            Claims(norm, claimed_local_std(observed.mechanism)),
+        )
+        self._local.append(release)
+
+
+def understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is wrong if the noise gives more than the epsilon that LocalDpMod was given."""
+    claimed = number(mechanism, "local_epsilon")
+    delta = number(mechanism, "local_delta")
+    multiplier = release["proven"]["noise_multiplier"]
+    if claimed is None or not delta or not 0 < delta < 1 or multiplier is None:
+        return []
+    high = multiplier["high"]
+    real = gaussian.epsilon(1 / high if high else math.inf, delta)
+    if real <= claimed:
+        return []
+    text = (
+        f"LocalDpMod claims epsilon {claimed:g} a round at delta {delta:g}; noise and clipping "
+        f"give at least {real:.3g}"
+    )
+    return [finding("alarm", text)]
