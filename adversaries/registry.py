@@ -25,7 +25,7 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
     Args:
         registry: entries by name.
         name: what the user wrote.
-        key: the option that named it.
+        key: the option that named it, for the error.
 
     Raises:
         InputError: an unknown name, with the nearest one or all of them; code that was not allowed
@@ -43,7 +43,7 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
 
 
 def is_code(name: str) -> bool:
-    """Whether a name has the form "package.module:name"."""
+    """Return whether a name has the form "package.module:name"."""
     module, _, attribute = name.partition(":")
     return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
 

@@ -24,8 +24,13 @@ LARGEST_WEIGHT = 4.0
 class Comparison:
     """One comparison of what trusts the claimed noise with what does not.
 
-    agree: whether both can be right, at the comparison's own confidence; surer: if not, whether the
-    worlds lie further apart than the claimed noise lets them, rather than less far.
+    Attributes:
+        name: which comparison it is, "calibration" or "mu".
+        agree: whether both can be right, at the comparison's own confidence.
+        surer: if not, whether the worlds lie further apart than the claimed noise lets them, rather
+            than less far.
+        confidence: how often both are found to agree, at least, where both are right.
+        details: the statistics behind the answer, by name.
     """
 
     name: str
@@ -38,14 +43,24 @@ class Comparison:
 def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Comparison | None:
     """Test whether the beliefs expit(Lambda) come true as often as they say.
 
-    worlds [T], fair coins; log_odds [T] from even odds. If Lambda is the log-likelihood ratio, then
-    given Lambda the world is D with probability p = expit(Lambda), under every mechanism, sampled
-    or not, and however sensitivities depend on earlier rounds. With h = Lambda, cut off at
-    +-`LARGEST_WEIGHT`, the sum of (b - p) h has mean 0 and variance V = sum p (1 - p) h^2; with
-    less noise than claimed the worlds lie further apart than the beliefs say and the sum is
-    positive. Bernstein's inequality gives the p-value at every T where the worlds are coins; that
-    worlds which are balanced reject no more often is seen in simulations (the slow tests), not
-    proven. None without trials of both worlds. Raises InputError as `advantage` does.
+    If Lambda is the log-likelihood ratio, then given Lambda the world is D with probability p =
+    expit(Lambda), under every mechanism, sampled or not, and however sensitivities depend on
+    earlier rounds. With h = Lambda, cut off at +-`LARGEST_WEIGHT`, the sum of (b - p) h has mean 0
+    and variance V = sum p (1 - p) h^2; with less noise than claimed the worlds lie further apart
+    than the beliefs say and the sum is positive. Bernstein's inequality gives the p-value at every
+    T where the worlds are coins; that worlds which are balanced reject no more often is seen in
+    simulations (the slow tests), not proven.
+
+    Args:
+        worlds: bool [T], fair coins; True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D from even odds.
+        confidence: in (0, 1); they disagree where the p-value is below 1 - confidence.
+
+    Returns:
+        The comparison; None without trials of both worlds.
+
+    Raises:
+        InputError: as of `estimators.advantage`.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -77,8 +92,20 @@ def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> 
     """Test whether the mu that the claimed noise predicts is in the studentised interval of mu.
 
     The interval is that of noncentral t, which measures the noise by the log-odds' own variance:
-    scaling Lambda changes nothing. None where log-odds are infinite, do not vary or do not look
-    normal, and without trials of both worlds. Raises InputError as `advantage` does.
+    scaling Lambda changes nothing.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D from even odds.
+        predicted: the mu that the claimed noise makes.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        The comparison; None where log-odds are infinite, do not vary or do not look normal, and
+        with fewer than two trials of a world.
+
+    Raises:
+        InputError: as of `estimators.advantage`.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     if not np.isfinite(log_odds).all() or min(worlds.sum(), (~worlds).sum()) < 2:

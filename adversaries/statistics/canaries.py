@@ -26,7 +26,15 @@ Floats = npt.NDArray[np.float64]
 
 
 def direction(seed: int, size: int) -> Floats:
-    """Return the unit vector [P] of a seed, uniform on the sphere. Raises InputError if P < 1."""
+    """Return the unit vector [P] of a seed, uniform on the sphere.
+
+    Args:
+        seed: key of the Philox generator, >= 0.
+        size: P, the number of floating-point parameters.
+
+    Raises:
+        InputError: size is below 1.
+    """
     if size < 1:
         raise InputError("the model has no floating-point parameters to hide a canary in")
     drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal(size)
@@ -34,9 +42,15 @@ def direction(seed: int, size: int) -> Floats:
 
 
 def displaced(arrays: Arrays, seed: int, length: float) -> dict[str, npt.NDArray[Any]]:
-    """Return a model moved by `length` along the direction of a seed.
+    """Return a model moved along the direction of a seed.
 
-    Arrays that are not floating-point stay as they are. Raises InputError as `direction` does.
+    Args:
+        arrays: the model's arrays by name; those that are not floating-point stay as they are.
+        seed: of the direction, see `direction`.
+        length: Euclidean length of the move, in the units of the parameters.
+
+    Raises:
+        InputError: the model has no floating-point parameters.
     """
     unit = direction(seed, vector(arrays).size)
     moved, position = dict(arrays), 0
@@ -49,7 +63,16 @@ def displaced(arrays: Arrays, seed: int, length: float) -> dict[str, npt.NDArray
 
 
 def score(before: Arrays, after: Arrays, seed: int) -> float:
-    """Return how far a model moved along the direction of a seed."""
+    """Return how far a model moved along the direction of a seed, in the units of its parameters.
+
+    Args:
+        before: the model's arrays by name.
+        after: the same arrays later, in the same order.
+        seed: of the direction, see `direction`.
+
+    Raises:
+        InputError: the model has no floating-point parameters.
+    """
     change = vector(after) - vector(before)
     return float(change @ direction(seed, change.size))
 
@@ -68,9 +91,13 @@ EXACT_PAIRS = 10_000
 class Effect:
     """The signal-to-noise ratio mu of one release, from scores on either side of the coin.
 
-    interval: two-sided, of mu >= 0, hence [0, 0] where the scores lie the wrong way round beyond
-    chance; p_value: of the rank test that loud rounds score no higher than quiet ones
-    (`rank_test`); reason: why there is no estimate, None if there is one.
+    Attributes:
+        mu: the difference of the mean scores over their common standard deviation, of any sign; NaN
+            where there is no estimate.
+        interval: two-sided, of mu >= 0, hence [0, 0] where the scores lie the wrong way round
+            beyond chance.
+        p_value: of loud rounds scoring no higher than quiet ones (`rank_test`).
+        reason: why there is no estimate, None if there is one.
     """
 
     mu: float
@@ -83,10 +110,25 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     """Estimate mu = (difference of the mean scores) / (their common standard deviation).
 
     The two-sample t statistic is noncentral t with noncentrality mu / sqrt(1/n1 + 1/n0) where the
-    scores are normal of one variance; the interval inverts it at alpha/2 on either side (Hedges,
-    1981). It measures all the spread that hides a canary: noise, and other clients. The rank test
-    (Mann and Whitney, 1947) needs nothing but the fairness of the coin. coins bool [k], scores
-    float64 [k]. Raises InputError for an impossible confidence.
+    scores are normal of one variance; the interval inverts it at alpha/2 on either side. It
+    measures all the spread that hides a canary: noise, and other clients. The rank test needs
+    nothing but the fairness of the coin.
+
+    Args:
+        coins: bool [k], True for a loud round.
+        scores: float64 [k], how far the aggregate moved along each round's canary.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        mu, its interval and the rank test's p-value; with a reason, and the interval [0, inf),
+        where a side has fewer than two rounds or the scores do not vary.
+
+    Raises:
+        InputError: an impossible confidence.
+
+    Source:
+        Hedges, "Distribution theory for Glass's estimator of effect size", 1981; Mann and Whitney,
+        1947.
     """
     tail = significance(confidence) / 2
     loud, quiet = scores[coins], scores[~coins]
@@ -112,11 +154,18 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
 
 
 def rank_test(coins: Bools, scores: Floats) -> float:
-    """Return the p-value of loud rounds (coins bool [k]) scoring no higher than quiet ones.
+    """Return the p-value of loud rounds scoring no higher than quiet ones.
 
-    By Mann and Whitney (1947): exact for up to `EXACT_PAIRS` pairs of a loud and a quiet round,
-    beyond them by the normal approximation with its continuity correction. A tie counts against the
-    loud round, so that the exact test stays valid with ties.
+    Exact for up to `EXACT_PAIRS` pairs of a loud and a quiet round, beyond them by the normal
+    approximation with its continuity correction. A tie counts against the loud round, so that the
+    exact test stays valid with ties.
+
+    Args:
+        coins: bool [k], True for a loud round.
+        scores: float64 [k].
+
+    Source:
+        Mann and Whitney, 1947.
     """
     ranks = np.empty(scores.size)
     ranks[np.lexsort((~coins, scores))] = np.arange(scores.size)
@@ -129,8 +178,12 @@ def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
     """Return for each round the log-odds [k] that the coin was loud, judged by earlier rounds.
 
     (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of the rounds before, which keeps a
-    round from testifying on itself; 0 until there are two rounds on either side. Plug-in values:
-    an attacker's guess, with no guarantee.
+    round from testifying on itself; 0 until there are two rounds on either side. Plug-in values: an
+    attacker's guess, with no guarantee.
+
+    Args:
+        coins: bool [k], True for a loud round.
+        scores: float64 [k], in the order of the rounds.
     """
     odds = np.zeros(scores.size)
     for t in range(4, scores.size):
@@ -147,12 +200,24 @@ def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
 def success_bound(
     coins: Bools, log_odds: Floats, delta: float, confidence: float
 ) -> tuple[int, int, float]:
-    """Return right guesses, guesses, and the epsilon >= 0 that they prove of one release.
+    """Bound the epsilon of one release by the number of right guesses of its coins.
 
     Whatever was learnt before, a guess of a fair coin through an (epsilon, delta)-private release
     is right with probability at most (e^epsilon + delta)/(1 + e^epsilon), so the count of right
     guesses is dominated by a binomial one; its one-sided Clopper-Pearson limit p gives epsilon >=
-    ln((p - delta)/(1 - p)). Rounds with log-odds 0 are no guesses.
+    ln((p - delta)/(1 - p)).
+
+    Args:
+        coins: bool [k], True for a loud round.
+        log_odds: float64 [k] that the coin was loud; those of 0 are no guesses.
+        delta: of one release, in [0, 1].
+        confidence: in (0, 1).
+
+    Returns:
+        The number of right guesses, of all guesses, and the epsilon >= 0 that they prove.
+
+    Raises:
+        InputError: an impossible confidence.
     """
     guesses = log_odds != 0
     right = int(((log_odds > 0) == coins)[guesses].sum())

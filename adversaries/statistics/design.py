@@ -22,9 +22,12 @@ where the trials of a pair share their random numbers, get the rest."""
 
 @dataclass(frozen=True)
 class Design:
-    """common: whether the two trials of a pair share their random numbers; share: of the
-    significance, what is spent at this number of trials, below 1 where it was one look of several
-    at which the trials might have stopped.
+    """In what pairs the trials were played, and what is left of the significance after looks.
+
+    Attributes:
+        common: whether the two trials of a pair share their random numbers.
+        share: of the significance, what is spent at this number of trials, in (0, 1]; below 1 where
+            it was one look of several at which the trials might have stopped.
     """
 
     common: bool = False
@@ -46,7 +49,12 @@ INDEPENDENT = Design()
 def pair_scores(worlds: Bools, scores: Scores) -> Scores:
     """Return the sum of the scores of both trials of every pair, [T/2].
 
-    Raises InputError unless trials 2i and 2i + 1 are in opposite worlds.
+    Args:
+        worlds: bool [T]; trials 2i and 2i + 1 are a pair.
+        scores: int64 [T].
+
+    Raises:
+        InputError: the trials of a pair are not in opposite worlds.
     """
     if worlds.size % 2 or not np.all(worlds[::2] != worlds[1::2]):
         raise InputError(
@@ -58,12 +66,20 @@ def pair_scores(worlds: Bools, scores: Scores) -> Scores:
 
 
 def paired_interval(worlds: Bools, scores: Scores, confidence: float) -> Interval:
-    """Return the interval of the advantage with common random numbers; scores [T]: 1, 0 or -1.
+    """Return the interval of the advantage with common random numbers.
 
     The pair is the unit: both trials won (+1), both lost (-1), or one each (0), and the advantage
     is P(+1) - P(-1), however the two depend on each other. Each of the two probabilities has a
-    Clopper-Pearson interval, at `WON_SHARE` of the significance and at the rest of it. A tie (0)
-    counts as lost at the lower end and as won at the upper. Raises InputError as `pair_scores`.
+    Clopper-Pearson interval, at `WON_SHARE` of the significance and at the rest of it. A tie counts
+    as lost at the lower end and as won at the upper.
+
+    Args:
+        worlds: bool [T]; trials 2i and 2i + 1 are a pair.
+        scores: int64 [T], 1 where the trial was won, -1 where it was lost, 0 for a tie.
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: the trials of a pair are not in opposite worlds.
     """
     low, _ = _ends(pair_scores(worlds, np.where(scores == 0, -1, scores)), confidence)
     _, high = _ends(pair_scores(worlds, np.where(scores == 0, 1, scores)), confidence)

@@ -28,7 +28,16 @@ from adversaries.statistics.trials import Bools, Floats, check_trials
 
 @dataclass(frozen=True)
 class Advantage:
-    """The adversary's advantage, in [-1, 1], with the counts of trials behind it."""
+    """The adversary's advantage, in [-1, 1], with the counts of trials behind it.
+
+    Attributes:
+        point: TPR - FPR as counted.
+        standard_error: of the point, from the spread of the trials or their pairs.
+        interval: two-sided, within [-1, 1].
+        wins: trials decided rightly.
+        losses: trials decided wrongly.
+        ties: trials with Lambda = 0.
+    """
 
     point: float
     standard_error: float
@@ -51,13 +60,19 @@ def advantage(
     ties as lost and its upper end as won, which is valid whatever the ties would have been. Where
     the worlds differ in their shares of wins it only covers more often (Hoeffding, "On the
     distribution of the number of successes in independent trials", 1956). Worlds that differ by one
-    trial widen it by 1/T; beyond that it is the mean of one interval for each world, each at
-    (1 + confidence)/2.
+    trial widen it by 1/T; beyond that it is the mean of one interval for each world, each at (1 +
+    confidence)/2.
 
-    With common random numbers interval and standard error are those of the pairs; of trials that
-    stopped at one look of several the interval is wider (`adversaries.statistics.design`). Raises
-    InputError on an impossible confidence, on arrays that are empty, unequal or not numbers, and
-    where pairs are needed and there are none.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D.
+        confidence: of the interval, in (0, 1).
+        design: with common random numbers interval and standard error are those of the pairs; of
+            trials that stopped at one look of several the interval is wider.
+
+    Raises:
+        InputError: an impossible confidence; arrays that are empty, unequal or not numbers; no
+            pairs where the design has them.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
@@ -84,8 +99,9 @@ def advantage(
 class Distance:
     """How far a measured advantage is from the one predicted.
 
-    standard_error: of the measurement if the prediction is true; p_value: how often chance alone
-    would take it this far, two-sided.
+    Attributes:
+        standard_error: of the measurement if the prediction is true.
+        p_value: how often chance alone would take it this far, two-sided.
     """
 
     standard_error: float
@@ -99,6 +115,10 @@ def distance(found: Advantage, predicted: float) -> Distance:
     Where the worlds differ in their shares of wins it only rejects less often (Hoeffding, as of
     `advantage`). Ties are dealt as the prediction would have them. The measurement's own standard
     error would not do: of few trials that are nearly all won it is next to nothing.
+
+    Args:
+        found: the measured advantage.
+        predicted: what theory says, in [-1, 1].
     """
     trials = found.wins + found.losses + found.ties
     share = min(1.0, max(0.0, (1 + predicted) / 2))
@@ -112,9 +132,20 @@ def delta_prime(
 ) -> Frequency:
     """Return delta': how often the belief exceeds rho_beta(epsilon) when D was used.
 
-    That is Lambda > epsilon in trials on D; epsilon is [T], or one number for all. It estimates
-    Pr_D[privacy loss > epsilon], which is not delta but lies above it (section 6.2 compares it with
-    delta). Raises InputError if epsilon < 0, on an impossible confidence, and if no trial used D.
+    That is Lambda > epsilon in trials on D. It estimates Pr_D[privacy loss > epsilon], which is not
+    delta but lies above it.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D from even odds.
+        epsilon: >= 0, [T] or one number for all.
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        InputError: epsilon below 0; an impossible confidence; no trial that used D.
+
+    Source:
+        Section 6.2, which compares it with delta.
     """
     if not np.all(np.asarray(epsilon) >= 0):
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -131,12 +162,25 @@ def epsilon_from_sensitivities(
     delta: float,
     epsilon_of_mu: Callable[[float, float], float],
 ) -> float:
-    """Return the epsilon of the trial with the largest realised LS_i/sigma_i (section 5.3).
+    """Return the epsilon of the trial with the largest realised LS_i/sigma_i.
 
-    `epsilon_of_mu(mu, delta)` chooses the accounting: the paper's RDP, or the exact conversion, and
-    of sampled steps an accountant's at the root mean square ratio mu/sqrt(k). A tautology under
-    noise that is scaled to LS: it gives back the epsilon that set the noise. inf where a
-    sensitivity meets no noise. Raises InputError as `trial_mu` does.
+    A tautology under noise that is scaled to LS: it gives back the epsilon that set the noise.
+
+    Args:
+        sensitivities: float64 [T, k], the realised LS_i.
+        noise_std: float64 [T, k], the sigma_i that hides each.
+        delta: of the guarantee, in (0, 1).
+        epsilon_of_mu: the accounting, from (mu, delta): the paper's RDP, or the exact conversion,
+            and of sampled steps an accountant's at the root mean square ratio mu/sqrt(k).
+
+    Returns:
+        epsilon; infinite where a sensitivity meets no noise.
+
+    Raises:
+        InputError: as of `trial_mu`.
+
+    Source:
+        Section 5.3.
     """
     largest = float(trial_mu(sensitivities, noise_std).max())
     return math.inf if math.isinf(largest) else epsilon_of_mu(largest, delta)
@@ -145,8 +189,17 @@ def epsilon_from_sensitivities(
 def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
     """Return the largest log-odds ln(beta/(1 - beta)) of the trials on D, at least 0.
 
-    Section 5.3 prints beta/(1 - beta), without the logarithm of Eq. 10. An extreme value: it grows
-    with the number of trials, and bounds nothing. Raises InputError if no trial used D.
+    An extreme value: it grows with the number of trials, and bounds nothing.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D from even odds.
+
+    Raises:
+        InputError: no trial used D.
+
+    Source:
+        Section 5.3, which prints beta/(1 - beta), without the logarithm of Eq. 10.
     """
     return max(0.0, float(_log_odds_under_d(worlds, log_odds).max()))
 
@@ -154,9 +207,18 @@ def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
 def epsilon_from_advantage(advantage: float, delta: float) -> float:
     """Return epsilon' = 2 sqrt(2 ln(1.25/delta)) Phi^-1((Adv + 1)/2); 0 for Adv <= 0.
 
-    Theorem 2 solved for epsilon; Eq. 15 prints it without the factor 2. It presumes the classic
-    sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon and says nothing about tightly calibrated noise.
-    Adv = 1 gives inf. Raises InputError unless -1 <= Adv <= 1 and 0 < delta < 1.
+    It presumes the classic sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon and says nothing about
+    tightly calibrated noise.
+
+    Args:
+        advantage: in [-1, 1]; 1 gives infinity.
+        delta: of the guarantee, in (0, 1).
+
+    Raises:
+        InputError: unless -1 <= advantage <= 1 and 0 < delta < 1.
+
+    Source:
+        Theorem 2 solved for epsilon; Eq. 15 prints it without the factor 2.
     """
     if not -1 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from -1 to 1")

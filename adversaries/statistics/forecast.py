@@ -28,7 +28,14 @@ ROUNDED = 1e-9
 
 @dataclass(frozen=True)
 class Prediction:
-    """What theory predicts for a run: trial_mu [T], their root mean square, the mean advantage."""
+    """What theory predicts for a run.
+
+    Attributes:
+        trial_mu: float64 [T], mu of every trial.
+        mu: their root mean square.
+        advantage: the mean over the trials, in [0, 1].
+        deterministic: whether all trials have the same mu, so that the prediction is exact.
+    """
 
     trial_mu: Floats
     mu: float
@@ -38,10 +45,15 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Simulation:
-    """Games of a run played again on paper: final log-odds [N] from even odds, for each world.
+    """Games of a run played again on paper.
 
-    advantage: what they predict, with its Monte-Carlo standard_error; deterministic: whether the
-    ratios of all trials are alike, so that every trial draws from one distribution and no less.
+    Attributes:
+        world_d: float64 [N], final log-odds from even odds of games on D.
+        world_d_prime: float64 [N], of the same games on D'.
+        advantage: what they predict.
+        standard_error: Monte Carlo's, of the advantage.
+        deterministic: whether the ratios of all trials are alike, so that every trial draws from
+            one distribution and no less.
     """
 
     world_d: Floats
@@ -52,7 +64,13 @@ class Simulation:
 
 
 class GoodnessOfFit(TypedDict):
-    """A Kolmogorov-Smirnov distance from theory, its p-value, and how many trials it compared."""
+    """How far a sample is from theory.
+
+    Attributes:
+        statistic: the Kolmogorov-Smirnov distance.
+        p_value: how often a sample that follows theory lies so far from it.
+        trials: how many were compared.
+    """
 
     statistic: float
     p_value: float
@@ -63,20 +81,34 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     """Return mu = sqrt(sum_i (LS_i/sigma_i)^2) of every trial, [T].
 
     A step without a difference counts 0 even where it has no noise; a difference without noise
-    makes mu infinite. Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
+    makes mu infinite.
+
+    Args:
+        sensitivities: float64 [T, k], the realised LS_i.
+        noise_std: float64 [T, k], the sigma_i that hides each.
+
+    Raises:
+        InputError: unless both arrays are [T, k] and nowhere negative or NaN.
     """
     mu: Floats = np.sqrt(np.square(_ratios(sensitivities, noise_std)).sum(axis=1))
     return mu
 
 
 def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Prediction:
-    """Return what the realised LS_i/sigma_i [T, k] predict: mu, and the mean advantage over trials.
+    """Return what the realised LS_i/sigma_i predict: mu, and the mean advantage over trials.
 
     At even odds the advantage of a trial is 2 Phi(mu_t/2) - 1; from another prior the adversary
-    decides D iff its ratio passes -logit(prior), and TPR - FPR is smaller.
-    Exact where LS_i/sigma_i is deterministic, as under noise scaled to LS. Otherwise the
-    sensitivities depend on the noise drawn before them and the prediction is approximate;
-    `deterministic` says which. Raises InputError as `trial_mu` does.
+    decides D iff its ratio passes -logit(prior), and TPR - FPR is smaller. Exact where LS_i/sigma_i
+    is deterministic, as under noise scaled to LS. Otherwise the sensitivities depend on the noise
+    drawn before them and the prediction is approximate; `deterministic` says which.
+
+    Args:
+        sensitivities: float64 [T, k], the realised LS_i.
+        noise_std: float64 [T, k], the sigma_i that hides each.
+        prior: the adversary's probability of D, in (0, 1).
+
+    Raises:
+        InputError: as of `trial_mu`.
     """
     mu = trial_mu(sensitivities, noise_std)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -102,20 +134,29 @@ def simulate(
 ) -> Simulation:
     """Play the trials of a run again, without gradients: what sampled steps predict.
 
-    present_norms, absent_norms, sensitivities, noise_std [T, k]: |g|, |g'|, |g - g'| and sigma, of
-    the record, of its replacement (0 where it is only removed) and of the noise. A step whose
-    record joins with probability q releases B (b g + (1-b) g') + noise, besides what is known, and
+    A step whose record joins with probability q releases B (b g + (1-b) g') + noise, besides what
+    is known, and
 
         lambda = log(1 - q + q e^s) - log(1 - q + q e^s'),  s = (<r, g> - |g|^2/2) / sigma^2,
 
     s' with g'. That depends on the noise only through its components along g and g', two standard
-    normals whose correlation the three norms determine. Every trial is played equally often, at
-    least `games` times in all or once each, with the same coins and noise in both worlds.
+    normals whose correlation the three norms determine. The coins and the noise are the same in
+    both worlds. The advantage is that of deciding D iff the log-odds from `prior` are above 0, ties
+    as in `estimators.advantage`: exact up to the standard error where the norms over sigma are
+    deterministic, else approximate as in `predict`.
 
-    The advantage is that of deciding D iff the log-odds from `prior` are above 0, ties as in
-    `advantage`. Exact up to the standard error where the norms over sigma are deterministic, else
-    approximate as in `predict`. Raises InputError as `trial_mu` does, for a gradient without noise,
-    and unless 0 < sampling_rate <= 1.
+    Args:
+        present_norms: float64 [T, k], |g| of the record.
+        absent_norms: float64 [T, k], |g'| of its replacement, 0 where it is only removed.
+        sensitivities: float64 [T, k], |g - g'|.
+        noise_std: float64 [T, k], sigma.
+        sampling_rate: q, in (0, 1].
+        generator: of the coins and the noise.
+        prior: the adversary's probability of D, in (0, 1).
+        games: least number of games in all; every trial is played equally often, at least once.
+
+    Raises:
+        InputError: as of `trial_mu`; a gradient without noise; unless 0 < sampling_rate <= 1.
     """
     present, absent, apart = _sampled(
         present_norms, absent_norms, sensitivities, noise_std, sampling_rate
@@ -149,14 +190,27 @@ def scores(
     generator: np.random.Generator,
     prior: float = 0.5,
 ) -> Floats:
-    """Return the log-odds [T, k] of every trial as one number [T], N(0, 1) if theory is right.
+    """Return the log-odds of every trial as one number [T], N(0, 1) if theory is right.
 
     What step i adds, given all before, is lambda_i ~ N(+-s^2/2, s^2) with s = LS_i/sigma_i, however
     s depends on the noise of earlier steps. Each is standardised, and their sum over sqrt(k): exact
     whether sensitivities vary or not. For a step that says nothing (s = 0) a normal is drawn: were
-    it left out, how many count could depend on what they said. NaN for trials that say nothing at
-    all and for those with a difference that no noise hides. Raises InputError unless 0 < prior < 1,
-    and on arrays that are empty, of unequal shapes or not numbers.
+    it left out, how many count could depend on what they said.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T, k], Lambda for D after every step.
+        sensitivities: float64 [T, k], the realised LS_i.
+        noise_std: float64 [T, k], the sigma_i that hides each.
+        generator: of the normals for steps that say nothing.
+        prior: the probability of D from which the log-odds start, in (0, 1).
+
+    Returns:
+        float64 [T]; NaN for trials that say nothing at all and for those with a difference that no
+        noise hides.
+
+    Raises:
+        InputError: unless 0 < prior < 1; arrays that are empty, of unequal shapes or not numbers.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     ratios = _ratios(sensitivities, noise_std)
@@ -178,11 +232,25 @@ def sampled_scores(
     generator: np.random.Generator,
     prior: float = 0.5,
 ) -> Floats:
-    """Return `scores` of steps that a record joins with probability `sampling_rate`.
+    """Return `scores` [T] of steps that a record joins with a probability.
 
     Every step of every trial is played again, as by `simulate`, in the world that it was in. The
     rank of the real one among those played and itself is uniform, ties broken at random, however
-    few they are; its normal score is what is summed. Raises InputError as `scores` and `simulate`.
+    few they are; its normal score is what is summed.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T, k], Lambda for D after every step.
+        present_norms: float64 [T, k], |g| of the record.
+        absent_norms: float64 [T, k], |g'| of its replacement, 0 where it is only removed.
+        sensitivities: float64 [T, k], |g - g'|.
+        noise_std: float64 [T, k], sigma.
+        sampling_rate: in (0, 1].
+        generator: of what is played, and of the ties.
+        prior: the probability of D from which the log-odds start, in (0, 1).
+
+    Raises:
+        InputError: as of `scores` and `simulate`.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     present, absent, apart = _sampled(
@@ -203,9 +271,14 @@ def sampled_scores(
 
 
 def fit(worlds: Bools, standard: Floats) -> dict[str, GoodnessOfFit | None]:
-    """Return, for "world_d" and "world_d_prime", how well scores [T] follow N(0, 1).
+    """Return, for "world_d" and "world_d_prime", how well scores follow N(0, 1).
 
-    NaN are left out; None for a world without others.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        standard: float64 [T], see `scores`; NaN are left out.
+
+    Returns:
+        The goodness of fit by world; None for a world without others than NaN.
     """
     told = ~np.isnan(standard)
     return {

@@ -25,9 +25,18 @@ ROOT2 = math.sqrt(2)
 def delta(mu: float, epsilon: float) -> float:
     """Return the smallest delta at which the mechanism is (epsilon, delta)-private.
 
-    delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu); Balle and Wang, "Improving
-    the Gaussian mechanism for differential privacy", 2018, Theorem 5. Raises InputError unless
-    mu >= 0 and epsilon >= 0.
+    delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
+
+    Args:
+        mu: >= 0, may be infinite.
+        epsilon: >= 0, may be infinite.
+
+    Raises:
+        InputError: unless mu >= 0 and epsilon >= 0.
+
+    Source:
+        Balle and Wang, "Improving the Gaussian mechanism for differential privacy", 2018, Theorem
+        5.
     """
     _check_mu(mu)
     _check_epsilon(epsilon)
@@ -41,7 +50,12 @@ def delta(mu: float, epsilon: float) -> float:
 
 
 def deltas(mu: float, epsilons: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return `delta` at every epsilon >= 0 of an array, for 0 < mu < inf; the shapes agree."""
+    """Return `delta` at every epsilon of an array, in its shape.
+
+    Args:
+        mu: in (0, inf), not checked.
+        epsilons: float64 [...], >= 0.
+    """
     return np.exp(_log_delta(mu, epsilons))
 
 
@@ -49,7 +63,13 @@ def epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 at which the mechanism is (epsilon, delta)-private.
 
     The inverse of `delta` in epsilon: 0.0 where delta(mu, 0) <= delta already, inf for mu = inf.
-    Raises InputError unless mu >= 0 and 0 < delta < 1.
+
+    Args:
+        mu: >= 0, may be infinite.
+        delta: in (0, 1).
+
+    Raises:
+        InputError: unless mu >= 0 and 0 < delta < 1.
     """
     _check_mu(mu)
     _check_delta(delta)
@@ -73,7 +93,14 @@ def epsilon(mu: float, delta: float) -> float:
 def mu_of_epsilon(epsilon: float, delta: float) -> float:
     """Return the mu (the most signal, hence the least noise) that is just (epsilon, delta)-private.
 
-    The inverse of `delta` in mu. Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
+    The inverse of `delta` in mu.
+
+    Args:
+        epsilon: in [0, inf).
+        delta: in (0, 1).
+
+    Raises:
+        InputError: unless 0 <= epsilon < inf and 0 < delta < 1.
     """
     _check_epsilon(epsilon)
     _check_delta(delta)
@@ -100,8 +127,16 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
 def advantage(mu: float) -> float:
     """Return the membership advantage 2 Phi(mu/2) - 1 of the best test at equal priors.
 
-    It is the total variation distance between the two worlds, and delta at epsilon = 0; Bernau et
-    al., "Quantifying identifiability", Eq. 14. Raises InputError unless mu >= 0.
+    It is the total variation distance between the two worlds, and delta at epsilon = 0.
+
+    Args:
+        mu: >= 0, may be infinite.
+
+    Raises:
+        InputError: unless mu >= 0.
+
+    Source:
+        Bernau et al., "Quantifying identifiability", Eq. 14.
     """
     _check_mu(mu)
     return math.erf(mu / (2 * ROOT2))
@@ -110,7 +145,13 @@ def advantage(mu: float) -> float:
 def mu_of_advantage(advantage: float) -> float:
     """Return the mu whose best test has this advantage: 2 Phi^-1((1 + advantage) / 2).
 
-    The inverse of `advantage`. Raises InputError unless 0 <= advantage <= 1.
+    The inverse of `advantage`.
+
+    Args:
+        advantage: in [0, 1]; 1 gives infinity.
+
+    Raises:
+        InputError: unless 0 <= advantage <= 1.
     """
     if not 0 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from 0 to 1")
@@ -120,8 +161,14 @@ def mu_of_advantage(advantage: float) -> float:
 def tail(mu: float, epsilon: float) -> float:
     """Return Pr_D[privacy loss > epsilon], which delta' estimates (it is not delta, but above it).
 
-    Phi(mu/2 - epsilon/mu), because the loss is N(mu^2/2, mu^2) when the data were D. epsilon may be
-    negative. Raises InputError unless mu >= 0, or if epsilon is not a number.
+    Phi(mu/2 - epsilon/mu), because the loss is N(mu^2/2, mu^2) when the data were D.
+
+    Args:
+        mu: >= 0, may be infinite.
+        epsilon: of any sign, may be infinite.
+
+    Raises:
+        InputError: unless mu >= 0, or if epsilon is not a number.
     """
     _check_mu(mu)
     if math.isnan(epsilon):

@@ -46,14 +46,26 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
     """Return the bound that the standardised difference of the two samples of log-odds proves.
 
     The two-sample t statistic is noncentral t with noncentrality mu/sqrt(1/n1 + 1/n0); the mu at
-    which it would be this large with probability alpha is the exact lower limit (Hedges,
-    "Distribution theory for Glass's estimator of effect size", 1981), and epsilon(mu, delta) its
-    conversion. The check of normality depends on the samples' shapes alone, which for normal
-    samples are independent of their means and variances (Basu): it only makes the bound rarer.
+    which it would be this large with probability alpha is the exact lower limit, and epsilon(mu,
+    delta) its conversion. The check of normality depends on the samples' shapes alone, which for
+    normal samples are independent of their means and variances (Basu): it only makes the bound
+    rarer.
 
-    Where the model cannot hold (fewer than two trials of a world, log-odds that are infinite, do
-    not vary or do not look normal) the bound is 0 and `reason` says why. Raises InputError unless
-    0 < delta < 1, and as `advantage` does.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D, at any scale.
+        delta: of the guarantee that is bounded, in (0, 1).
+        confidence: in (0, 1).
+
+    Returns:
+        The bound; 0 with the `reason` where the model cannot hold: fewer than two trials of a
+        world, log-odds that are infinite, do not vary or do not look normal.
+
+    Raises:
+        InputError: unless 0 < delta < 1; as of `estimators.advantage`.
+
+    Source:
+        Hedges, "Distribution theory for Glass's estimator of effect size", 1981.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -83,18 +95,28 @@ def gaussian_unequal_bound(
     What is bounded is r = (m1 - m0)/max(s1, s0). Log-odds N(m1, s1^2) against N(m0, s0^2) tell the
     worlds apart at least as well as those of Gaussian privacy r do: if s1 is the larger, take
     thresholds above m0 and accuse D, where FPR = Phi(-t/s0) <= Phi(-t/s1); if s0 is, thresholds
-    below m1, and accuse D'. The best threshold of equal variances is such a one for every
-    epsilon >= 0, so that epsilon(r, delta) is a lower bound.
+    below m1, and accuse D'. The best threshold of equal variances is such a one for every epsilon
+    >= 0, so that epsilon(r, delta) is a lower bound.
 
     For each world b, (mean1 - mean0)/sd_b is taken as noncentral t of n_b - 1 degrees of freedom
     with noncentrality r_b/sqrt(1/n1 + 1/n0), and the smaller limit counts. If world b has the
     larger variance the limit of r_b = r is conservative: the difference of the means then varies by
     at most s_b sqrt(1/n1 + 1/n0), and as the chi distribution leans to the right of its mode, the
-    chance of so large a statistic grows with that while it is below 0.39. The smaller of two
-    limits is above r only if that one is, so that nothing is paid for looking at both.
+    chance of so large a statistic grows with that while it is below 0.39. The smaller of two limits
+    is above r only if that one is, so that nothing is paid for looking at both.
 
-    0 with the `reason` where the model cannot hold; three trials of each world are needed. Raises
-    InputError as `gaussian_bound` does.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D, at any scale.
+        delta: of the guarantee that is bounded, in (0, 1).
+        confidence: in (0, 1).
+
+    Returns:
+        The bound; 0 with the `reason` as of `gaussian_bound`, but three trials of each world are
+        needed.
+
+    Raises:
+        InputError: as of `gaussian_bound`.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = min(significance(confidence), LARGEST_ERROR)
@@ -131,13 +153,20 @@ def gaussian_unequal_bound(
 def mixed_share(trial_mu: Floats, mu: float) -> float:
     """Return how far log-odds are from normal at most, as a share of their standard deviation.
 
-    trial_mu [T]: sqrt(sum_i (LS_i/sigma_i)^2) of every trial, as realised, up to a factor of all;
-    mu: the largest of them in truth. A gradient that is not clipped depends on the noise before it:
-    one that the model has learnt is hardly noticed any more, and the tails of the log-odds are cut.
-    One more step of mu r_t, r_t^2 = mu^2 - mu_t^2, of noise of its own would bring every trial to
-    the largest mu, and its log-odds to exactly N(+-mu^2/2, mu^2). What that step adds has the mean
-    square E[r^2 + r^4/4]; its share grows with mu. 0 where all are alike; infinite or zero ones are
-    left to the bounds, which refuse such log-odds.
+    A gradient that is not clipped depends on the noise before it: one that the model has learnt is
+    hardly noticed any more, and the tails of the log-odds are cut. One more step of mu r_t, r_t^2 =
+    mu^2 - mu_t^2, of noise of its own would bring every trial to the largest mu, and its log-odds
+    to exactly N(+-mu^2/2, mu^2). What that step adds has the mean square E[r^2 + r^4/4]; its share
+    grows with mu.
+
+    Args:
+        trial_mu: float64 [T], sqrt(sum_i (LS_i/sigma_i)^2) of every trial, as realised, up to a
+            factor of all.
+        mu: the largest of them in truth, >= 0.
+
+    Returns:
+        The share, >= 0; 0 where all trials are alike, and where one is infinite or all are zero:
+        such log-odds the bounds refuse.
     """
     largest = float(trial_mu.max())
     if not 0 < largest < math.inf or np.allclose(trial_mu, largest, rtol=ALIKE, atol=0):
@@ -156,7 +185,13 @@ def lessened(bound: LowerBound, trial_mu: Floats, delta: float) -> LowerBound:
 
     The share is taken at the limit of mu itself, whatever noise was claimed: were the true mu below
     what is left, it would be below the limit, its share the smaller and what that share leaves the
-    larger. A bound that was refused is returned as it is.
+    larger.
+
+    Args:
+        bound: from normal log-odds, with "mu_low" in its details; one that was refused is returned
+            as it is.
+        trial_mu: float64 [T], as of `mixed_share`.
+        delta: of the guarantee that is bounded, in (0, 1).
     """
     share = mixed_share(trial_mu, bound.details.get("mu_low", 0.0))
     if bound.reason or not share:
@@ -177,9 +212,15 @@ def lessened(bound: LowerBound, trial_mu: Floats, delta: float) -> LowerBound:
 def normality(with_d: Floats, without: Floats) -> float:
     """Return the p-value of both samples being normal, of whatever means and variances.
 
-    Twice the smaller of Anderson and Darling's in either world, with mean and variance estimated:
-    Stephens's modified statistic and its p-value, in D'Agostino and Stephens, "Goodness-of-fit
-    techniques", 1986, Table 4.9. Fewer than `LEAST_CHECKED` trials of a world say nothing.
+    Twice the smaller of Anderson and Darling's in either world, with mean and variance estimated.
+
+    Args:
+        with_d: float64 [n1], the log-odds of trials on D; fewer than `LEAST_CHECKED` say nothing.
+        without: float64 [n0], of trials on D'; likewise.
+
+    Source:
+        Stephens's modified statistic and its p-value, in D'Agostino and Stephens, "Goodness-of-fit
+        techniques", 1986, Table 4.9.
     """
     return min(1.0, 2 * min(_anderson_darling(with_d), _anderson_darling(without)))
 

@@ -21,7 +21,13 @@ an honest run among them would be accused.
 
 @dataclass(frozen=True)
 class Interval:
-    """A two-sided interval that covers the truth with probability at least `confidence`."""
+    """A two-sided interval that covers the truth with probability at least `confidence`.
+
+    Attributes:
+        low: its lower end.
+        high: its upper end, may be infinite.
+        confidence: in (0, 1).
+    """
 
     low: float
     high: float
@@ -30,7 +36,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class Frequency:
-    """How often something happened in independent trials."""
+    """How often something happened in independent trials.
+
+    Attributes:
+        point: count/trials.
+        interval: of the probability behind it.
+        count: how often it happened.
+        trials: how often it could have.
+    """
 
     point: float
     interval: Interval
@@ -42,10 +55,17 @@ class Frequency:
 class LowerBound:
     """With probability at least `confidence`, no epsilon below this one is true at `delta`.
 
-    `assumes` says when that holds; `trusts_noise`, whether the claimed noise entered. A bound of
-    the kind "credible" holds with that probability given the trials and a prior, which is not how
-    often it is right. `details` holds the statistics behind the number. `reason` says why a bound
-    of 0 says nothing, if it does.
+    Attributes:
+        epsilon: >= 0; 0 says nothing.
+        delta: of the guarantee that is bounded.
+        confidence: in (0, 1).
+        method: how it was computed, in words.
+        assumes: when it holds, in words.
+        trusts_noise: whether the claimed noise entered.
+        details: the statistics behind the number, by name.
+        reason: why a bound of 0 says nothing, if it does.
+        kind: "credible" holds with `confidence` given the trials and a prior, which is not how
+            often it is right.
     """
 
     epsilon: float
@@ -60,7 +80,14 @@ class LowerBound:
 
 
 def significance(confidence: float) -> float:
-    """Return alpha = 1 - confidence. Raises InputError unless 0 < confidence < 1."""
+    """Return alpha = 1 - confidence.
+
+    Args:
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: unless 0 < confidence < 1.
+    """
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; give a number between 0 and 1, such as 0.95")
     return 1 - confidence
@@ -75,8 +102,16 @@ def check_delta(delta: float) -> None:
 def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     """Return the exact interval of a binomial proportion; each end misses with at most alpha/2.
 
-    Without trials it is [0, 1]. Clopper and Pearson, "The use of confidence or fiducial limits",
-    1934. Raises InputError on an impossible confidence.
+    Args:
+        successes: 0 to `trials`.
+        trials: without any the interval is [0, 1].
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: an impossible confidence.
+
+    Source:
+        Clopper and Pearson, "The use of confidence or fiducial limits", 1934.
     """
     tail = significance(confidence) / 2
     low, high = (limit(successes, trials, tail) for limit in (binomial_low, binomial_high))
@@ -84,10 +119,20 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
 
 
 def wilson(share: float, trials: int, confidence: float) -> Interval:
-    """Return Wilson's interval of a proportion, given the share of successes, also a mean of many.
+    """Return Wilson's interval of a proportion, nearly as often right as stated.
 
-    Nearly as often right as stated, and of some width where the share is 0 or 1. Wilson, "Probable
-    inference", 1927. Raises InputError on an impossible confidence.
+    It has some width also where the share is 0 or 1.
+
+    Args:
+        share: of successes, in [0, 1]; also a mean of many shares.
+        trials: behind the share, at least 1.
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: an impossible confidence.
+
+    Source:
+        Wilson, "Probable inference", 1927.
     """
     quantile = float(ndtri(1 - significance(confidence) / 2))
     weight = quantile**2 / trials
@@ -97,9 +142,12 @@ def wilson(share: float, trials: int, confidence: float) -> Interval:
 
 
 def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
-    """Return Clopper and Pearson's lower limits of a proportion, each wrong with at most `tail`.
+    """Return Clopper and Pearson's lower limits of a proportion, in the shape of the counts.
 
-    successes: counts of any shape, each out of `trials`; without trials the limit is 0.
+    Args:
+        successes: counts [...], each out of `trials`.
+        trials: without any the limit is 0.
+        tail: the probability with which each limit may be wrong, in (0, 1).
     """
     counts = np.asarray(successes, np.float64)
     limits = betaincinv(np.where(counts > 0, counts, 1.0), trials - counts + 1, tail)
@@ -107,9 +155,12 @@ def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
 
 
 def binomial_high(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
-    """Return Clopper and Pearson's upper limits of a proportion, each wrong with at most `tail`.
+    """Return Clopper and Pearson's upper limits of a proportion, in the shape of the counts.
 
-    successes: counts of any shape, each out of `trials`; without trials the limit is 1.
+    Args:
+        successes: counts [...], each out of `trials`.
+        trials: without any the limit is 1.
+        tail: the probability with which each limit may be wrong, in (0, 1).
     """
     failures = trials - np.asarray(successes, np.float64)
     limits = betainccinv(trials - failures + 1, np.where(failures > 0, failures, 1.0), tail)

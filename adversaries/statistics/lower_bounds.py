@@ -37,12 +37,25 @@ def clopper_pearson_bound(
     """Return the bound that the rates of the decision Lambda > threshold prove.
 
     (epsilon, delta)-privacy forces TPR <= e^epsilon FPR + delta, and the same of TNR and FNR. With
-    TPR no lower and FPR no higher than their limits at alpha/2 each, both hold at once, and
-    epsilon is the larger logarithm (Jagielski et al., "Auditing differentially private machine
-    learning", 2020, Algorithm 2 and Theorem 2; there delta = 0). The threshold was fixed before
-    the trials; a tie decides D'. The trials of one world may depend on those of the other. Needs
-    trials of both worlds, else 0 with the reason. Raises
-    InputError unless 0 <= delta < 1, and as `advantage` does.
+    TPR no lower and FPR no higher than their limits at alpha/2 each, both hold at once, and epsilon
+    is the larger logarithm. The trials of one world may depend on those of the other.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D, or any other score.
+        delta: of the guarantee that is bounded, in [0, 1).
+        confidence: in (0, 1).
+        threshold: fixed before the trials; a tie decides D'.
+
+    Returns:
+        The bound; 0 with the `reason` without trials of both worlds.
+
+    Raises:
+        InputError: unless 0 <= delta < 1; as of `estimators.advantage`.
+
+    Source:
+        Jagielski et al., "Auditing differentially private machine learning", 2020, Algorithm 2 and
+        Theorem 2; there delta = 0.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     check_delta(delta)
@@ -69,17 +82,26 @@ def clopper_pearson_split(
     """Return the bound at the threshold that looks best on half of the trials, from the other half.
 
     Of each world every second trial, in their order, chooses; the others, which had no part in the
-    choice, give the bound as `clopper_pearson_bound` does. Any score will do, of any scale and with
-    any number of ties: larger speaks for D. The threshold itself decides D'.
+    choice, give the bound as `clopper_pearson_bound` does. The threshold itself decides D'.
 
     Best is what would prove the largest epsilon from the limits t and f of TPR and FPR, at the
-    level of the judging half; of several, as where none proves anything, that of the largest
-    TPR - FPR. for_mu: best is the largest Phi^-1(t) - Phi^-1(f), for whoever converts the limits in
-    `details` to mu of Gaussian privacy; the threshold for epsilon mostly lies in a tail, where they
-    prove little mu. Accusing D and accusing D' prove the same mu.
+    level of the judging half; of several, as where none proves anything, that of the largest TPR -
+    FPR.
 
-    Needs two trials of each world, else 0 with the reason. Raises InputError as
-    `clopper_pearson_bound` does.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        scores: float64 [T], larger ones speak for D; of any scale and with any number of ties.
+        delta: of the guarantee that is bounded, in [0, 1).
+        confidence: in (0, 1).
+        for_mu: best is the largest Phi^-1(t) - Phi^-1(f), for whoever converts the limits in
+            `details` to mu of Gaussian privacy; the threshold for epsilon mostly lies in a tail,
+            where they prove little mu. Accusing D and accusing D' prove the same mu.
+
+    Returns:
+        The bound; 0 with the `reason` with fewer than two trials of a world.
+
+    Raises:
+        InputError: as of `clopper_pearson_bound`.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -118,8 +140,19 @@ def clopper_pearson_bonferroni(
     beforehand just as at a threshold chosen beforehand, without knowing the scale of the scores.
 
     Ranks r = 0, 1, 4, 16, ... up to half of the trials on D', and as many among the trials on D for
-    accusing D'; alpha is divided among all. Larger scores speak for D. Needs trials of both worlds,
-    else 0 with the reason. Raises InputError as `clopper_pearson_bound` does.
+    accusing D'; alpha is divided among all.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        scores: float64 [T], larger ones speak for D; of any scale.
+        delta: of the guarantee that is bounded, in [0, 1).
+        confidence: in (0, 1).
+
+    Returns:
+        The bound; 0 with the `reason` without trials of both worlds.
+
+    Raises:
+        InputError: as of `clopper_pearson_bound`.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -152,11 +185,13 @@ def clopper_pearson_bonferroni(
 
 @dataclass(frozen=True)
 class Estimator:
-    """A lower bound by its name, and what it needs of the trials beside independence in a world.
+    """A lower bound, and what it needs of the trials beside independence in a world.
 
-    bound: function of (worlds, log_odds, delta, confidence). gaussian: it holds only if the
-    mechanism is Gaussian DP; normal: and the log-odds must be normal. dependent_worlds: the trials
-    of one world may depend on those of the other.
+    Attributes:
+        bound: function of (worlds, log_odds, delta, confidence).
+        gaussian: whether it holds only if the mechanism is Gaussian DP.
+        normal: whether the log-odds must be normal besides.
+        dependent_worlds: whether the trials of one world may depend on those of the other.
     """
 
     bound: Callable[[Bools, Floats, float, float], LowerBound]
@@ -184,8 +219,9 @@ LOWER_BOUNDS: dict[str, Estimator] = {
 class MechanismKind(StrEnum):
     """What is known of the mechanism that was attacked, by which some bounds stand or fall.
 
-    GAUSSIAN: Gaussian noise on sums of full batches, in any number of steps: Gaussian DP. OTHER:
-    anything else, sampled Gaussian steps among it, or a mechanism that nobody knows.
+    Attributes:
+        GAUSSIAN: Gaussian noise on sums of full batches, in any number of steps: Gaussian DP.
+        OTHER: anything else, sampled Gaussian steps among it, or a mechanism that nobody knows.
     """
 
     GAUSSIAN = "gaussian"
@@ -212,14 +248,25 @@ def lower_bounds(
     refused: Mapping[str, str] | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, LowerBound]:
-    """Return lower bounds by name: every one of `LOWER_BOUNDS`, or those of `names`.
+    """Return lower bounds by name; those that do not hold are 0, with the reason.
 
-    mechanism: what made the log-odds, on which it depends which bounds hold; not_normal: why the
-    log-odds are not normal, if so; trial_mu [T]: of every trial, where it may
-    vary, for which bounds of normal log-odds are `lessened`; refused: name -> why else a bound does
-    not hold. Bounds that do not hold are 0 and give this as the reason. So are those that need
-    independent worlds where the design has others; where the trials stopped at one look of several,
-    each is computed at what that leaves. Raises InputError as the bounds do.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D from even odds.
+        delta: of the guarantee that is bounded, in (0, 1).
+        confidence: of each bound by itself, in (0, 1).
+        mechanism: what made the log-odds, on which it depends which bounds hold.
+        not_normal: why the log-odds are not normal, if so.
+        design: where the worlds depend on each other, bounds that need independent ones do not
+            hold; where the trials stopped at one look of several, each is computed at what that
+            leaves.
+        trial_mu: float64 [T], mu of every trial where it may vary, for which bounds of normal
+            log-odds are `lessened`.
+        refused: name -> why else a bound does not hold.
+        names: which of `LOWER_BOUNDS`; None for all.
+
+    Raises:
+        InputError: as of the bounds.
     """
     bounds = {}
     for name in LOWER_BOUNDS if names is None else names:

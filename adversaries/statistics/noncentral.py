@@ -25,7 +25,13 @@ WEIGHTS: Floats = norm.pdf(DEVIATES) / norm.pdf(DEVIATES).sum()
 
 
 def lower_limit(statistic: float, freedom: int, tail: float) -> float:
-    """Return the noncentrality >= 0 at which P(T >= statistic) is `tail`; 0 if it is more at 0."""
+    """Return the noncentrality >= 0 at which P(T >= statistic) is `tail`; 0 if it is more at 0.
+
+    Args:
+        statistic: the t that was found, up to a hundred.
+        freedom: its degrees of freedom, at least 1.
+        tail: probability, in (0, 1).
+    """
     chi = _chi(freedom)
 
     def excess(noncentrality: float) -> float:
@@ -35,7 +41,13 @@ def lower_limit(statistic: float, freedom: int, tail: float) -> float:
 
 
 def upper_limit(statistic: float, freedom: int, tail: float) -> float:
-    """Return the noncentrality >= 0 at which P(T <= statistic) is `tail`; 0 if it is less at 0."""
+    """Return the noncentrality >= 0 at which P(T <= statistic) is `tail`; 0 if it is less at 0.
+
+    Args:
+        statistic: the t that was found, up to a hundred.
+        freedom: its degrees of freedom, at least 1.
+        tail: probability, in (0, 1).
+    """
     chi = _chi(freedom)
 
     def excess(noncentrality: float) -> float:

@@ -55,9 +55,16 @@ COINS = "fair, independent coins that the scores do not depend on but through wh
 class CanaryEstimate:
     """What the canaries' scores suggest about the mechanism: an estimate, proven of nothing.
 
-    mu: the difference of the mean scores over their common standard deviation; epsilon: that of a
-    Gaussian mechanism of this mu at `delta`. Both intervals hold at `confidence` only if the scores
-    are what `assumes` says, which the training does not promise. `reason`: why there is none.
+    Attributes:
+        mu: the difference of the mean scores over their common standard deviation.
+        mu_interval: of mu >= 0; holds only if the scores are what `assumes` says, which the
+            training does not promise.
+        epsilon: that of a Gaussian mechanism of this mu at `delta`.
+        epsilon_interval: likewise, from the ends of `mu_interval`.
+        delta: of the guarantee.
+        method: how it was computed, in words.
+        assumes: when the intervals hold, in words.
+        reason: why there is no estimate, None if there is one.
     """
 
     mu: float
@@ -71,11 +78,16 @@ class CanaryEstimate:
 
 
 def right_guesses(included: Bools, scores: Floats, guesses: int) -> npt.NDArray[np.int64]:
-    """Return how many guesses are right, int [...], of canaries along the last axis [..., m].
+    """Return how many guesses are right, int64 [...].
 
     Half of the guesses, rounded up, say that the highest scores are in; the others, that the lowest
     are out. Equal scores are in an arbitrary order, always the same: that in which they are given
     may know the coins, as that of a file does whose rows are sorted by them.
+
+    Args:
+        included: bool [..., m], True where the canary was in.
+        scores: float64 [..., m].
+        guesses: how many, 0 to m.
     """
     canaries = scores.shape[-1]
     arbitrary = np.random.default_rng(0).permutation(canaries)
@@ -92,8 +104,18 @@ def binomial_p_value(
     """Return the most probable that (epsilon, delta)-privacy makes so many right guesses.
 
     P[right >= v] <= beta(v) + 2 m delta max_i (beta(v - i) - beta(v))/i, 1 <= i <= v, where beta(v)
-    = P[Binomial(guesses, e^epsilon/(1 + e^epsilon)) >= v] (Steinke et al., 2023, Theorem 5.2 for
-    fair coins, and Algorithm 1's p-value in their appendix). The number of guesses was fixed.
+    = P[Binomial(guesses, e^epsilon/(1 + e^epsilon)) >= v].
+
+    Args:
+        canaries: m.
+        guesses: their number, fixed in advance, at most m.
+        right: v, how many of them are right.
+        epsilon: >= 0.
+        delta: in [0, 1).
+
+    Source:
+        Steinke et al., 2023, Theorem 5.2 for fair coins, and Algorithm 1's p-value in their
+        appendix.
     """
     steps = np.arange(1, right + 1)
     beta = float(binom.sf(right - 1, guesses, expit(epsilon)))
@@ -110,6 +132,16 @@ def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alph
 
     Where the p-value is not monotone in epsilon this may be a smaller one than the largest. It is
     valid all the same: what refutes an epsilon refutes all smaller ones, which promise more.
+
+    Args:
+        canaries: m.
+        guesses: their number, fixed in advance, at most m.
+        right: how many of them are right.
+        delta: in [0, 1).
+        alpha: level of the test, in (0, 1).
+
+    Returns:
+        epsilon, to 1e-6 from below, at most `LARGEST_EPSILON`.
     """
     low, high = 0.0, LARGEST_EPSILON
     if not guesses or binomial_p_value(canaries, guesses, right, low, delta) > alpha:
@@ -124,21 +156,28 @@ def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alph
 
 
 def gaussian_refuted(canaries: int, guesses: int, rights: Ints, mus: Floats, alpha: float) -> Bools:
-    """Return which mu-GDP mechanisms make so many right guesses less often than alpha.
-
-    rights: int [k]; mus: [k, n], those to try for each; returned: bool [k, n].
+    """Return which mu-GDP mechanisms make so many right guesses less often than alpha, bool [k, n].
 
     With p_s the probability of s right guesses of R, a mechanism of trade-off curve f satisfies,
     for every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)): turn the coin
     of one canary, guessed right, and the same release guesses it wrong and one less right; average
-    over the canaries, 1 - f being concave (Mahloujifar, Melis and Chaudhuri, "Auditing
-    f-differential privacy in one run", 2024). For the tail s > i this is
+    over the canaries, 1 - f being concave. For the tail s > i this is
 
         (1/m) ((R - i) P_i - S_(i+1)) >= g((1/m) ((i + 1) P_(i+1) + S_(i+2))),
 
     P_i = P[at least i right], S_i = P_i + P_(i+1) + ..., g the inverse of 1 - f, for mu-GDP
     Phi(Phi^-1(x) - mu). The P_i that this asks for grows with the tails above i, so that the least
     tails follow from P_v = alpha and nothing above, one after the other; P_0 > 1 refutes mu.
+
+    Args:
+        canaries: m.
+        guesses: R, fixed in advance, at most m.
+        rights: int64 [k], numbers of right guesses.
+        mus: float64 [k, n], those to try for each.
+        alpha: level of the test, in (0, 1).
+
+    Source:
+        Mahloujifar, Melis and Chaudhuri, "Auditing f-differential privacy in one run", 2024.
     """
     # Largest counts first: those whose recursion has begun at i are the first rows.
     order = np.argsort(-rights)
@@ -162,9 +201,15 @@ def gaussian_refuted(canaries: int, guesses: int, rights: Ints, mus: Floats, alp
 
 
 def gaussian_mus(canaries: int, guesses: int, rights: Ints, alpha: float) -> Floats:
-    """Return the largest mu, to 1e-6, that each of so many right guesses refutes at alpha, or 0.
+    """Return the largest mu, to 1e-6, that each number of right guesses refutes, [k]; 0 if none.
 
-    rights: int [k]. A mu does not depend on which others are asked for.
+    A mu does not depend on which others are asked for.
+
+    Args:
+        canaries: m.
+        guesses: their number, fixed in advance, at most m.
+        rights: int64 [k], numbers of right guesses.
+        alpha: level of the test, in (0, 1).
     """
     low, width = np.zeros(len(rights)), LARGEST_MU
     # Refutation is monotone in mu: a larger one allows more. Each pass keeps one gap of GAPS.
@@ -180,8 +225,18 @@ def binomial_bound(
 ) -> LowerBound:
     """Return the epsilon that the right guesses prove for any (epsilon, delta)-private training.
 
-    guesses: as of `plans`, decided before the scores were seen. details: canaries, guesses, right.
-    Raises InputError as `check` does, for an impossible confidence, and unless 0 <= delta < 1.
+    Args:
+        included: bool [m], True where the canary was in.
+        scores: float64 [m].
+        delta: in [0, 1).
+        confidence: in (0, 1).
+        guesses: as of `plans`, decided before the scores were seen.
+
+    Returns:
+        The bound, with canaries, guesses and right in its details.
+
+    Raises:
+        InputError: as of `check`; an impossible confidence; unless 0 <= delta < 1.
     """
     check(included, scores, guesses)
     best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
@@ -202,8 +257,20 @@ def f_dp_bound(
     """Return the epsilon at `delta` of the largest mu that the right guesses refute.
 
     Tighter than `binomial_bound`, and about fewer mechanisms: among Gaussian trade-off curves no
-    smaller one bounds this training. details: canaries, guesses, right and mu_low. Guesses and
-    errors as of `binomial_bound`, but delta must be above 0.
+    smaller one bounds this training.
+
+    Args:
+        included: bool [m], True where the canary was in.
+        scores: float64 [m].
+        delta: in (0, 1).
+        confidence: in (0, 1).
+        guesses: as of `plans`, decided before the scores were seen.
+
+    Returns:
+        The bound, with canaries, guesses, right and mu_low in its details.
+
+    Raises:
+        InputError: as of `check`; an impossible confidence; unless 0 < delta < 1.
     """
     check(included, scores, guesses)
     best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
@@ -222,12 +289,24 @@ def f_dp_bound(
 def client_canary_estimate(
     included: Bools, scores: Floats, delta: float, confidence: float
 ) -> CanaryEstimate:
-    """Return the estimate of Andrew et al., "One-shot empirical privacy estimation", 2024.
+    """Return an estimate from the standardised difference of the scores in and out.
 
-    They fit a normal law to the canaries' scores and compare it with that of canaries that took no
-    part, N(0, 1/d) of the cosine in d dimensions; here those that the coin left out are at hand and
-    give the other law, and one variance is common to both. The interval is that of the two-sample t
-    statistic (`adversaries.statistics.canaries.effect`). Raises InputError as `f_dp_bound`.
+    The paper fits a normal law to the canaries' scores and compares it with that of canaries that
+    took no part, N(0, 1/d) of the cosine in d dimensions; here those that the coin left out are at
+    hand and give the other law, and one variance is common to both. The interval is that of the
+    two-sample t statistic (`adversaries.statistics.canaries.effect`).
+
+    Args:
+        included: bool [m], True where the canary was in.
+        scores: float64 [m].
+        delta: in (0, 1).
+        confidence: of the intervals, in (0, 1).
+
+    Raises:
+        InputError: as of `f_dp_bound`.
+
+    Source:
+        Andrew et al., "One-shot empirical privacy estimation", 2024.
     """
     check(included, scores)
     found = effect(included, _moderate(scores), confidence)
@@ -250,23 +329,55 @@ def client_canary_estimate(
 def binomial_bounds(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
 ) -> Floats:
-    """Return `binomial_bound`'s epsilon of every trial, [T], from arrays [T, m]."""
+    """Return `binomial_bound`'s epsilon of every trial, [T].
+
+    Args:
+        included: bool [T, m], True where the canary was in.
+        scores: float64 [T, m], not checked.
+        delta: in [0, 1).
+        confidence: of each, in (0, 1).
+        guesses: as of `plans`, decided before the scores were seen.
+
+    Raises:
+        InputError: an impossible confidence; unless 0 <= delta < 1.
+    """
     return _best(_binomial(delta), included, scores, confidence, guesses).limits
 
 
 def f_dp_bounds(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
 ) -> Floats:
-    """Return `f_dp_bound`'s epsilon of every trial, [T], from arrays [T, m]."""
+    """Return `f_dp_bound`'s epsilon of every trial, [T].
+
+    Args:
+        included: bool [T, m], True where the canary was in.
+        scores: float64 [T, m], not checked.
+        delta: in (0, 1).
+        confidence: of each, in (0, 1).
+        guesses: as of `plans`, decided before the scores were seen.
+
+    Raises:
+        InputError: an impossible confidence; unless 0 < delta < 1.
+    """
     mus = _best(gaussian_mus, included, scores, confidence, guesses).limits
     values, place = np.unique(mus, return_inverse=True)
     return np.asarray([_gaussian_epsilon(mu, delta) for mu in values.tolist()])[place]
 
 
 def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Floats:
-    """Return `client_canary_estimate`'s epsilon of every trial, [T], from arrays [T, m].
+    """Return `client_canary_estimate`'s epsilon of every trial, [T].
 
-    NaN where a trial has fewer than two canaries on one side, or scores that do not vary.
+    Args:
+        included: bool [T, m], True where the canary was in.
+        scores: float64 [T, m], not checked.
+        delta: in (0, 1).
+
+    Returns:
+        float64 [T]; NaN where a trial has fewer than two canaries on one side, or scores that do
+        not vary.
+
+    Raises:
+        InputError: unless 0 < delta < 1.
     """
     scores = _moderate(scores)
     size_in, size_out = included.sum(-1), (~included).sum(-1)
@@ -283,7 +394,10 @@ def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Fl
 def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
     """Return which numbers of guesses are tried.
 
-    The one that was fixed; for 0, one canary in `SHARE`; for `SEVERAL`, those of `PAID`.
+    Args:
+        canaries: how many there are, at least 1.
+        guesses: one number that was fixed; 0 for one canary in `SHARE`; `SEVERAL` for those of
+            `PAID`.
     """
     if guesses > 0:
         return (guesses,)
@@ -292,7 +406,17 @@ def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
 
 
 def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
-    """Raise InputError for arrays that are empty, unequal or not finite, and too many guesses."""
+    """Raise an error for what no audit can be computed from.
+
+    Args:
+        included: bool [m], True where the canary was in.
+        scores: float64 [m].
+        guesses: as of `plans`.
+
+    Raises:
+        InputError: arrays that are empty or of unequal shapes; scores that are not finite; too many
+            guesses.
+    """
     if scores.ndim != 1 or not scores.size or included.shape != scores.shape:
         raise InputError(
             f"included is {included.shape} and scores {scores.shape}; give both as [canaries]"

@@ -23,10 +23,17 @@ STEP = 1e-3
 
 @dataclass(frozen=True)
 class Profile:
-    """delta at epsilons [n] in one direction: its estimate and band, each [n].
+    """delta as a function of epsilon in one direction.
 
-    At any one epsilon either side of the band misses the truth with probability at most
-    (1 - confidence)/2; it is not a band for the whole curve at once.
+    At any one epsilon either side of the band misses the truth with probability at most (1 -
+    confidence)/2; it is not a band for the whole curve at once.
+
+    Attributes:
+        epsilons: float64 [n].
+        estimate: float64 [n], of delta at each.
+        low: float64 [n], lower end of the band, at least 0.
+        high: float64 [n], upper end of the band, at most 1.
+        confidence: of the band, in (0, 1).
     """
 
     epsilons: Floats
@@ -41,9 +48,21 @@ def privacy_profiles(
 ) -> dict[str, Profile]:
     """Return the profile of D against D' ("world_d") and of D' against D ("world_d_prime").
 
-    log_odds: final Lambda from even odds. The band is Maurer and Pontil's empirical Bernstein
-    inequality ("Empirical Bernstein bounds and sample-variance penalization", 2009, Theorem 4).
-    A world with fewer than two trials has none. Raises InputError as `advantage` does.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D from even odds, an exact likelihood ratio.
+        epsilons: float64 [n], at which delta is estimated.
+        confidence: of the band, in (0, 1).
+
+    Returns:
+        The profiles by name; none of a world with fewer than two trials.
+
+    Raises:
+        InputError: as of `estimators.advantage`.
+
+    Source:
+        The band is Maurer and Pontil, "Empirical Bernstein bounds and sample-variance
+        penalization", 2009, Theorem 4.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     tail = significance(confidence) / 2
@@ -63,13 +82,23 @@ def privacy_profile_bound(
 
     Each direction has alpha/2 to itself. Within one nothing is paid for trying many epsilons: they
     are a grid fixed in advance, tried upwards until the first at which the limit is not above
-    delta. Let g be the first of the grid that is no less than the true epsilon. Then
-    delta(g) <= delta, and the bound can only reach g if the limit at g is above delta: an error at
-    that one point, which has probability at most alpha/2.
+    delta. Let g be the first of the grid that is no less than the true epsilon. Then delta(g) <=
+    delta, and the bound can only reach g if the limit at g is above delta: an error at that one
+    point, which has probability at most alpha/2.
 
     Trusts the noise: with another than claimed Lambda is no likelihood ratio, and this no bound.
-    Needs two trials of a world and finite log-odds, else 0 with the reason. Raises InputError
-    unless 0 <= delta < 1, and as `advantage` does.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D from even odds.
+        delta: in [0, 1).
+        confidence: in (0, 1).
+
+    Returns:
+        The bound; 0 with the `reason` with fewer than two trials of a world or infinite log-odds.
+
+    Raises:
+        InputError: unless 0 <= delta < 1; as of `estimators.advantage`.
     """
     check_delta(delta)
     worlds, log_odds = check_trials(worlds, log_odds)

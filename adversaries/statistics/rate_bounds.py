@@ -30,10 +30,11 @@ LARGEST_EPSILON = 700.0
 class NoiseFamily:
     """Mechanisms that are alike but for the scale of their noise.
 
-    scales: those considered, ascending and fixed in advance; 1 is the noise that was claimed
-    miss_rate(scale, false_positive_rate): the least false negative rate that the mechanism leaves
-        possible, or less; does not fall as the scale grows, but for rounding
-    epsilon(scale, delta): what the mechanism guarantees
+    Attributes:
+        scales: those considered, ascending and fixed in advance; 1 is the noise that was claimed.
+        miss_rate: (scale, false positive rate) -> the least false negative rate that the mechanism
+            leaves possible, or less; does not fall as the scale grows, but for rounding.
+        epsilon: (scale, delta) -> what the mechanism guarantees.
     """
 
     scales: Sequence[float]
@@ -76,15 +77,28 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
 
         FPR + e^epsilon FNR >= 1 - delta,  e^epsilon FPR + FNR >= 1 - delta,
 
-    and the bound is the epsilon whose region has the posterior probability 1 - confidence (Zanella-
-    Béguelin et al., "Bayesian estimation of differential privacy", 2023, Section 4; of the region
-    they draw only the side of the attack is used, because which answer accuses D was fixed before).
-    The probability is one integral over the quantiles of FPR, by Gauss and Legendre's rule on
-    either side of the region's corner.
+    and the bound is the epsilon whose region has the posterior probability 1 - confidence. Of the
+    region that the paper draws only the side of the attack is used, because which answer accuses D
+    was fixed before. The probability is one integral over the quantiles of FPR, by Gauss and
+    Legendre's rule on either side of the region's corner.
 
-    Credible, not confidence: it is right that often on average over the prior, and near to that
-    for rates inside the region, but not for rates at its very corner. Needs trials of both worlds,
-    else 0 with the reason. Raises InputError unless 0 <= delta < 1, and as `advantage` does.
+    Credible, not confidence: it is right that often on average over the prior, and near to that for
+    rates inside the region, but not for rates at its very corner.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
+        delta: in [0, 1).
+        confidence: posterior probability, in (0, 1).
+
+    Returns:
+        The bound; 0 with the `reason` without trials of both worlds.
+
+    Raises:
+        InputError: unless 0 <= delta < 1; as of `estimators.advantage`.
+
+    Source:
+        Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023, Section 4.
     """
     check_delta(delta)
     significance(confidence)
@@ -119,13 +133,24 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
     """Return the bound that the rates of the decision Lambda > 0 prove of a Gaussian mechanism.
 
     mu-Gaussian privacy forces Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu. FPR and FNR each take their own
-    Clopper-Pearson limit at alpha/2, and epsilon(mu, delta) converts (Nasr et al., "Tight auditing
-    of differentially private machine learning", 2023, Section 4). A Gaussian trade-off curve is
-    its own inverse, so that accusing D and accusing D' prove the same mu.
+    Clopper-Pearson limit at alpha/2, and epsilon(mu, delta) converts. A Gaussian trade-off curve is
+    its own inverse, so that accusing D and accusing D' prove the same mu. Holds of whatever
+    composes to a Gaussian mechanism, as full batches do, at any scale of its noise.
 
-    Holds of whatever composes to a Gaussian mechanism, as full batches do, at any scale of its
-    noise and for any score. Needs trials of both worlds, else 0 with the reason. Raises InputError
-    unless 0 < delta < 1, and as `advantage` does.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
+        delta: in (0, 1).
+        confidence: in (0, 1).
+
+    Returns:
+        The bound; 0 with the `reason` without trials of both worlds.
+
+    Raises:
+        InputError: unless 0 < delta < 1; as of `estimators.advantage`.
+
+    Source:
+        Nasr et al., "Tight auditing of differentially private machine learning", 2023, Section 4.
     """
     counts = _Counts.of(worlds, log_odds)
     false, missed = counts.highest(confidence)
@@ -155,10 +180,20 @@ def trade_off_bound(
     With FPR and FNR no higher than their Clopper-Pearson limits at alpha/2 each, a scale of the
     noise at which even FNR's limit is less than the mechanism allows at FPR's is refuted, and all
     larger scales with it. The noise is less than the least refuted scale, whose epsilon is the
-    bound. Where no scale is refuted it is 0.
+    bound.
 
-    Needs trials of both worlds, else 0 with the reason. Raises InputError unless 0 < delta < 1, and
-    as `advantage` does.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
+        delta: in (0, 1).
+        confidence: in (0, 1).
+        family: the mechanism at every scale of its noise that is considered.
+
+    Returns:
+        The bound; 0 where no scale is refuted, and with the `reason` without trials of both worlds.
+
+    Raises:
+        InputError: as of `estimators.advantage` and of the family's epsilon.
     """
     counts = _Counts.of(worlds, log_odds)
     false, missed = counts.highest(confidence)

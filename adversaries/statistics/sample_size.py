@@ -29,13 +29,21 @@ def expected_halfwidth(
 ) -> float:
     """Return what half the length of the advantage's interval will be, on average.
 
-    Of `adversaries.statistics.estimators.advantage` after an even number of trials, in both worlds
-    of which one trial is won with probability (1 + advantage)/2: the mean over how many may be won.
-    From another prior than 1/2 one world is won more often than the other; then this is the length
-    at the same mean, about which the wins vary less. With common random numbers the two trials of a
-    pair are both won with probability `advantage` and else one each, as for normal log-odds from
-    any prior (`fedsim.campaign.precision.variance_ratio`). Raises InputError on an impossible
-    advantage, confidence or number of trials.
+    Of `adversaries.statistics.estimators.advantage` after trials in both worlds, of which one is
+    won with probability (1 + advantage)/2: the mean over how many may be won. From another prior
+    than 1/2 one world is won more often than the other; then this is the length at the same mean,
+    about which the wins vary less. With common random numbers the two trials of a pair are both won
+    with probability `advantage` and else one each, as for normal log-odds from any prior
+    (`fedsim.campaign.precision.variance_ratio`).
+
+    Args:
+        advantage: that is expected, in (-1, 1).
+        trials: an even number of at least 2.
+        confidence: in (0, 1).
+        design: how the trials are played.
+
+    Raises:
+        InputError: an impossible advantage, confidence or number of trials.
     """
     _check(advantage, confidence)
     if trials < 2 or trials % 2:
@@ -58,9 +66,16 @@ def expected_halfwidth(
 def trials_needed(
     advantage: float, halfwidth: float, confidence: float, design: Design = INDEPENDENT
 ) -> int:
-    """Return the even number of trials from which on `expected_halfwidth` is at most `halfwidth`.
+    """Return the even number of trials from which on `expected_halfwidth` is small enough.
 
-    Raises InputError unless 0 < halfwidth < 1, and as `expected_halfwidth` does.
+    Args:
+        advantage: that is expected, in (-1, 1).
+        halfwidth: that is asked for, in (0, 1).
+        confidence: in (0, 1).
+        design: how the trials are played.
+
+    Raises:
+        InputError: unless 0 < halfwidth < 1; more than `MOST_TRIALS`; as of `expected_halfwidth`.
     """
     _check(advantage, confidence)
     if not 0 < halfwidth < 1:
@@ -78,7 +93,16 @@ def expected_stop(
     """Return the first look at which `expected_halfwidth` is at most `halfwidth`.
 
     That is where trials that stop by what they show (`adversaries.statistics.stopping`) usually do.
-    Raises InputError as `trials_needed` does.
+
+    Args:
+        advantage: that is expected, in (-1, 1).
+        halfwidth: that is asked for, in (0, 1).
+        confidence: in (0, 1).
+        cohort: trials that are run together, an even number.
+        common: whether the two trials of a pair share their random numbers.
+
+    Raises:
+        InputError: as of `trials_needed`.
     """
     _check(advantage, confidence)
     planned = stopping.looks(halfwidth, confidence, MOST_TRIALS, cohort, common)
@@ -92,7 +116,9 @@ def expected_stop(
 def typical(mu: float, trials: int) -> tuple[Bools, Floats]:
     """Return worlds and log-odds [T] of a campaign without luck: each at its quantile.
 
-    In either world N(+-mu^2/2, mu^2) at the probabilities (i - 1/2)/n; trials is even.
+    Args:
+        mu: of the log-odds, N(+-mu^2/2, mu^2) in either world.
+        trials: T, an even number; each world has them at the probabilities (i - 1/2)/(T/2).
     """
     quantiles = mu * ndtri((np.arange(trials // 2) + 0.5) / (trials // 2))
     worlds = np.arange(trials) % 2 == 0
@@ -104,13 +130,23 @@ def typical(mu: float, trials: int) -> tuple[Bools, Floats]:
 def trials_for_epsilon(
     bound: str, mu: float, epsilon: float, delta: float, confidence: float
 ) -> int | None:
-    """Return about how many trials a lower bound on epsilon needs to reach `epsilon`, without luck.
+    """Return about how many trials a lower bound needs to reach an epsilon, without luck.
 
-    An even number that does, where two fewer do not. Bounds from counts go up and down in steps on
-    their way: a smaller number may do too, and a larger one not. bound: its name in LOWER_BOUNDS;
-    mu: of the log-odds, N(+-mu^2/2, mu^2). None where the bound does not get there in
-    `MOST_FOR_EPSILON` trials: one that counts decisions at the threshold 0 never sees the tail.
-    Raises InputError as the bound does.
+    Args:
+        bound: its name in `LOWER_BOUNDS`.
+        mu: of the log-odds, N(+-mu^2/2, mu^2).
+        epsilon: that the bound is to reach, > 0.
+        delta: of the bound.
+        confidence: of the bound, in (0, 1).
+
+    Returns:
+        An even number that does, where two fewer do not. Bounds from counts go up and down in steps
+        on their way: a smaller number may do too, and a larger one not. None where the bound does
+        not get there in `MOST_FOR_EPSILON` trials: one that counts decisions at the threshold 0
+        never sees the tail.
+
+    Raises:
+        InputError: as of the bound.
     """
     function = LOWER_BOUNDS[bound].bound
 

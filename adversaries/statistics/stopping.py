@@ -29,7 +29,14 @@ def enough(halfwidth: float, confidence: float, common: bool) -> int:
     """Return after how many trials the last look's interval is short enough, whatever is found.
 
     Without ties, that is: every one of them makes the interval longer, and all trials can be ties.
-    Raises InputError unless 0 < halfwidth < 1, and on an impossible confidence.
+
+    Args:
+        halfwidth: half the length that is short enough, in (0, 1).
+        confidence: of the interval over all looks, in (0, 1).
+        common: whether the two trials of a pair share their random numbers.
+
+    Raises:
+        InputError: unless 0 < halfwidth < 1; an impossible confidence.
     """
     significance(confidence)
     if not 0 < halfwidth < 1:
@@ -51,8 +58,15 @@ def looks(
 ) -> dict[int, float]:
     """Return the numbers of trials at which to look, ascending, with their shares, which sum to 1.
 
-    most: trials at most, after which is the last look if not before; cohort: trials that are run
-    together, all of even number. Raises InputError as `enough` does.
+    Args:
+        halfwidth: half the length of the interval that is short enough, in (0, 1).
+        confidence: of the interval over all looks, in (0, 1).
+        most: trials at most, after which is the last look if not before.
+        cohort: trials that are run together, an even number.
+        common: whether the two trials of a pair share their random numbers.
+
+    Raises:
+        InputError: as of `enough`.
     """
     needed = enough(halfwidth, confidence, common)
     last = min(most, math.ceil(needed / cohort) * cohort)

@@ -20,7 +20,12 @@ ONE_WORLD = "trials of one world only"
 def check_trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools, Floats]:
     """Return worlds and log-odds as arrays [T].
 
-    Raises InputError if they are empty, unequal or not numbers.
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        log_odds: float64 [T], the final Lambda for D; may be infinite.
+
+    Raises:
+        InputError: they are empty, of unequal shapes or not numbers.
     """
     bits, odds = np.asarray(worlds, bool), np.asarray(log_odds, np.float64)
     if bits.ndim != 1 or not bits.size or odds.shape != bits.shape:
