@@ -29,7 +29,14 @@ Losses = Tensor | npt.ArrayLike
 
 @dataclass(frozen=True)
 class MeanAdvantage:
-    """The mean of TPR - FPR over trials; None where one trial shows no spread."""
+    """The mean of TPR - FPR over trials; one trial shows no spread.
+
+    Attributes:
+        point: in [-1, 1].
+        standard_error: of the mean over trials; None for one trial.
+        interval: within [-1, 1]; None for one trial.
+        trials: how many, T.
+    """
 
     point: float
     standard_error: float | None
@@ -42,9 +49,14 @@ def yeom(
 ) -> tuple[Floats, Floats]:
     """Return the attack's true and false positive rates, float64 [T] each.
 
-    member_losses [T, n], non_member_losses [T, h]; inclusion [T, n] weighs the members, 0 or False
-    where a trial did not train on the record, whose loss then counts nowhere. Raises InputError if
-    shapes disagree, a trial has no member, or a loss is not finite.
+    Args:
+        member_losses: [T, n], of the records that trials train on.
+        non_member_losses: [T, h], of others, h >= 1.
+        inclusion: [T, n], weights of the members >= 0; 0 or False where a trial did not train on
+            the record, whose loss then counts nowhere. None for 1 throughout.
+
+    Raises:
+        InputError: shapes that disagree; a trial without members; a loss that is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
     strangers = _float64(non_member_losses)
@@ -64,8 +76,15 @@ def yeom_challenge(
 ) -> Bools:
     """Return whether the attack takes the challenge record for a member, bool [T].
 
-    The rule of `yeom` in the identification adversary's own game. challenge_losses [T]; the others
-    and the errors as in `yeom`.
+    The rule of `yeom` in the identification adversary's own game.
+
+    Args:
+        challenge_losses: [T], of the challenge record.
+        member_losses: [T, n], as of `yeom`.
+        inclusion: [T, n], as of `yeom`.
+
+    Raises:
+        InputError: as of `yeom`.
     """
     losses, weights = _members(member_losses, inclusion)
     challenge = _float64(challenge_losses)
@@ -82,11 +101,18 @@ def yeom_challenge(
 def membership_advantage(
     true_positive_rate: Floats, false_positive_rate: Floats, confidence: float
 ) -> MeanAdvantage:
-    """Return the mean of TPR - FPR over the trials, rates [T] each, with a t interval across them.
+    """Return the mean of TPR - FPR over the trials, with a t interval across them.
 
     About the records that the trials ask about; of fresh ones, see `over_records`. The interval
-    assumes independent trials and a mean that is nearly normal. Raises InputError on an impossible
-    confidence and on rates of different or empty shape.
+    assumes independent trials and a mean that is nearly normal.
+
+    Args:
+        true_positive_rate: float64 [T].
+        false_positive_rate: float64 [T].
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        InputError: an impossible confidence; rates of different or empty shape.
     """
     alpha = significance(confidence)
     if true_positive_rate.ndim != 1 or true_positive_rate.shape != false_positive_rate.shape:
@@ -121,9 +147,21 @@ def over_records(
     no number of trials takes away: that of the records is at most p (1 - p)/n of n members who are
     called one with probability p on average, and as much of the others. Wilson's intervals of both
     rates and Student's of the trials are joined by their distances from the estimates, squared and
-    summed (Zou and Donner, "Construction of confidence limits about effect measures", 2008). That a
-    model, too, is made from the members is left out: fresh ones move its threshold for members and
-    others alike. Raises InputError as `membership_advantage` does, and without records.
+    summed. That a model, too, is made from the members is left out: fresh ones move its threshold
+    for members and others alike.
+
+    Args:
+        true_positive_rate: float64 [T].
+        false_positive_rate: float64 [T].
+        members: how many members each trial asks about, at least 1.
+        others: how many non-members, at least 1.
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: as of `membership_advantage`; no members or no others.
+
+    Source:
+        Zou and Donner, "Construction of confidence limits about effect measures", 2008.
     """
     if members < 1 or others < 1:
         raise InputError(f"there are {members} members and {others} others; give at least one each")
@@ -142,10 +180,19 @@ def over_records(
 def challenge_advantage(
     worlds: Bools, decisions: Bools, confidence: float, design: Design = INDEPENDENT
 ) -> Advantage:
-    """Return the advantage of decisions [T] about the challenge record in worlds [T].
+    """Return the advantage of decisions about the challenge record.
 
     The same game, design and interval as of the identification adversary's `advantage`; no decision
-    is a tie. Raises InputError as it does.
+    is a tie.
+
+    Args:
+        worlds: bool [T], True where the model was trained on D.
+        decisions: bool [T], True where the attack says D.
+        confidence: of the interval, in (0, 1).
+        design: how the trials were played.
+
+    Raises:
+        InputError: as of `estimators.advantage`.
     """
     return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)
 

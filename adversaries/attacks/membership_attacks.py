@@ -35,10 +35,15 @@ Score = Callable[[Observations, Observations | None], Floats]
 class Attack:
     """A way to tell members from others.
 
-    score: of targets and shadows; title, source: for readers; threshold: from which score on it
-    calls a record a member, None where that is left to whoever uses it; randomised: whether the
-    score is the probability with which it does; needs: "members" (the losses of all records of the
-    same model), "records" (several), "shadows", "population", "trajectory".
+    Attributes:
+        score: (targets, shadows or None) -> float64 [N, n], higher where membership is likelier.
+        title: for readers.
+        source: for readers: who described it.
+        threshold: from which score on it calls a record a member; None where that is left to
+            whoever uses it.
+        randomised: whether the score is the probability with which it does.
+        needs: any of "members" (the losses of all records of the same model), "records" (several),
+            "shadows", "population", "trajectory".
     """
 
     score: Score
@@ -50,7 +55,15 @@ class Attack:
 
 
 def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return how far the loss is below the mean training loss, which the adversary knows."""
+    """Return how far the loss is below the mean training loss, which the adversary knows, [N, n].
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: unused.
+
+    Raises:
+        InputError: a model that was trained on no record.
+    """
     inside = targets.inclusion.sum(axis=1)
     if not inside.all():
         raise InputError("a model was trained on no record; give every model a member")
@@ -63,17 +76,29 @@ def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return 1 - error/B, the probability of answering "member"; the error is 1 - p, so that B = 1.
+    """Return 1 - error/B, the probability of answering "member", [N, n].
 
-    p is the probability of the true label. The advantage is the gap in mean error.
+    The error is 1 - p, p the probability of the true label, so that B = 1. The advantage is the gap
+    in mean error.
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: unused.
     """
     return np.exp(-targets.losses)
 
 
 def gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p.
+    """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n].
 
     The root mean square errors of members and of others are known in advance: from shadow models.
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: those to learn from; None for all other targets.
+
+    Raises:
+        InputError: shadow models that were all trained on the same records.
     """
     errors = -np.expm1(-targets.losses)
     inside, outside = (
@@ -99,50 +124,104 @@ def _mean_square(targets: Observations, shadows: Observations | None, world: boo
 
 
 def calibrated_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return how far the loss is below its mean over shadow models without the record."""
+    """Return how far the loss is below its mean over shadow models without the record, [N, n].
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: those to learn from; None for all other targets.
+
+    Raises:
+        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    """
     usual = _of(targets, shadows, lambda seen: seen.losses, False)
     return usual.mean - targets.losses
 
 
 def online(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return log N(c; in) - log N(c; out) of the scaled confidence c, with each record's variances.
+    """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n].
 
-    "in" and "out" are the record's normal laws over shadow models with and without it.
+    "in" and "out" are the record's normal laws over shadow models with and without it, each with
+    the record's own variance.
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: those to learn from; None for all other targets.
+
+    Raises:
+        InputError: a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _log_ratio(targets, shadows, lambda law: law.variance)
 
 
 def online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return the same with variances that all records share: for few shadow models."""
+    """Return `online` with variances that all records share, [N, n]: for few shadow models.
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: those to learn from; None for all other targets.
+
+    Raises:
+        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    """
     return _log_ratio(targets, shadows, lambda law: law.pooled_variance)
 
 
 def offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return by how many standard deviations c is above its mean without the record.
+    """Return by how many standard deviations c is above its mean without the record, [N, n].
 
     As Pr[N(out) < c], one to one with it.
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: those to learn from; None for all other targets.
+
+    Raises:
+        InputError: a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _deviation(targets, shadows, lambda law: law.variance)
 
 
 def offline_fixed(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return the same with a variance that all records share."""
+    """Return `offline` with a variance that all records share, [N, n].
+
+    Args:
+        targets: the N models that are attacked.
+        shadows: those to learn from; None for all other targets.
+
+    Raises:
+        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    """
     return _deviation(targets, shadows, lambda law: law.pooled_variance)
 
 
 def rmia(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return which share of the population z the record x beats: p(x)/Pr(x) >= gamma p(z)/Pr(z).
+    """Return which share of the population z the record x beats, [N, n].
 
-    p: of the attacked model; Pr: its mean over shadow models, of x over half with and half without.
+    That is p(x)/Pr(x) >= gamma p(z)/Pr(z) with p of the attacked model and Pr its mean over shadow
+    models, of x over half with and half without.
+
+    Args:
+        targets: the N models that are attacked, with a population.
+        shadows: those to learn from, with the same population; None for all other targets.
+
+    Raises:
+        InputError: no population; too few shadow models.
     """
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
 
 
 def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return the same with Pr from shadow models without the record alone.
+    """Return `rmia` with Pr from shadow models without the record alone, [N, n].
 
-    Pr = (1 + a)/2 Pr_out + (1 - a)/2 of x and of z.
+    Pr = (1 + a)/2 Pr_out + (1 - a)/2 of x and of z, a the `OFFLINE_SHARE`.
+
+    Args:
+        targets: the N models that are attacked, with a population.
+        shadows: those to learn from, with the same population; None for all other targets.
+
+    Raises:
+        InputError: no population; too few shadow models.
     """
 
     def corrected(usual: Floats) -> Floats:
@@ -154,7 +233,7 @@ def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return the log-likelihood ratio of the confidences at all global models that were sent.
+    """Return the log-likelihood ratio of the confidences at all global models, [N, n].
 
     A vector [k] of each model and record is normal around the record's mean over shadow models with
     or without it, with a covariance S that all records and both worlds share: what an owner in a
@@ -162,6 +241,13 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     for M shadow models. What a record does to its confidences, the difference of its two means, is
     shrunk towards that of all records, as far as it varies no more between them than chance has it:
     the prior is N(mean, t S), with t by the method of moments.
+
+    Args:
+        targets: the N models that are attacked, with trajectories [N, k, n].
+        shadows: those to learn from, likewise; None for all other targets.
+
+    Raises:
+        InputError: no trajectory; too few shadow models.
     """
     if targets.trajectory is None:
         raise InputError("the attack needs the losses of the models along training; give them")
@@ -171,11 +257,13 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
         assert seen.trajectory is not None
         return confidence(seen.trajectory)
 
+    # S, shrunk towards its diagonal.
     covariance = pooled_covariance(along(given), given.inclusion, shadows is None)
     size = covariance.shape[-1]
     shrinkage = size / (size + len(given.losses) - (shadows is None))
     diagonal = np.eye(size) * np.maximum(covariance, 1e-12)
     covariance = (1 - shrinkage) * covariance + shrinkage * diagonal
+    # What each record does to its confidences, [N or 1, k, n], and how much of that is chance.
     laws = [_of(targets, shadows, along, world) for world in (True, False)]
     effect = laws[0].mean - laws[1].mean
     chance = (1 / laws[0].count + 1 / laws[1].count)[:, None, :]
@@ -185,6 +273,7 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     root = np.linalg.cholesky(covariance)
     apart = np.linalg.solve(root, effect - common)
     varies = np.mean(apart**2 - chance, axis=(1, 2), keepdims=True).clip(min=0)
+    # Each effect shrunk towards that of all records; then the ratio of two normal laws.
     believed = common + varies / (varies + chance) * (effect - common)
     towards = np.linalg.solve(covariance, believed)
     middle = (laws[0].mean + laws[1].mean) / 2
@@ -305,7 +394,14 @@ ATTACKS: dict[str, Attack] = {
 
 
 def chosen(names: str) -> dict[str, Attack]:
-    """Return the attacks of a list with commas, of "all" or of "none". Raises InputError."""
+    """Return the attacks that a configuration names, by name.
+
+    Args:
+        names: with commas between them, or "all", or "none".
+
+    Raises:
+        InputError: an unknown name; "all" or "none" beside others.
+    """
     if names.strip() in ("all", "none"):
         return dict(ATTACKS) if names.strip() == "all" else {}
     listed = [name.strip() for name in names.split(",")]
@@ -322,5 +418,12 @@ def chosen(names: str) -> dict[str, Attack]:
 
 
 def needed(names: str) -> frozenset[str]:
-    """Return what the attacks of a list, as in `chosen`, need to be told. Raises InputError."""
+    """Return what the attacks of a list need to be told, as in `Attack.needs`.
+
+    Args:
+        names: as of `chosen`.
+
+    Raises:
+        InputError: as of `chosen`.
+    """
     return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

@@ -42,7 +42,13 @@ LOUDEST = 8.0
 
 @dataclass(frozen=True)
 class Contribution:
-    """One owner's part in a mean: weight w, |w u|, and <e, w u> with e the noise of the release."""
+    """One owner's part in a mean.
+
+    Attributes:
+        weight: w.
+        norm: |w u|.
+        projection: <e, w u>, with e the noise of the release.
+    """
 
     weight: float
     norm: float
@@ -51,18 +57,24 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Release:
-    """One noisy mean, reduced to what an audit needs of it.
+    """One noisy mean, reduced to what an audit needs of it. e is what is left over.
 
-    size: P, the number of parameters; claimed_std: s as configured, None where nobody said
-    energy: |e|^2 of what is left over; rounding: its root mean square were it rounding alone
-    count_std: of the noise on a count of clipped updates that was released beside the mean, 0 for
-        none or one that nobody recorded; None where no count was released
-    clipping_norm: C, the longest that |u_j| can be, None where nothing limits it
-    by_array: P, |e|^2 and `rounding` of each array of the model, by name
-    fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the last
-        place of its parameter: noise that a model holds is discrete
-    fingerprint_rounding: `rounding` of these coordinates alone
-    mean_length, along_mean: of the mean that was subtracted, |m| and <e, m>/|m|
+    Attributes:
+        round: its number.
+        size: P, the number of parameters.
+        claimed_std: s as configured; None where nobody said.
+        energy: |e|^2.
+        rounding: the root mean square of e were it rounding alone.
+        clipping_norm: C, the longest that |u_j| can be; None where nothing limits it.
+        contributions: by owner.
+        by_array: P, |e|^2 and `rounding` of each array of the model, by name.
+        fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the
+            last place of its parameter: noise that a model holds is discrete.
+        count_std: of the noise on a count of clipped updates that was released beside the mean, 0
+            for none or one that nobody recorded; None where no count was released.
+        fingerprint_rounding: `rounding` of the fingerprint's coordinates alone.
+        mean_length: |m| of the mean that was subtracted.
+        along_mean: <e, m>/|m|.
     """
 
     round: int
@@ -96,21 +108,39 @@ class Release:
 
 
 def energy_of_noise(energy: float, size: int, rounding: float) -> float:
-    """Return how much of |e|^2 = energy at least is noise; rounding: its root mean square."""
+    """Return how much of |e|^2 at least is noise.
+
+    Args:
+        energy: |e|^2.
+        size: P, the number of coordinates.
+        rounding: the root mean square of e were it rounding alone.
+    """
     return max(0.0, energy - size * (ROUNDING_MARGIN * rounding) ** 2)
 
 
 def clipped(update: Floats, norm: float | None) -> Floats:
-    """Return the update, shortened to `norm` if it is longer; None leaves it as it is."""
+    """Return the update, shortened if it is too long.
+
+    Args:
+        update: float64 [P].
+        norm: the longest that it may be; None for any length.
+    """
     length = float(np.linalg.norm(update))
     return update * (norm / length) if norm is not None and length > norm else update
 
 
 def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
-    """Return an exact interval of s from |e|^2 = energy of `freedom` normals N(0, s^2).
+    """Return an exact interval of s from the squared length of normals N(0, s^2).
 
-    energy / s^2 is chi-square; each end misses with probability alpha/2. Without freedom it is
-    [0, inf).
+    energy / s^2 is chi-square; each end misses with probability alpha/2.
+
+    Args:
+        energy: the sum of the squares.
+        freedom: how many normals; without any the interval is [0, inf).
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: an impossible confidence.
     """
     tail = significance(confidence) / 2
     if freedom < 1:
@@ -122,7 +152,11 @@ def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
 def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
     """Return ln of how much likelier the release is with this owner's update than with no change.
 
-    <w u + e - w u / 2, w u> / s^2. Infinite without noise, 0 for an owner that changed nothing.
+    <w u + e - w u / 2, w u> / s^2; 0 for an owner that changed nothing.
+
+    Args:
+        contribution: the owner's part in the release.
+        std: s, >= 0; without noise the result is infinite.
     """
     if contribution.norm == 0:
         return 0.0
@@ -134,12 +168,20 @@ def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
 def evidence_against(energy: float, shifted: float, gap: float, size: int) -> float:
     """Return the logarithm of an e-value against e ~ N(0, s^2 I), s unknown; for it e + d ~ N.
 
-    energy = |e|^2, shifted = |e + d|^2, gap = |d|^2, size = P. Under the hypothesis
-    t = -<e, d>/|d| / sqrt((|e|^2 - <e, d>^2/|d|^2)/(P - 1)) is Student's with P - 1 degrees of
-    freedom, so that u = Phi^-1(F(t)) is standard normal whatever s is, and independent of |e|
-    (Basu, 1955). Hence exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at most `LOUDEST`. The
-    product over rounds exceeds 1/alpha at any time with probability at most alpha (Ville, 1939). 0
-    where nothing can be told: P < 2, d = 0.
+    Under the hypothesis t = -<e, d>/|d| / sqrt((|e|^2 - <e, d>^2/|d|^2)/(P - 1)) is Student's with
+    P - 1 degrees of freedom, so that u = Phi^-1(F(t)) is standard normal whatever s is, and
+    independent of |e| (Basu, 1955). Hence exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at
+    most `LOUDEST`. The product over rounds exceeds 1/alpha at any time with probability at most
+    alpha (Ville, 1939).
+
+    Args:
+        energy: |e|^2.
+        shifted: |e + d|^2.
+        gap: |d|^2.
+        size: P.
+
+    Returns:
+        The logarithm; 0 where nothing can be told: P < 2, d = 0, e = 0.
     """
     if size < 2 or gap <= 0 or energy <= 0:
         return 0.0
@@ -151,7 +193,15 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
 def score(projection: float, energy: float, size: int) -> float:
     """Return Student's t of <e, v>, v a unit vector, as the standard normal that it is for noise.
 
-    energy = |e|^2, size = P, e ~ N(0, s^2 I) with s unknown. 0 where nothing can be told.
+    Noise is e ~ N(0, s^2 I) with s unknown.
+
+    Args:
+        projection: <e, v>.
+        energy: |e|^2.
+        size: P.
+
+    Returns:
+        The normal, cut off at +-37; 0 where nothing can be told: P < 2, e = 0.
     """
     if size < 2 or energy <= 0:
         return 0.0
@@ -166,8 +216,11 @@ def score(projection: float, energy: float, size: int) -> float:
 def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> float:
     """Return the p-value of what is left over being noise alone, none of it along the mean.
 
-    What an aggregate that is no mean of these updates leaves over moves with them. rates: r of each
-    round, by which the mean was multiplied before it was released; None for 1.
+    What an aggregate that is no mean of these updates leaves over moves with them.
+
+    Args:
+        releases: one for each round; those without noise are left out.
+        rates: r of each round, by which the mean was multiplied before it was released; None for 1.
     """
     rates = [1.0] * len(releases) if rates is None else rates
     scores = []
@@ -183,8 +236,15 @@ def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> fl
 def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
     """Return the p-value of each release being r (mean + noise), with the noise that is configured.
 
-    What lies across the mean is r times the noise, and has r in an interval; of all rounds these
-    hold with this confidence together. Within its interval each r is the one that fits best.
+    What lies across the mean is r times the noise, and has r in an interval. Within its interval
+    each r is the one that fits best.
+
+    Args:
+        releases: one for each round, at least one.
+        confidence: with which the intervals of all rounds hold together, in (0, 1).
+
+    Raises:
+        InputError: an impossible confidence.
     """
     each = 1 - significance(confidence) / len(releases)
     rates = []
@@ -204,6 +264,11 @@ def bystander_projections(release: Release, count: int, generator: np.random.Gen
 
     By symmetry |e| times one coordinate of such a direction, g / sqrt(g^2 + chi^2_{P-1}): no
     direction needs to be drawn.
+
+    Args:
+        release: the round, with e what it leaves over.
+        count: how many directions.
+        generator: of the directions.
     """
     first = generator.standard_normal(count)
     others = generator.chisquare(release.size - 1, count) if release.size > 1 else np.zeros(count)
@@ -248,11 +313,17 @@ def repeated_noise(
 ) -> list[tuple[int, int]]:
     """Return pairs of rounds whose noise is the same, or nearly: correlated beyond chance.
 
-    least: correlation that does not count yet, where something else may be left over with the noise
-
     The correlation of two independent normals of n coordinates is about N(0, 1/n); the limit is
-    Bonferroni's over all pairs, so that independent noise is accused with probability at most
-    1 - confidence. Never fewer than 64 coordinates.
+    Bonferroni's over all pairs. Nothing is said of fingerprints of fewer than 64 coordinates.
+
+    Args:
+        releases: one for each round; those without noise are left out.
+        confidence: in (0, 1); independent noise is accused with probability at most 1 - confidence.
+        least: correlation that does not count yet, where something else may be left over with the
+            noise.
+
+    Raises:
+        InputError: an impossible confidence.
     """
     noisy = [release for release in releases if not release.noiseless]
     if len(noisy) < 2 or len({release.fingerprint.size for release in noisy}) > 1:

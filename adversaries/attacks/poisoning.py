@@ -27,11 +27,19 @@ LARGEST = 700.0
 def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
     """Return the right singular vector for the smallest singular value, float64 [d].
 
-    Of the features [n, d] as they are: ClipBKD (Algorithm 4) does not centre them, since it is
-    <x_p, x> that must be small for every x. Where many directions have singular value 0, as pixels
-    that are black in all records, every unit vector among them is one: the one nearest to `towards`
-    [d], so that machines agree. Its sign is that of <., towards>. Raises InputError without
-    features.
+    ClipBKD does not centre the features, since it is <x_p, x> that must be small for every x. Where
+    many directions have singular value 0, as pixels that are black in all records, every unit
+    vector among them is one: the one nearest to `towards`, so that machines agree.
+
+    Args:
+        features: [n, d], as they are.
+        towards: float64 [d]; the result's inner product with it is not negative.
+
+    Raises:
+        InputError: no features.
+
+    Source:
+        Algorithm 4.
     """
     rows = np.asarray(features, np.float64)
     if rows.ndim != 2 or not rows.size:
@@ -63,17 +71,27 @@ def clipbkd_point(features: npt.ArrayLike, towards: Floats) -> Floats:
     """Return x_p = m V_d, float64 [d]: `least_direction` at the records' mean norm m.
 
     Its gradient in a first linear layer, e x_p', is nearly orthogonal to those of the records, and
-    is not small: clipping takes no more from it than from theirs. Raises InputError.
+    is not small: clipping takes no more from it than from theirs.
+
+    Args:
+        features: [n, d], of the records.
+        towards: float64 [d], as of `least_direction`.
+
+    Raises:
+        InputError: no features.
     """
     norm = np.linalg.norm(np.asarray(features, np.float64), axis=1).mean()
     return float(norm) * least_direction(features, towards)
 
 
 def least_liked(logits: npt.ArrayLike, but: int | None = None) -> int:
-    """Return the class that a model likes least, argmin f(x), other than the class `but`.
+    """Return the class that a model likes least, argmin f(x); the first of several.
 
-    logits [c], or [1], the log-odds of class 1. The label with the largest loss, hence the largest
-    error at the output; the first of several.
+    The label with the largest loss, hence the largest error at the output.
+
+    Args:
+        logits: [c], or [1], the log-odds of class 1.
+        but: a class that is not to be returned; None for none.
     """
     scores = np.atleast_1d(np.asarray(logits, np.float64)).copy()
     if len(scores) == 1:
@@ -86,8 +104,10 @@ def least_liked(logits: npt.ArrayLike, but: int | None = None) -> int:
 def logit_gain(logits: npt.ArrayLike, baseline: npt.ArrayLike, label: int) -> Floats:
     """Return (f(x_p) - f(0)) . y_p of T models, float64 [T]: the statistic of CLIPBKDTEST.
 
-    logits, baseline [T, c]: of the poison and of the all-zero record, whose logits are what the
-    model gives to the class without looking. c = 1: the log-odds of class 1.
+    Args:
+        logits: [T, c], of the poison; c = 1: the log-odds of class 1.
+        baseline: [T, c], of the all-zero record: what the model gives to the class without looking.
+        label: the poison's, in 0..c-1, or 0 or 1 where c = 1.
     """
     gain = np.asarray(logits, np.float64) - np.asarray(baseline, np.float64)
     if gain.shape[1] == 1:
@@ -98,14 +118,22 @@ def logit_gain(logits: npt.ArrayLike, baseline: npt.ArrayLike, label: int) -> Fl
 def per_record(bound: LowerBound, records: int) -> LowerBound:
     """Return what a bound for a group of k records proves about one record.
 
-    (epsilon, delta)-privacy of one record is (k epsilon, delta_k)-privacy of k, with delta_k =
-    delta (e^{k epsilon} - 1)/(e^epsilon - 1) (group privacy). So epsilon is refuted where the
-    limits of the rates break TPR <= e^{k epsilon} FPR + delta_k, or the same of TNR and FNR; the
-    bound is the largest such epsilon. At delta = 0 it is epsilon/k (Jagielski et al., Algorithm 2).
+    (epsilon, delta)-privacy of one record is (k epsilon, delta_k)-privacy of k, with
+    delta_k = delta (e^{k epsilon} - 1)/(e^epsilon - 1) (group privacy). So epsilon is refuted where
+    the limits of the rates break TPR <= e^{k epsilon} FPR + delta_k, or the same of TNR and FNR;
+    the bound is the largest such epsilon. At delta = 0 it is epsilon/k.
 
-    bound: of the Clopper-Pearson kind, whose details have true_positive_rate_low and
-    false_positive_rate_high, at the delta of one record. One that was refused is returned as it is.
-    Raises InputError for another.
+    Args:
+        bound: of the Clopper-Pearson kind, whose details have true_positive_rate_low and
+            false_positive_rate_high, at the delta of one record. One that was refused is returned
+            as it is.
+        records: k, at least 1.
+
+    Raises:
+        InputError: a bound of another kind; an empty group.
+
+    Source:
+        Jagielski et al., Algorithm 2.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")
@@ -125,6 +153,11 @@ def group_delta(epsilon: float, delta: float, records: int) -> float:
     """Return delta_k = delta (e^{k epsilon} - 1)/(e^epsilon - 1), of a group of k records.
 
     k delta at epsilon = 0; inf beyond what a float holds.
+
+    Args:
+        epsilon: of one record, >= 0.
+        delta: of one record, in [0, 1).
+        records: k, at least 1.
     """
     exponents = epsilon * np.arange(records)
     with np.errstate(over="ignore"):

@@ -21,15 +21,20 @@ from torch import Tensor
 class Hypotheses:
     """What the adversary keeps between a step and the aggregate that the step releases.
 
-    directions [H, T, P], offsets [H, T]: the scores s_h = (<r, direction> - offset)/sigma^2. Where
-        the record surely takes part, H = 1 and the direction is Delta = f(D) - f(D'). Else each
-        score compares one record with none: H = 1 for x^ (add-remove), 2 for x^ and x^' (replace).
-    noise_std [T]: sigma of the noise that the adversary does not know
-    sampling_rate: q, the probability that the differing record takes part
-    sensitivity, present_norm, absent_norm [T]: |g - g'|, |g| and |g'|, g the clipped gradient of
-        x^ and g' that of x^' (0 under add-remove)
+    g is the clipped gradient of x^ and g' that of x^' (0 under add-remove). All tensors are
+    float64.
 
-    All tensors are float64.
+    Attributes:
+        directions: [H, T, P]; the scores are s_h = (<r, direction> - offset)/sigma^2. Where the
+            record surely takes part, H = 1 and the direction is Delta = f(D) - f(D'). Else each
+            score compares one record with none: H = 1 for x^ (add-remove), 2 for x^ and x^'
+            (replace).
+        offsets: [H, T].
+        noise_std: [T], sigma of the noise that the adversary does not know.
+        sampling_rate: q, the probability that the differing record takes part.
+        sensitivity: [T], |g - g'|.
+        present_norm: [T], |g|.
+        absent_norm: [T], |g'|.
     """
 
     directions: Tensor
@@ -48,12 +53,15 @@ def hypotheses(
     noise_std: Tensor,
     sampling_rate: float = 1.0,
 ) -> Hypotheses:
-    """Return both hypotheses about the aggregate.
+    """Return both hypotheses about the aggregate. All tensors are float64.
 
-    known [T, P]: what the aggregate contains in both worlds, the adversary's own message included
-    and, of the other records, those that take part; present [T, P]: the clipped gradient of the
-    challenge record; absent [T, P]: that of its replacement, None if there is none; noise_std [T]
-    or a scalar tensor; sampling_rate: the challenge record's q. All tensors float64.
+    Args:
+        known: [T, P], what the aggregate contains in both worlds, the adversary's own message
+            included and, of the other records, those that take part.
+        present: [T, P], the clipped gradient of the challenge record.
+        absent: [T, P], that of its replacement; None if there is none.
+        noise_std: [T] or a scalar tensor, sigma of the noise that the adversary does not know.
+        sampling_rate: the challenge record's q, in (0, 1].
     """
     difference = present if absent is None else present - absent
     if sampling_rate == 1:
@@ -81,9 +89,12 @@ def hypotheses(
 def log_likelihood_ratio(hypotheses: Hypotheses, aggregate: Tensor) -> Tensor:
     """Return lambda, the log-likelihood ratio of D to D', [T] float64.
 
-    aggregate [T, P] is r, the released noisy sum. At q = 1, <r - (f(D) + f(D'))/2, Delta>/sigma^2;
-    else log(1 - q + q e^s) under add-remove, and the difference of two of them under replace. A
-    step whose Delta is 0 says nothing: 0.
+    At q = 1, <r - (f(D) + f(D'))/2, Delta>/sigma^2; else log(1 - q + q e^s) under add-remove, and
+    the difference of two of them under replace. A step whose Delta is 0 says nothing: 0.
+
+    Args:
+        hypotheses: about the step.
+        aggregate: [T, P], r, the released noisy sum.
     """
     observed = aggregate.double()
     scores = [
@@ -94,9 +105,12 @@ def log_likelihood_ratio(hypotheses: Hypotheses, aggregate: Tensor) -> Tensor:
 
 
 def ratio_of_scores(scores: list[Tensor], sampling_rate: float, sensitivity: Tensor) -> Tensor:
-    """Return lambda [T] from one or two scores [T]: what speaks for D, minus what speaks for D'.
+    """Return lambda [T]: what speaks for D, minus what speaks for D'.
 
-    0 where the sensitivity |Delta| [T] is 0, whatever the scores are.
+    Args:
+        scores: one or two tensors [T], s of x^ and of x^'.
+        sampling_rate: q, in (0, 1].
+        sensitivity: [T], |Delta|; where it is 0 lambda is, whatever the scores are.
     """
     mixtures = [mixture(score, sampling_rate) for score in scores]
     ratio = mixtures[0] if len(mixtures) == 1 else mixtures[0] - mixtures[1]
@@ -107,6 +121,10 @@ def mixture(score: Tensor, sampling_rate: float) -> Tensor:
     """Return log(1 - q + q e^s): what a score is worth if the record took part with probability q.
 
     It never falls below log(1 - q): a step without the record is no proof that it is missing.
+
+    Args:
+        score: s, of any shape.
+        sampling_rate: q, in (0, 1].
     """
     if sampling_rate == 1:
         return score
@@ -123,9 +141,15 @@ def ratio_without_noise(
 ) -> Tensor:
     """Return lambda [T] of somebody who sees the challenge's contribution itself: sigma = 0.
 
-    seen int [T]: 0 where neither gradient is in the sum, 1 for g, 2 for g'. +inf where only D can
-    have sent it, -inf where only D' can, and finite where both could: log(1 - q) where a record
-    that D would have added with probability q is not there; 0 where g = g'.
+    +inf where only D can have sent it, -inf where only D' can, and finite where both could: log(1 -
+    q) where a record that D would have added with probability q is not there; 0 where g = g'.
+
+    Args:
+        seen: int [T], 0 where neither gradient is in the sum, 1 for g, 2 for g'.
+        present_norm: float64 [T], |g|.
+        absent_norm: float64 [T], |g'|, 0 under add-remove.
+        sensitivity: float64 [T], |g - g'|.
+        sampling_rate: q, in (0, 1].
     """
 
     def like(kind: int, apart: dict[int, Tensor]) -> Tensor:
@@ -141,5 +165,10 @@ def ratio_without_noise(
 
 
 def log_odds(prior: float, ratios: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the log-odds for D after every step, [T, k], from the ratios [T, k] of the steps."""
+    """Return the log-odds for D after every step, [T, k].
+
+    Args:
+        prior: the probability of D, in (0, 1).
+        ratios: float64 [T, k], the log-likelihood ratios of the steps.
+    """
     return np.log(prior / (1 - prior)) + np.cumsum(ratios, axis=1)

@@ -49,12 +49,17 @@ NEVER = 1e-25
 class Residual:
     """One step's statistics, float64 [T]; all 0 where nothing can be told.
 
-    squares: |e|^2/sigma^2, chi-square with `freedoms` degrees of freedom, e what is left of the
-    aggregate in the directions that both worlds agree on; repeats: the part of e/sigma along the
-    sum of all e before, N(0, 1); scales: the part along what was expected, N(0, 1); signals:
-    |expected|/sigma in these directions, by which scales/signals estimates how much too large the
-    sum was; shapes: Geary's ratio of e's coordinates, their mean size over their root mean square,
-    brought to mean 0 and variance 1.
+    e is what is left of the aggregate in the directions that both worlds agree on.
+
+    Attributes:
+        squares: |e|^2/sigma^2, chi-square with `freedoms` degrees of freedom.
+        freedoms: the number of those directions.
+        repeats: the part of e/sigma along the sum of all e before, N(0, 1).
+        scales: the part along what was expected, N(0, 1).
+        signals: |expected|/sigma in these directions, by which scales/signals estimates how much
+            too large the sum was.
+        shapes: Geary's ratio of e's coordinates, their mean size over their root mean square,
+            brought to mean 0 and variance 1.
     """
 
     squares: Tensor
@@ -70,17 +75,24 @@ def residual(
 ) -> tuple[Residual, Tensor]:
     """Return a step's statistics, and the sum of all e/sigma so far, float32 [T, P].
 
-    known [T, P]: what the aggregate contains in both worlds, up to multiples of the directions of
-    the hypotheses (so that of a pair that surely takes part one of the two is in it); past [T, P]:
-    the sum before this step, zeros at first; aggregate [T, P]: what was released.
+    Args:
+        hypotheses: about the step.
+        known: [T, P], what the aggregate contains in both worlds, up to multiples of the directions
+            of the hypotheses (so that of a pair that surely takes part one of the two is in it).
+        past: [T, P], the sum before this step, zeros at first.
+        aggregate: [T, P], what was released.
     """
+    # A step of next to no noise tells nothing: in float32 it is rounded away.
     std = hypotheses.noise_std
     told = std > RESOLUTION * known.double().norm(dim=-1)
     unit = torch.where(told, 1 / std, 0.0)[:, None]
     basis = _orthonormal(hypotheses.directions)
+    # What is left over, what was expected and what was left over before, each over sigma and
+    # only in the directions on which both worlds agree.
     left = _without((aggregate.double() - known.double()) * unit, basis)
     expected = _without(known.double() * unit, basis)
     before = _without(past.double(), basis)
+    # A row of the basis has length 1, or 0 where it adds no direction.
     freedoms = known.shape[1] - basis.square().sum(-1).round().sum(0)
     found = Residual(
         squares=torch.linalg.vecdot(left, left),
@@ -152,12 +164,18 @@ def _reflected(rows: Tensor, mirror: Tensor) -> Tensor:
 
 
 def geary(coordinates: int) -> tuple[float, float]:
-    """Return mean and standard deviation of Geary's ratio of so many independent normals.
+    """Return mean and standard deviation of Geary's ratio of independent normals.
 
     Their mean size over their root mean square: sqrt(2/pi) in the limit. The ratio is independent
-    of the root mean square (Basu), so that both follow from moments of chi, whose mean over
-    sqrt(n) is 1 - gap. Geary, "The ratio of the mean deviation to the standard deviation as a test
-    of normality", 1935.
+    of the root mean square (Basu), so that both follow from moments of chi, whose mean over sqrt(n)
+    is 1 - gap.
+
+    Args:
+        coordinates: n, how many normals.
+
+    Source:
+        Geary, "The ratio of the mean deviation to the standard deviation as a test of normality",
+        1935.
     """
     n = coordinates
     gap = 1 / (4 * n) - 1 / (32 * n**2) - 5 / (128 * n**3) + 21 / (2048 * n**4)
@@ -169,10 +187,14 @@ def geary(coordinates: int) -> tuple[float, float]:
 class NoiseTest:
     """Whether the residuals have the length that the claimed noise gives them.
 
-    ratio: the noise that is there over the noise that is claimed, with its exact interval; by_step
-    the same of each of k steps, NaN where nothing was told; p_value: two-sided, of all together and
-    of the step that is furthest off (Bonferroni); uneven: whether that step is further off than all
-    together, as where one has the noise that others lack.
+    Attributes:
+        ratio: the noise that is there over the noise that is claimed.
+        interval: of the ratio, exact.
+        by_step: the ratio of each of k steps, NaN where nothing was told.
+        p_value: two-sided, of all together and of the step that is furthest off (Bonferroni).
+        uneven: whether that step is further off than all together, as where one has the noise that
+            others lack.
+        degrees_of_freedom: of all residuals together.
     """
 
     ratio: float
@@ -185,9 +207,13 @@ class NoiseTest:
 
 @dataclass(frozen=True)
 class DirectionTest:
-    """Whether the residuals lean along a direction; statistic N(0, 1) if not, p_value two-sided.
+    """Whether the residuals lean along a direction.
 
-    cosine: between a residual and the direction, on average weighted by their lengths.
+    Attributes:
+        statistic: N(0, 1) if they do not.
+        p_value: two-sided.
+        cosine: between a residual and the direction, on average weighted by their lengths.
+        steps: how many steps, of all trials, have such a direction.
     """
 
     statistic: float
@@ -197,9 +223,15 @@ class DirectionTest:
 
 
 def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTest | None:
-    """Return the chi-square test of all residuals [T, k]; None where there are none.
+    """Return the chi-square test of all residuals; None where there are none.
 
-    Raises InputError unless 0 < confidence < 1.
+    Args:
+        squares: float64 [T, k], |e|^2/sigma^2 of every step.
+        freedoms: float64 [T, k], their degrees of freedom, 0 where nothing was told.
+        confidence: of the ratio's interval, in (0, 1).
+
+    Raises:
+        InputError: unless 0 < confidence < 1.
     """
     tail = significance(confidence) / 2
     lengths, each = squares.sum(axis=0), freedoms.sum(axis=0)
@@ -229,10 +261,11 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
 
 
 def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
-    """Return the test of one part of every residual, [T, k]; None where there are none.
+    """Return the test of one part of every residual; None where there are none.
 
-    squares [T, k]: of the whole residuals. A part that is exactly 0 is of a step that has no such
-    direction.
+    Args:
+        parts: float64 [T, k], N(0, 1) each; exactly 0 for a step that has no such direction.
+        squares: float64 [T, k], |e|^2/sigma^2 of the whole residuals.
     """
     steps = int(np.count_nonzero(parts))
     if not steps:
@@ -246,8 +279,11 @@ def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
 class ShapeTest:
     """Whether the coordinates of the residuals are normal.
 
-    ratio: of their mean size to their root mean square; normal: what it is of normal noise, 0.866
-    of uniform noise, 0.707 of Laplace's; p_value: two-sided.
+    Attributes:
+        ratio: of their mean size to their root mean square.
+        normal: what it is of normal noise; 0.866 of uniform noise, 0.707 of Laplace's.
+        p_value: two-sided.
+        coordinates: how many were looked at.
     """
 
     ratio: float
@@ -257,10 +293,14 @@ class ShapeTest:
 
 
 def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
-    """Return the test of the residuals' shape, [T, k] both; None where there are too few.
+    """Return the test of the residuals' shape; None where there are too few.
 
     A step's ratio leans to one side by 1.8/sqrt(n) of its n coordinates, and the sum of all by that
     of all coordinates, which from `FEWEST_IN_ALL` on moves no p-value by more than a part.
+
+    Args:
+        shapes: float64 [T, k], as of `Residual.shapes`; 0 where nothing was told.
+        freedoms: float64 [T, k], degrees of freedom.
     """
     told = shapes != 0
     coordinates, steps = int(freedoms[told].sum()), int(told.sum())
@@ -280,8 +320,11 @@ def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
 class SamplingTest:
     """Whether batches have the sizes that Poisson sampling gives them.
 
-    rate: the share of records that took part; dispersion: the variance of the sizes over that of
-    the binomial, 0 for batches of one size; p_value: two-sided, of both together (Bonferroni).
+    Attributes:
+        rate: the share of records that took part.
+        dispersion: the variance of the sizes over that of the binomial, 0 for batches of one size.
+        p_value: two-sided, of both together (Bonferroni).
+        batches: how many there were.
     """
 
     rate: float
@@ -291,14 +334,20 @@ class SamplingTest:
 
 
 def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
-    """Return the test of batch sizes [T, k] against independent Binomial(records, rate).
+    """Return the test of batch sizes against independent Binomial(records, rate).
 
     That of their sum is exact. So is that of the sum of their squared distances from the whole
     number nearest to the mean, up to rounding of 1e-12 or so: the law of one distance, convolved
     with itself. Where that sum has too many values for it, there are so many batches, or such large
     ones, that a gamma variable of the same mean and variance has the same tails.
 
-    Raises InputError unless 0 < rate < 1 and there are records and batches.
+    Args:
+        sizes: whole numbers [T, k] as float64.
+        records: how many may take part in a batch.
+        rate: the probability of each, in (0, 1).
+
+    Raises:
+        InputError: unless 0 < rate < 1 and there are records and batches.
     """
     if not 0 < rate < 1:
         raise InputError(f"the sampling rate is {rate}; give a number between 0 and 1, such as 0.1")
@@ -320,6 +369,7 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
 
 def _tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, float]:
     """Return the chances that the squares' sum is at most, and at least, what it is."""
+    # The law of one batch: its size's squared distance from the centre.
     centre, possible = round(records * rate), np.arange(records + 1)
     law, squares = binom.pmf(possible, records, rate), np.square(possible - centre)
     seen = int(np.square(sizes - centre).sum())
@@ -332,11 +382,13 @@ def _tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, 
     if length > VALUES:
         length = 2 * math.ceil(SPREAD * deviation)
         lowest = math.floor(mean) - length // 2
+    # Still too many values: a gamma variable of the same mean and variance.
     if length > VALUES:
         shape, scale = (mean / deviation) ** 2, deviation**2 / mean
         return gammainc(shape, seen / scale), gammaincc(shape, seen / scale)
     # Sums are told apart by what is left of them when divided by the length.
     length = next_fast_len(length, real=True)
+    # The law of the sum: that of one, convolved with itself by Fourier's transform.
     single = np.bincount(squares % length, weights=law, minlength=length)
     summed = irfft(rfft(single) ** sizes.size, length).clip(0)
     ordered = np.roll(summed, -lowest)

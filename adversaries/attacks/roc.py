@@ -30,7 +30,11 @@ FEWEST_FALSE = 10
 class Curve:
     """A receiver operating characteristic: rates [m] from (0, 0) to (1, 1), by falling threshold.
 
-    thresholds [m]: records with at least this score are called members; the first is infinite.
+    Attributes:
+        false_positive: float64 [m], rising.
+        true_positive: float64 [m], rising.
+        thresholds: float64 [m]; records with at least this score are called members; the first is
+            infinite.
     """
 
     false_positive: Floats
@@ -55,7 +59,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its confidence interval over models; None where one model shows no spread."""
+    """A number and its confidence interval over models.
+
+    Attributes:
+        point: the number.
+        interval: None where one model shows no spread.
+    """
 
     point: float
     interval: Interval | None
@@ -65,8 +74,11 @@ class Estimate:
 class Performance:
     """What an attack achieves.
 
-    true_positive: at rates of false positives; absent where there are too few pairs; advantage: at
-    the threshold that was given, or at random.
+    Attributes:
+        curve: of all pairs together.
+        area: under the curve.
+        true_positive: by rate of false positives; absent where there are too few pairs.
+        advantage: at the threshold that was given, or at random.
     """
 
     curve: Curve
@@ -76,9 +88,14 @@ class Performance:
 
 
 def curve(scores: Floats, members: Bools) -> Curve:
-    """Return the curve of all pairs together; scores and members of one shape.
+    """Return the curve of all pairs together.
 
-    Raises InputError for other shapes, scores that are not numbers, and unless there are both.
+    Args:
+        scores: float64 [N, n], higher where membership is likelier.
+        members: bool [N, n], True for members.
+
+    Raises:
+        InputError: other shapes; scores that are not numbers; only members, or none.
     """
     _check(scores, members)
     flat, inside = scores.ravel(), members.ravel()
@@ -102,14 +119,25 @@ def performance(
     generator: np.random.Generator,
     threshold: float | None,
 ) -> Performance:
-    """Return what scores [N, n] achieve against members bool [N, n].
+    """Return what scores achieve: curve, area, true positives and advantage.
 
-    rates: of false positives, for which true positives are wanted; generator: of the bootstrap over
-    models, whose percentiles are the intervals of area and true positives. They are expanded to
-    what Student's t asks of N models, without which the bootstrap of a mean is too narrow: T.
-    Hesterberg, "What teachers should know about the bootstrap", 2015. The advantage has a t
-    interval across models; threshold as of `advantage`. Raises InputError as `curve` does, for an
-    impossible confidence, and where a model has only members or none.
+    The intervals of area and true positives are percentiles of the bootstrap over models, expanded
+    to what Student's t asks of N models, without which the bootstrap of a mean is too narrow. The
+    advantage has a t interval across models.
+
+    Args:
+        scores: float64 [N, n], higher where membership is likelier.
+        members: bool [N, n], True for members.
+        confidence: of the intervals, in (0, 1).
+        rates: of false positives, for which true positives are wanted.
+        generator: of the bootstrap.
+        threshold: as of `advantage`.
+
+    Raises:
+        InputError: as of `curve` and `advantage`; an impossible confidence.
+
+    Source:
+        T. Hesterberg, "What teachers should know about the bootstrap", 2015.
     """
     alpha = significance(confidence)
     whole = curve(scores, members)
@@ -139,14 +167,24 @@ def performance(
 
 
 def independent_area(scores: Floats, members: Bools, confidence: float) -> Estimate:
-    """Return the area under the curve of independent trials, scores and members [T].
+    """Return the area under the curve of independent trials.
 
     With Clopper and Pearson's interval of as many comparisons as disjoint pairs can be made of a
     member and another, the scarcer kind's number k, of which a share of the area is won. Whatever
-    the scores' laws A(1 - A)/k is the most that the area may vary (Birnbaum and Klose, "Bounds for
-    the variance of the Mann-Whitney statistic", 1957), attained where one kind's scores are all
-    alike; where members are apart from the others it is the exact interval of k pairs all won.
-    Raises InputError as `curve` does, and for an impossible confidence.
+    the scores' laws A(1 - A)/k is the most that the area may vary, attained where one kind's scores
+    are all alike; where members are apart from the others it is the exact interval of k pairs all
+    won.
+
+    Args:
+        scores: float64 [T].
+        members: bool [T].
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        InputError: as of `curve`; an impossible confidence.
+
+    Source:
+        Birnbaum and Klose, "Bounds for the variance of the Mann-Whitney statistic", 1957.
     """
     tail = significance(confidence) / 2
     area = curve(scores[:, None], members[:, None]).area
@@ -161,9 +199,16 @@ def advantage(
 ) -> MeanAdvantage:
     """Return the mean over models of TPR - FPR, with a t interval across them.
 
-    threshold: from which score on a record is called a member, whatever these models say; None
-    where scores are the probabilities of calling it one. Raises InputError as `curve` does, where a
-    model has only members or none, and for scores that are no probabilities without a threshold.
+    Args:
+        scores: float64 [N, n].
+        members: bool [N, n].
+        confidence: of the interval, in (0, 1).
+        threshold: from which score on a record is called a member, whatever these models say; None
+            where scores are the probabilities of calling it one.
+
+    Raises:
+        InputError: as of `curve`; a model that has only members or none; scores that are no
+            probabilities without a threshold.
     """
     _check(scores, members)
     if threshold is None and not ((scores >= 0) & (scores <= 1)).all():
@@ -192,6 +237,7 @@ def _bootstrap(
     grid = np.unique(whole.thresholds[places])  # ascending; the infinite one is the last
     if len(whole.thresholds) <= THRESHOLDS:
         grid = whole.thresholds[::-1]
+    # Each pair's place among the thresholds, numbered apart for each model.
     bins = np.searchsorted(grid, scores, side="right")
     bins += (len(grid) + 1) * np.arange(models)[:, None]
 
@@ -202,6 +248,7 @@ def _bootstrap(
         above = found.reshape(models, -1)[:, ::-1].cumsum(axis=1)[:, :-1]
         return above.astype(np.float64)
 
+    # How often each model is in each sample [B, N]; a sample's counts are sums of its models'.
     drawn = generator.multinomial(models, np.full(models, 1 / models), size=REPLICATES)
     true, false = (drawn @ counts(chosen) for chosen in (members, ~members))
     all_true, all_false = (drawn @ chosen.sum(axis=1)[:, None] for chosen in (members, ~members))

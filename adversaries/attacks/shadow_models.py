@@ -25,10 +25,15 @@ FEWEST = 2
 class Observations:
     """What N models that were trained alike say of n records, as losses in nats.
 
-    losses, inclusion [N, n]: of the final models, and which records each was trained on;
-    trajectory [N, k, n]: of the global models along training, the last being the final ones, or
-    None; population [N, h]: of records that no model was trained on, or None. Raises InputError for
-    shapes that disagree and losses that are not finite.
+    Attributes:
+        losses: float64 [N, n], of the final models.
+        inclusion: bool [N, n], which records each was trained on.
+        trajectory: float64 [N, k, n], losses of the global models along training, the last being
+            the final ones; or None.
+        population: float64 [N, h], losses of records that no model was trained on; or None.
+
+    Raises:
+        InputError: shapes that disagree; losses that are not finite.
     """
 
     losses: Floats
@@ -55,7 +60,11 @@ class Observations:
                 raise InputError("a loss is not finite: a model diverged; lower the learning rate")
 
     def of(self, chosen: npt.NDArray[Any]) -> "Observations":
-        """Return what some of the models say; chosen: their numbers, or bool [N]."""
+        """Return what some of the models say.
+
+        Args:
+            chosen: their numbers, or bool [N].
+        """
         return Observations(
             self.losses[chosen],
             self.inclusion[chosen],
@@ -66,9 +75,12 @@ class Observations:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Of a value over the shadow models of one kind; [N, ..., n], or [1, ..., n] if all share them.
+    """Of a value over the shadow models of one kind.
 
-    mean; scatter: the sum of squared deviations; count [N or 1, n]: of models.
+    Attributes:
+        mean: [N, ..., n], or [1, ..., n] if all models share it.
+        scatter: the sum of squared deviations, in the shape of the mean.
+        count: [N or 1, n], of shadow models.
     """
 
     mean: Floats
@@ -90,8 +102,13 @@ class Moments:
 def confidence(losses: Floats) -> Floats:
     """Return log p/(1 - p) of the probability p = e^-loss of the true label.
 
-    The logit scaling of Carlini et al., "Membership inference attacks from first principles", 2022,
-    section IV.C, after which the values of many models are nearly normal.
+    After this logit scaling the values of many models are nearly normal.
+
+    Args:
+        losses: in nats, of any shape; below `LEAST_LOSS` they count as that.
+
+    Source:
+        Carlini et al., "Membership inference attacks from first principles", 2022, section IV.C.
     """
     loss = np.maximum(losses, LEAST_LOSS)
     scaled: Floats = -(loss + np.log(-np.expm1(-loss)))
@@ -99,11 +116,16 @@ def confidence(losses: Floats) -> Floats:
 
 
 def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) -> Moments:
-    """Return the moments of values [N, ..., n] over the models with (or without) each record.
+    """Return the moments of a value over the models with (or without) each record.
 
-    inclusion [N, n]; world: whether of the models with the record. leave_one_out: for each of the N
-    models over all others, else over all for everybody. Raises InputError where a record has fewer
-    than two such models.
+    Args:
+        values: float64 [N, ..., n].
+        inclusion: bool [N, n], which records each model was trained on.
+        world: True for the models with the record, False for those without.
+        leave_one_out: for each of the N models over all others, else over all for everybody.
+
+    Raises:
+        InputError: a record with fewer than two such models.
     """
     chosen = (inclusion == world).astype(np.float64)
     weights = chosen.reshape(len(chosen), *[1] * (values.ndim - 2), chosen.shape[1])
@@ -111,6 +133,7 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
     centre = values.mean(axis=0)
     deviations = weights * (values - centre)
     squares = deviations * (values - centre)
+    # Sums over the models of this kind; without its own part for each model that is left out.
     count = chosen.sum(axis=0, keepdims=True)
     total, square = deviations.sum(0, keepdims=True), squares.sum(0, keepdims=True)
     if leave_one_out:
@@ -123,12 +146,21 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
 def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> Floats:
     """Return the covariance of a vector around each record's mean in its world, [N or 1, k, k].
 
-    values [N, k, n]; pooled over records and over both worlds. The rest as in `moments`.
+    Pooled over records and over both worlds.
+
+    Args:
+        values: float64 [N, k, n].
+        inclusion: bool [N, n], which records each model was trained on.
+        leave_one_out: for each of the N models over all others, else over all for everybody.
+
+    Raises:
+        InputError: a record with fewer than two models of a kind.
     """
     centred = values - values.mean(axis=0)
     scatter, degrees = np.zeros(()), np.zeros(())
     for world in (True, False):
         chosen = (inclusion == world).astype(np.float64)
+        # Sums over the models of this world, of vectors and of their outer products.
         own = chosen[:, None, :] * centred
         count, total = chosen.sum(0, keepdims=True), own.sum(0, keepdims=True)
         outer = np.einsum("mkn,mln->kl", own, own, optimize=True)[None]
@@ -136,6 +168,7 @@ def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> 
             count, total = count - chosen, total - own
             outer = outer - own @ own.swapaxes(1, 2)
         check_enough(count, world)
+        # The scatter about each record's mean: the products less count times the mean's.
         scaled = total / np.sqrt(count)[:, None, :]
         scatter = scatter + outer - scaled @ scaled.swapaxes(1, 2)
         degrees = degrees + (count - 1).sum(axis=1)
@@ -144,7 +177,15 @@ def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> 
 
 
 def check_enough(count: Floats, world: bool) -> None:
-    """Raise InputError unless every record has enough shadow models of one kind; count [N, n]."""
+    """Raise an error unless every record has enough shadow models of one kind.
+
+    Args:
+        count: [N or 1, n], of the shadow models.
+        world: True if of those with the record, False if of those without.
+
+    Raises:
+        InputError: a record has fewer than `FEWEST`.
+    """
     if count.size and count.min() < FEWEST:
         kind = "with" if world else "without"
         raise InputError(

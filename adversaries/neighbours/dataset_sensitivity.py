@@ -39,8 +39,11 @@ of summation differs between machines; without rounding it would break the ties.
 class Pair:
     """A record of D and what the neighbouring dataset has in its stead.
 
-    record: position in D; replacement: position in the pool, None if the record is removed;
-    distance: between the two, or if removed the sum over all others in D.
+    Attributes:
+        record: position in D.
+        replacement: position in the pool; None if the record is removed.
+        distance: between the two, or if removed the sum over all others in D.
+        measure: the dissimilarity's name.
     """
 
     record: int
@@ -57,10 +60,20 @@ def rank_records(
     columns: Columns | None = None,
     threads: int = 1,
 ) -> npt.NDArray[np.float64]:
-    """Return sum_{x2 in D without x} d(x, x2) for each record x of D, [n] (Eq. 18).
+    """Return sum_{x2 in D without x} d(x, x2) for each record x of D, [n].
 
-    features [n, *shape]; columns: as `dissimilarity.measure` takes them. Raises InputError if the
-    measure is unknown or not for such records.
+    Args:
+        features: [n, *shape].
+        measure: the dissimilarity's name.
+        progress: told of the fraction that is done.
+        columns: as `dissimilarity.measure` takes them.
+        threads: how many share the work.
+
+    Raises:
+        InputError: the measure is unknown or not for such records.
+
+    Source:
+        Eq. 18.
     """
     distance = dissimilarity.measure(measure, columns)
     sums, positions = np.zeros(len(features)), np.arange(len(features))
@@ -81,11 +94,22 @@ def rank_owners(
 ) -> npt.NDArray[np.float64]:
     """Return how far each owner's records lie from those of all other owners, [m].
 
-    The mean of d(x, x2) over its records x and the others' records x2: Eq. 18 for whole owners, and
-    a mean where that is a sum, because owners hold different numbers of records.
+    The mean of d(x, x2) over its records x and the others' records x2: a mean where Eq. 18 has a
+    sum, because owners hold different numbers of records.
 
-    features [n, *shape]; owner_of [n] in 0..m-1, of m >= 2 owners with a record each. Raises
-    InputError if the measure is unknown or not for such records.
+    Args:
+        features: [n, *shape].
+        owner_of: int [n], in 0..m-1, of m >= 2 owners with a record each.
+        measure: the dissimilarity's name.
+        progress: told of the fraction that is done.
+        columns: as `dissimilarity.measure` takes them.
+        threads: how many share the work.
+
+    Raises:
+        InputError: the measure is unknown or not for such records.
+
+    Source:
+        Eq. 18 for whole owners.
     """
     distance = dissimilarity.measure(measure, columns)
     holds = owner_of[:, None] == np.arange(owner_of.max() + 1)
@@ -99,7 +123,15 @@ def rank_owners(
 
 
 def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
-    """Return the position of the chosen value, the lowest among equals. Raises InputError."""
+    """Return the position of the chosen value, the lowest among equals.
+
+    Args:
+        values: float64 [n].
+        choice: "max", "min" or "median".
+
+    Raises:
+        InputError: another choice; no values.
+    """
     _refuse_impossible(choice, 1, len(values))
     return _chosen_of(values, choice, 1)[0]
 
@@ -118,17 +150,26 @@ def select(
 ) -> list[Pair]:
     """Return the `top` pairs that make the neighbouring dataset differ most, best first.
 
-    add-remove: argmax over x in D of the sum of its distances to the others (Eq. 18).
-    replace: argmax over x in D and x' in the pool of d(x, x') (Eq. 20).
-
-    features [n, *shape] are D's; pool_features [p, *shape] those of U \\ D, needed by replace only.
-    `choice` "min" returns the pairs that differ least, "median" those nearest to the median
-    distance. Of equal distances, up to rounding, the lowest positions win. columns: as
-    `dissimilarity.measure` takes them.
+        add-remove: argmax over x in D of the sum of its distances to the others (Eq. 18)
+        replace: argmax over x in D and x' in the pool of d(x, x') (Eq. 20)
 
     Exact, in one search through all pairs; the median of more than KEPT_PAIRS takes four. Memory is
-    that of `threads` tiles, whatever n and p; a median of fewer keeps 8 bytes a pair. Raises
-    InputError.
+    that of `threads` tiles, whatever n and p; a median of fewer keeps 8 bytes a pair.
+
+    Args:
+        features: [n, *shape], of D.
+        pool_features: [p, *shape], of U without D, needed by replace only.
+        measure: the dissimilarity's name.
+        neighbouring: "add-remove" or "replace".
+        choice: "min" returns the pairs that differ least, "median" those nearest to the median
+            distance. Of equal distances, up to rounding, the lowest positions win.
+        top: how many pairs, at least 1.
+        columns: as `dissimilarity.measure` takes them.
+        threads: how many share the work.
+        progress: told of the fraction that is done.
+
+    Raises:
+        InputError: as of `check`; the measure is unknown or not for such records.
     """
     candidates = 0 if pool_features is None else len(pool_features)
     check(neighbouring, choice, top, len(features), candidates)
@@ -166,9 +207,17 @@ def select(
 
 
 def check(neighbouring: str, choice: str, top: int, records: int, candidates: int) -> None:
-    """Raise InputError for what `select` could not choose, whatever the features are.
+    """Raise an error for what `select` could not choose, whatever the features are.
 
-    records: how many D has; candidates: how many the pool has.
+    Args:
+        neighbouring: "add-remove" or "replace".
+        choice: "max", "min" or "median".
+        top: how many pairs are wanted.
+        records: how many D has.
+        candidates: how many the pool has.
+
+    Raises:
+        InputError: an unknown word, an empty pool, or more pairs than there are.
     """
     if neighbouring == "add-remove":
         _refuse_impossible(choice, top, records)
@@ -195,11 +244,24 @@ def select_per_owner(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> list[Pair]:
-    """Return the best pair of each owner 0..m-1, chosen from its own records alone.
+    """Return the best pair of each owner, chosen from its own records alone, [m].
 
     D in Eq. 18 and Eq. 20 is what the owner holds, so that it can choose without the others. A
-    pair's record is a position in `features` all the same. owner_of [n], of owners with a record
-    each. Otherwise as `select`.
+    pair's record is a position in `features` all the same.
+
+    Args:
+        features: [n, *shape], of all owners' records.
+        owner_of: int [n], in 0..m-1, of owners with a record each.
+        pool_features: [p, *shape], as of `select`.
+        measure: the dissimilarity's name.
+        neighbouring: "add-remove" or "replace".
+        choice: "max", "min" or "median".
+        columns: as `dissimilarity.measure` takes them.
+        threads: how many share the work.
+        progress: told of the fraction that is done.
+
+    Raises:
+        InputError: as of `select`.
     """
     pairs, owners = [], int(owner_of.max()) + 1
     for owner in range(owners):
@@ -345,6 +407,7 @@ def _smallest(
         rough = cost(values)
         # Rounding moves a distance by half of the last bit, and so its cost.
         slack = error + max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
+        # Only what may still be among the best is measured exactly and merged.
         limit = np.inf
         if len(costs) == top:
             limit = costs[-1] + slack
@@ -358,6 +421,7 @@ def _smallest(
         if len(costs) == top:
             better = (new < costs[-1]) | ((new == costs[-1]) & (new_positions < positions[-1]))
             new, new_positions, values = new[better], new_positions[better], values[better]
+        # The best so far, by cost and then position.
         costs, distances = np.append(costs, new), np.append(distances, values)
         positions = np.append(positions, new_positions)
         order = np.lexsort((positions, costs))[:top]

@@ -53,14 +53,22 @@ again; where more than MANY of all are so near, differences are taken to begin w
 
 
 def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
-    """Return 1 - SSIM of all pairs of images [N, H, W] or [N, C, H, W], pixel values in [0, 1].
+    """Return 1 - SSIM of all pairs of images, [A, B].
 
     The structural similarity of `skimage.metrics.structural_similarity` with its defaults (uniform
     7x7 window, sample covariance, K1 = .01, K2 = .03) and data_range = 1; channels are averaged.
-    Where 7 does not fit, the window is the largest odd one that does. Raises InputError if the
-    records are not images, or are smaller than 3x3. Source: Wang et al. (2004), Eq. 13.
+    Where 7 does not fit, the window is the largest odd one that does.
 
-    dtype: float32 takes half the time and is within SSIM_ROUNDING.
+    Args:
+        a: images [A, H, W] or [A, C, H, W], pixel values in [0, 1].
+        b: images [B, ...] of the same shape.
+        dtype: float32 takes half the time and is within SSIM_ROUNDING.
+
+    Raises:
+        InputError: records that are not images, or are smaller than 3x3.
+
+    Source:
+        Wang et al. (2004), Eq. 13.
     """
     _refuse_all_but_images("ssim", a, 3)
     window = min(SSIM_WINDOW, (min(a.shape[-2:]) - 1) // 2 * 2 + 1)
@@ -71,8 +79,15 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
 def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
     """Return 1 - SSIM with the Gaussian window of Wang et al. (2004), otherwise as `ssim`.
 
-    As scikit-image with gaussian_weights=True, sigma=1.5 and use_sample_covariance=False. Raises
-    InputError if the records are not images, or are smaller than the window of 11x11.
+    As scikit-image with gaussian_weights=True, sigma=1.5 and use_sample_covariance=False.
+
+    Args:
+        a: images [A, H, W] or [A, C, H, W], pixel values in [0, 1].
+        b: images [B, ...] of the same shape.
+        dtype: float32 takes half the time and is within SSIM_ROUNDING.
+
+    Raises:
+        InputError: records that are not images, or are smaller than the window of 11x11.
     """
     _refuse_all_but_images("ssim-gaussian", a, 2 * SSIM_RADIUS + 1)
     offsets = torch.arange(-SSIM_RADIUS, SSIM_RADIUS + 1, dtype=torch.float64)
@@ -174,9 +189,14 @@ def _channels(images: Features) -> Tensor:
 
 
 def hamming(a: Features, b: Features) -> Distances:
-    """Return the number of features that differ, for binary features.
+    """Return the number of features that differ, [A, B].
 
-    Raises InputError if a feature is neither 0 nor 1.
+    Args:
+        a: binary features [A, *shape].
+        b: binary features [B, *shape].
+
+    Raises:
+        InputError: a feature that is neither 0 nor 1.
     """
     if not (_is_binary(a).all() and _is_binary(b).all()):
         raise InputError(
@@ -187,7 +207,12 @@ def hamming(a: Features, b: Features) -> Distances:
 
 
 def manhattan(a: Features, b: Features) -> Distances:
-    """Return the sum of absolute differences."""
+    """Return the sum of absolute differences, [A, B].
+
+    Args:
+        a: features [A, *shape].
+        b: features [B, *shape].
+    """
     x, y = _flat(a), _flat(b)
     return _absolute_differences(x, y, np.ones(x.shape[1]))
 
@@ -198,8 +223,17 @@ def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances
     A number differs by its absolute difference over the column's range, which must have been scaled
     to 1, and a category, one-hot in several features, by 0 or 1: half the sum over its features.
 
-    columns [features]: the column of each feature; none if every feature is a column of its own.
-    Raises InputError for features outside [0, 1]. Source: Gower (1971), Biometrics 27.
+    Args:
+        a: features [A, *shape] in [0, 1].
+        b: features [B, *shape] in [0, 1].
+        columns: int [features], the column of each; None or empty if every feature is a column of
+            its own.
+
+    Raises:
+        InputError: features outside [0, 1].
+
+    Source:
+        Gower (1971), Biometrics 27.
     """
     x, y = _flat(a), _flat(b)
     if min(x.min(), y.min()) < 0 or max(x.max(), y.max()) > 1:
@@ -251,9 +285,13 @@ def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
 
 
 def euclidean(a: Features, b: Features) -> Distances:
-    """Return the root of the sum of squared differences.
+    """Return the root of the sum of squared differences, [A, B].
 
     |x|^2 + |y|^2 - 2 x y, about the first record of a; where that cancels, from the differences.
+
+    Args:
+        a: features [A, *shape].
+        b: features [B, *shape].
     """
     x, y = _flat(a), _flat(b)
     origin = x[:1].copy()
@@ -276,9 +314,13 @@ def euclidean(a: Features, b: Features) -> Distances:
 
 
 def cosine(a: Features, b: Features) -> Distances:
-    """Return 1 - cos of the angle between two records.
+    """Return 1 - cos of the angle between two records, [A, B].
 
     A zero record has no direction: its distance is 1 to any other, 0 to another zero record.
+
+    Args:
+        a: features [A, *shape].
+        b: features [B, *shape].
     """
     x, y = _directions(a), _directions(b)
     both_zero = np.outer(~x.any(axis=1), ~y.any(axis=1))
@@ -323,7 +365,16 @@ OF_RAW_FEATURES = frozenset({"ssim", "ssim-gaussian", "hamming", "gower"})
 
 
 def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Features], Distances]:
-    """Return the named measure, of features that encode these columns. Raises InputError."""
+    """Return a measure by its name.
+
+    Args:
+        name: one of `MEASURES`, or a user's own "package.module:name".
+        columns: int [features], the column that each feature encodes; only measures in `BY_COLUMN`
+            take them.
+
+    Raises:
+        InputError: an unknown name, or code that was not allowed.
+    """
     found = lookup(MEASURES, name, "challenge.dissimilarity")
     return partial(found, columns=columns) if name in BY_COLUMN else found
 

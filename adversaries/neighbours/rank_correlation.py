@@ -25,7 +25,13 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """Spearman's rho, and the percentile interval [low, high] of its bootstrap."""
+    """Spearman's rho with the percentile interval of its bootstrap.
+
+    Attributes:
+        rho: in [-1, 1].
+        low: lower end of the interval.
+        high: upper end.
+    """
 
     rho: float
     low: float
@@ -36,10 +42,16 @@ class RankCorrelation:
 class Comparison:
     """How heuristics compare.
 
-    correlations: by name; best: the highest rho; runner_up: the second, None of one heuristic;
-    lead: rho of the best less that of the runner-up, with the interval [lead_low, lead_high] from
-    the same samples for both. A lead whose interval holds 0 may be chance; that the two were
-    picked on the same data flatters it somewhat.
+    A lead whose interval holds 0 may be chance; that the two were picked on the same data flatters
+    it somewhat.
+
+    Attributes:
+        correlations: by name.
+        best: the heuristic with the highest rho.
+        runner_up: the second; None of one heuristic.
+        lead: rho of the best less that of the runner-up; None of one heuristic.
+        lead_low: lower end of the lead's interval, from the same samples for both.
+        lead_high: upper end.
     """
 
     correlations: dict[str, RankCorrelation]
@@ -59,11 +71,19 @@ def compare(
 ) -> Comparison:
     """Return the rank correlation of each heuristic with the truth, and which is best.
 
-    truth and each heuristic: [n], of records, or [n, p], of pairs of a record and a replacement;
-    equal values share their mean rank. All heuristics see the same bootstrap samples, so that the
-    interval of the lead is of paired differences. Each interval has the confidence by itself.
+    All heuristics see the same bootstrap samples, so that the interval of the lead is of paired
+    differences.
 
-    Raises InputError as `check` does.
+    Args:
+        heuristics: by name, each in the shape of the truth.
+        truth: [n], of records, or [n, p], of pairs of a record and a replacement; equal values
+            share their mean rank.
+        confidence: of each interval by itself, in (0, 1).
+        generator: of the bootstrap.
+        resamples: how many bootstrap samples.
+
+    Raises:
+        InputError: as of `check`; an impossible confidence; no heuristic.
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is {confidence:g}; give a number between 0 and 1")
@@ -75,6 +95,7 @@ def compare(
     names = list(groups)
     true_groups = both[names[0]][1]
     table = values.shape if values.ndim == 2 else (len(values), 1)
+    # The correlations as they are, and in every bootstrap sample, [resamples, heuristics].
     points = _rhos(groups, true_groups, np.ones(values.size))
     drawn = np.empty((resamples, len(names)))
     for row in drawn:
@@ -82,6 +103,7 @@ def compare(
         row[:] = _rhos(groups, true_groups, np.outer(*counts).ravel())
     tail = 100 * (1 - confidence) / 2
     low, high = np.transpose([_interval(column, tail, 1.0) for column in drawn.T])
+    # Best first; of equals the one that was named first.
     order = np.argsort(-points, kind="stable")
     correlations = {
         name: RankCorrelation(float(points[i]), float(low[i]), float(high[i]))
@@ -118,8 +140,14 @@ def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:
 def reach(chosen: float, largest: float) -> float:
     """Return the share of the largest local sensitivity that the heuristic's choice has, 0..1.
 
-    What an audit loses by choosing without gradients is 1 less this. Raises InputError if the
-    chosen one is larger than the largest beyond rounding, or the largest is 0.
+    What an audit loses by choosing without gradients is 1 less this.
+
+    Args:
+        chosen: the local sensitivity of the heuristic's choice.
+        largest: that of the best choice, in the same unit.
+
+    Raises:
+        InputError: the chosen one is larger than the largest beyond rounding; the largest is 0.
     """
     if not largest > 0:
         raise InputError("the largest local sensitivity is 0: no record has a gradient")
@@ -131,8 +159,13 @@ def reach(chosen: float, largest: float) -> float:
 def check(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Groups]:
     """Return the place of every value among the distinct ones of its array, both flat.
 
-    Raises InputError where a rank correlation is undefined: fewer than three records, another
-    shape, a value that is not a number, or values that are all equal.
+    Args:
+        heuristic: in the shape of the truth.
+        truth: [n] or [n, p].
+
+    Raises:
+        InputError: a rank correlation is undefined: fewer than three records, another shape, a
+            value that is not a number, or values that are all equal.
     """
     values, others = np.asarray(truth, np.float64), np.asarray(heuristic, np.float64)
     if values.ndim not in (1, 2) or min(values.shape, default=0) < 3:

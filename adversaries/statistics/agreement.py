@@ -43,8 +43,8 @@ class Comparison:
 def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Comparison | None:
     """Test whether the beliefs expit(Lambda) come true as often as they say.
 
-    If Lambda is the log-likelihood ratio, then given Lambda the world is D with probability p =
-    expit(Lambda), under every mechanism, sampled or not, and however sensitivities depend on
+    If Lambda is the log-likelihood ratio, then given Lambda the world is D with probability
+    p = expit(Lambda), under every mechanism, sampled or not, and however sensitivities depend on
     earlier rounds. With h = Lambda, cut off at +-`LARGEST_WEIGHT`, the sum of (b - p) h has mean 0
     and variance V = sum p (1 - p) h^2; with less noise than claimed the worlds lie further apart
     than the beliefs say and the sum is positive. Bernstein's inequality gives the p-value at every

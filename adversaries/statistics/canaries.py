@@ -136,14 +136,17 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     if min(loud.size, quiet.size) < 2:
         return Effect(math.nan, nothing, 1.0, "fewer than two rounds on one side of the coin")
     p_value = rank_test(coins, scores)
+    # The standard deviation that both sides share.
     freedom = scores.size - 2
     spread = math.sqrt((loud.size * loud.var() + quiet.size * quiet.var()) / freedom)
     difference = float(loud.mean() - quiet.mean())
     if spread == difference == 0:
         return Effect(0.0, nothing, 1.0, "scores that do not vary")
+    # All but without noise: more than can be resolved, or the wrong way round.
     if spread <= 1e-9 * abs(difference):
         ends = (LARGEST_EFFECT, math.inf) if difference > 0 else (0.0, 0.0)
         return Effect(math.copysign(math.inf, difference), Interval(*ends, confidence), p_value)
+    # Invert noncentral t at either end; what is beyond `LARGEST_EFFECT` has no upper end.
     scale = math.sqrt(1 / loud.size + 1 / quiet.size)
     statistic = difference / spread / scale
     limited = min(statistic, LARGEST_EFFECT / scale)
@@ -204,8 +207,8 @@ def success_bound(
 
     Whatever was learnt before, a guess of a fair coin through an (epsilon, delta)-private release
     is right with probability at most (e^epsilon + delta)/(1 + e^epsilon), so the count of right
-    guesses is dominated by a binomial one; its one-sided Clopper-Pearson limit p gives epsilon >=
-    ln((p - delta)/(1 - p)).
+    guesses is dominated by a binomial one; its one-sided Clopper-Pearson limit p gives
+    epsilon >= ln((p - delta)/(1 - p)).
 
     Args:
         coins: bool [k], True for a loud round.

@@ -155,6 +155,9 @@ def simulate(
         prior: the adversary's probability of D, in (0, 1).
         games: least number of games in all; every trial is played equally often, at least once.
 
+    Returns:
+        Final log-odds of N >= games games in either world, and the advantage that they predict.
+
     Raises:
         InputError: as of `trial_mu`; a gradient without noise; unless 0 < sampling_rate <= 1.
     """
@@ -164,11 +167,13 @@ def simulate(
     trials, steps = present.shape
     shape = (-(-games // trials), trials)
     log_odds = {True: np.zeros(shape), False: np.zeros(shape)}
+    # Every step of every trial once, with the same coins and noise in both worlds.
     for step in range(steps):
         game = _Step.of(present[:, step], absent[:, step], apart[:, step], sampling_rate)
         played = game.play(shape, generator)
         for world in log_odds:
             log_odds[world] += game.losses(played, world)
+    # +1 for D, -1 for D', 0 for a tie; a decision that is right in both worlds wins 1.
     decided = {world: np.sign(odds + logit(prior)) for world, odds in log_odds.items()}
     wins = (decided[True] - decided[False]).ravel() / 2
     return Simulation(

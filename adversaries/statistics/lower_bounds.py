@@ -107,13 +107,16 @@ def clopper_pearson_split(
     check_delta(delta)
     tail = significance(confidence) / 2
     with_d, without = scores[worlds], scores[~worlds]
+    # Candidates: the scores of the choosing half, thinned evenly.
     thresholds = np.unique(np.concatenate([with_d[::2], without[::2]]))
     if thresholds.size > CANDIDATES:
         thresholds = thresholds[np.linspace(0, thresholds.size - 1, CANDIDATES).astype(int)]
+    # What each would prove if that half judged too; the largest gap of rates breaks ties.
     on_choice = _at_thresholds(with_d[::2], without[::2], thresholds, delta, tail)
     proven = on_choice.mu if for_mu else on_choice.epsilon
     gaps = _share_above(with_d[::2], thresholds) - _share_above(without[::2], thresholds)
     threshold = thresholds[np.lexsort((gaps, proven))[-1]]
+    # The other half judges at the one that was chosen.
     found = _at_thresholds(with_d[1::2], without[1::2], threshold[None], delta, tail)
     return LowerBound(
         epsilon=float(found.epsilon[0]),
@@ -159,6 +162,7 @@ def clopper_pearson_bonferroni(
     alpha = significance(confidence)
     with_d, without = scores[worlds], scores[~worlds]
     reason = _too_few(with_d, without, 1)
+    # Ranks among D' for accusing D, among D for accusing D'; all are paid for.
     looks = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
     paid = max(1, sum(look.size for look in looks))
     tail = alpha / (2 * paid)
@@ -168,6 +172,7 @@ def clopper_pearson_bonferroni(
             looks, ((with_d, without), (-without, -with_d)), strict=False
         )
     ]
+    # The best rank of the better direction.
     best = max(found, key=lambda rates: rates.epsilon.max(), default=None)
     place = 0 if best is None else int(np.argmax(best.epsilon))
     return LowerBound(

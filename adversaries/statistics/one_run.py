@@ -185,16 +185,20 @@ def gaussian_refuted(canaries: int, guesses: int, rights: Ints, mus: Floats, alp
     ordered, tails = mus[order], np.full(mus.shape, alpha)  # P_(i+1)
     sums, aboves = tails.copy(), np.zeros(mus.shape)  # S_(i+1), S_(i+2)
     found = np.zeros(mus.shape, dtype=np.bool_)
+    # From the largest count down to 0, of the rows that have begun: P_i from what lies above i.
     for i in range(len(begun) - 1, -1, -1):
         tail, summed, above = (array[: begun[i]] for array in (tails, sums, aboves))
+        # What the right side asks of P_i, by g(x) = Phi(Phi^-1(x) - mu).
         mass = np.minimum(1.0, ((i + 1) * tail + above) / canaries)
         least = (canaries * ndtr(ndtri(mass) - ordered[: begun[i]]) + summed) / (guesses - i)
         # A tail above 1 refutes; it stays at 1 so that the rest remains defined.
         np.maximum(tail, least, out=tail)
         found[: begun[i]] |= tail > 1
         np.minimum(tail, 1.0, out=tail)
+        # For the next i, S_(i+2) is what S_(i+1) was, and S_(i+1) has P_i besides.
         above[:] = summed
         summed += tail
+    # Back in the order in which the counts were given.
     refuted = np.empty_like(found)
     refuted[order] = found
     return refuted

@@ -143,14 +143,18 @@ def _bernstein(ratios: Floats, epsilons: Floats, tail: float) -> tuple[Floats, F
     """
     n = ratios.size
     largest_first = np.sort(ratios)[::-1]
+    # How many ratios lie above each epsilon; only they count.
     above = n - np.searchsorted(largest_first[::-1], epsilons, side="right")
+    # log of the sums of e^(-ratio) and of e^(-2 ratio) over those.
     once, twice = (
         np.concatenate([[-np.inf], np.logaddexp.accumulate(-power * largest_first)])[above]
         for power in (1, 2)
     )
     once, twice = np.exp(epsilons + once), np.exp(2 * epsilons + twice)
+    # With x = 1 - e^(epsilon - ratio) of those above: the means of x and of x^2.
     mean = np.maximum(above - once, 0.0) / n
     squares = np.maximum(above - 2 * once + twice, 0.0) / n
     variance = np.maximum(squares - mean**2, 0.0) * n / (n - 1)
+    # Maurer and Pontil's reach, for values in [0, 1].
     logarithm = math.log(2 / tail)
     return mean, np.sqrt(2 * variance * logarithm / n) + 7 * logarithm / (3 * (n - 1))
