@@ -56,9 +56,19 @@ def load(
     download: bool = False,
     classes: tuple[str, ...] = (),
 ) -> Dataset:
-    """Return the named dataset; the rest is as in `Source` and `only`. Raises InputError.
+    """Return the named dataset.
 
-    classes: which labels are kept, none for all.
+    Args:
+        name: a key of `DATASETS`, or "package.module:name" of a loader.
+        root: the folder or file that it is read from.
+        label: of a table, the column of the labels.
+        exclude: of a table, the columns that are no features.
+        image_size: the side of the squares that pictures are brought to, 0 to leave them.
+        download: whether missing originals may be fetched into `root`.
+        classes: the labels that are kept, as of `only`; none for all.
+
+    Raises:
+        InputError: there is no such dataset, or its files or labels are not as they must be.
     """
     source = Source(name, root, label, exclude, image_size, download)
     return _only(source, classes) if classes else _load(source)

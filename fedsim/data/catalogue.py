@@ -7,7 +7,13 @@ from fedsim.data import DATASETS
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset in a line each: what it is, the files it is read from, the licence."""
+    """A dataset in a line each.
+
+    Attributes:
+        what: records, features and classes.
+        files: what it is read from.
+        licence: of the data.
+    """
 
     what: str
     files: str

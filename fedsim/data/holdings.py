@@ -30,7 +30,8 @@ SHOWN_COLUMNS = 20
 class Holdings:
     """How many records of each label each owner has.
 
-    counts int64 [owners, classes]. Every owner has a record.
+    Attributes:
+        counts: int64 [owners, classes]. Every owner has a record.
     """
 
     counts: Ints
@@ -81,7 +82,11 @@ class Holdings:
         return expected
 
     def mean(self, skew: Floats) -> float:
-        """Return the mean of `label_skew` or `chance_skew` over owners, weighted by records."""
+        """Return the mean over owners, weighted by their records.
+
+        Args:
+            skew: [owners], `label_skew` or `chance_skew`.
+        """
         return float(np.average(skew, weights=self.sizes))
 
     def skew_summary(self) -> dict[str, float]:
@@ -98,7 +103,14 @@ class Holdings:
 
 
 def dataset(config: Config) -> Dataset:
-    """Return the dataset that a configuration names. Raises InputError."""
+    """Return the dataset that a configuration names.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: as of `data.load`.
+    """
     source = config.data
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
@@ -108,13 +120,29 @@ def dataset(config: Config) -> Dataset:
 
 
 def draw(config: Config, source: Dataset) -> Split:
-    """Return the records of D, the pool and those held out. Raises InputError."""
+    """Return the records of D, the pool and those held out.
+
+    Args:
+        config: the experiment.
+        source: the dataset.
+
+    Raises:
+        InputError: it has too few records.
+    """
     chosen = config.data
     return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
 
 
 def divide(config: Config, split: Split) -> Ints:
-    """Return the owner of each record of D, int64 [n]. Raises InputError."""
+    """Return the owner of each record of D, int64 [n].
+
+    Args:
+        config: the experiment.
+        split: with D.
+
+    Raises:
+        InputError: as of `keys` and `partition`.
+    """
     federation = config.federation
     return partition(
         split.members_records.labels,
@@ -127,10 +155,18 @@ def divide(config: Config, split: Split) -> Ints:
 
 
 def keys(config: Config, split: Split) -> npt.NDArray[Any] | None:
-    """Return what each record of D has in the column that is not to be split [n]; None for none.
+    """Return what each record of D has in the column that is not to be split.
 
-    Raises InputError for a column that is not there, for one that the scheme would split, and for
-    the labels where a column of the dataset's own has the same name.
+    Args:
+        config: the experiment.
+        split: with D.
+
+    Returns:
+        [n]; None where no column is named.
+
+    Raises:
+        InputError: the column is not there, or the scheme would split it, or the labels are meant
+            where a column of the dataset's own has the same name.
     """
     name, scheme = config.federation.partition_key, config.federation.partition
     if scheme != "key":
@@ -158,6 +194,9 @@ def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
     """Return what records can be dealt by: the original columns [N] by name, and the labels.
 
     A column that is called as the labels are is hidden by them.
+
+    Args:
+        source: the dataset, of N training records.
     """
     own = {name: values for name, values in source.columns.items() if name != LABEL}
     return {LABEL: source.train.labels, **own}
@@ -171,7 +210,13 @@ def named(columns: Iterable[str]) -> str:
 
 
 def hold(split: Split, owner_of: Ints, owners: int) -> Holdings:
-    """Count the records of D by owner and label."""
+    """Count the records of D by owner and label.
+
+    Args:
+        split: with D.
+        owner_of: int64 [n], the owner of each record of D.
+        owners: how many there are.
+    """
     classes = split.dataset.classes
     cells = owner_of * classes + split.members_records.labels
     counts = np.bincount(cells, minlength=owners * classes).reshape(owners, classes)

@@ -17,10 +17,14 @@ REDRAWS = 100
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """What is to be divided among `owners`.
+    """What is to be divided among owners.
 
-    labels int64 [n]; alpha: concentration of the skewed schemes; keys [n]: what each record has in
-    the column that must not be split, None where no column was named.
+    Attributes:
+        labels: int64 [n].
+        owners: how many there are.
+        alpha: concentration of the skewed schemes, above 0.
+        keys: [n], what each record has in the column that must not be split; None where no column
+            was named.
     """
 
     labels: npt.NDArray[np.int64]
@@ -105,11 +109,23 @@ def partition(
     seed: int,
     keys: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[np.int64]:
-    """Return the owner of each record, int64 [n] in 0..owners-1, from the seed alone.
+    """Return the owner of each record, from the seed alone.
 
-    labels [n]; `alpha` is the concentration of `dirichlet` and `quantity`, keys [n] what `key` goes
-    by; other schemes ignore them. Every owner gets a record: a draw that leaves one without is
-    repeated. Raises InputError if none of them will do.
+    Every owner gets a record: a draw that leaves one without is repeated.
+
+    Args:
+        labels: int64 [n].
+        owners: how many there are.
+        scheme: a key of `PARTITIONS`.
+        alpha: concentration of "dirichlet" and "quantity", above 0; other schemes ignore it.
+        seed: of the data.
+        keys: [n], what "key" goes by; other schemes ignore them.
+
+    Returns:
+        int64 [n] in 0..owners-1.
+
+    Raises:
+        InputError: the scheme is unknown, or no draw gives every owner a record.
     """
     draw_owners = lookup(PARTITIONS, scheme, "federation.partition")
     if not 1 <= owners <= len(labels):

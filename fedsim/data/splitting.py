@@ -12,10 +12,14 @@ from fedsim.data.loaders.dataset import Dataset, Records
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Who is a member. All indices are int64.
+    """Who is a member.
 
-    members [n]: D, and pool: candidates for a replacement, index `dataset.train`; held_out, records
-    that nobody trains on, indexes `dataset.test` where there is one and `dataset.train` otherwise.
+    Attributes:
+        dataset: whose records these are.
+        members: D, int64 [n], positions in `dataset.train`.
+        held_out: records that nobody trains on, int64, positions in `dataset.test` where there is
+            one and in `dataset.train` otherwise.
+        pool: candidates for a replacement, int64, positions in `dataset.train`.
     """
 
     dataset: Dataset
@@ -43,10 +47,18 @@ class Split:
 def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -> Split:
     """Draw D, the pool and the held-out records, disjoint, from the seed alone.
 
-    D is the first `records` of a permutation of `dataset.train` and the pool the next `pool` of it,
-    as far as there are any (0: all that are left). The held-out records come from a permutation of
-    `dataset.test`, or else from the end of the first one. Raises InputError if D and the held-out
-    records are more than there are.
+    D and the pool follow on each other in a permutation of `dataset.train`. The held-out records
+    come from a permutation of `dataset.test`, or else from the end of the first one.
+
+    Args:
+        dataset: to draw from.
+        records: n, of D.
+        held_out: how many records nobody trains on.
+        pool: the most records that the pool may have; 0 for all that are left.
+        seed: of the data.
+
+    Raises:
+        InputError: D and the held-out records are more than there are.
     """
     generator = np.random.Generator(np.random.Philox(key=seed))
     order = generator.permutation(len(dataset.train))

@@ -32,10 +32,19 @@ COLUMNS = (
 
 
 def adult(source: Source) -> Dataset:
-    """Return Adult (Becker & Kohavi 1996, UCI) as one pool: 45,222 records of 104 features.
+    """Return Adult as one pool: 45,222 records of 104 features.
 
     Both files, one after the other, without the rows of missing values; numbers scaled by the least
-    and the largest of these records, the others one-hot. Raises InputError.
+    and the largest of these records, the others one-hot.
+
+    Args:
+        source: its folder.
+
+    Raises:
+        InputError: a file is missing or not the original.
+
+    Source:
+        Becker & Kohavi, 1996, UCI.
     """
     found: list[list[str]] = []
     paths = originals.find(source, tuple(SHA256))

@@ -24,10 +24,19 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 
 
 def cifar10(source: Source) -> Dataset:
-    """Return CIFAR-10 (Krizhevsky 2009): 50,000 and 10,000 images [3, 32, 32] in [0, 1].
+    """Return CIFAR-10: 50,000 and 10,000 images [3, 32, 32] in [0, 1].
 
     The files of the binary version have no published checksum: their sizes are compared, and the
-    number of images of each class. torchvision's have, and must be those. Raises InputError.
+    number of images of each class. torchvision's have, and must be those.
+
+    Args:
+        source: its folder, and whether to download.
+
+    Raises:
+        InputError: a file is missing or not the original.
+
+    Source:
+        Krizhevsky, 2009.
     """
     from torchvision import datasets  # noqa: PLC0415  (slow to import; has the checksums)
     from torchvision.datasets import utils  # noqa: PLC0415
@@ -86,8 +95,16 @@ def _pickled(path: Path, expected: str) -> Batch:
 def operands(content: bytes) -> tuple[bytes, npt.NDArray[np.uint8]]:
     """Return the longest string of a pickle, and the small integers that follow "labels" in it.
 
-    In a batch of CIFAR-10, which Python 2 wrote, these are the pixels and the labels. Instructions
-    are read, none is executed. Raises ValueError if it is no pickle.
+    Instructions are read, none is executed.
+
+    Args:
+        content: a pickle, as Python 2 wrote it.
+
+    Returns:
+        Of a batch of CIFAR-10, the pixels, and the labels uint8 [n].
+
+    Raises:
+        ValueError: it is no pickle.
     """
     longest, labels, last = "", bytearray(), ""
     for instruction, operand, _ in pickletools.genops(content):

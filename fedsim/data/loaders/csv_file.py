@@ -9,10 +9,16 @@ from fedsim.data.loaders.source import Source
 
 
 def own(source: Source) -> Dataset:
-    """Return the dataset of a file of comma-separated values. Raises InputError.
+    """Return the dataset of a file of comma-separated values.
 
     The first line is a header if it has the label's name; otherwise columns are named c0, c1 and so
     on. Rows with missing values are left out and counted.
+
+    Args:
+        source: its file, the label's column, and those that are no features.
+
+    Raises:
+        InputError: the file is no table with such columns.
     """
     path = source.file
     try:

@@ -14,7 +14,12 @@ Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Labelled records: features float32 [N, *shape], labels int64 [N]. Both become read-only."""
+    """N labelled records. Both arrays become read-only.
+
+    Attributes:
+        features: float32 [N, *shape].
+        labels: int64 [N].
+    """
 
     features: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64]
@@ -27,7 +32,11 @@ class Records:
         return len(self.labels)
 
     def take(self, indices: Indices) -> "Records":
-        """Return a copy of the records at `indices` [n], in that order."""
+        """Return a copy of some records, in the order asked for.
+
+        Args:
+            indices: [n], their positions.
+        """
         return Records(self.features[indices], self.labels[indices])
 
 
@@ -37,14 +46,21 @@ def _no_columns() -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A dataset. `train` is the paper's U; `test`, if the authors give one, is held out.
+    """A dataset.
 
-    attributes: the name of each feature, empty for images; columns: the original values of `train`
-    by column, [N] each, read-only, the text itself where they are read from text, among them
-    columns that are no features; column_of int64
-    [features]: the position in `columns` of the one that a feature comes from, empty for images;
-    categorical: the columns of unordered values; dropped: how many rows of the original had missing
-    values and were left out.
+    Attributes:
+        name: as a configuration names it.
+        train: the paper's U.
+        test: held out; None where the authors give none.
+        classes: the number of labels.
+        kind: of the records.
+        attributes: the name of each feature, empty for images.
+        columns: the original values of `train` by column, [N] each, read-only, the text itself
+            where they are read from text, among them columns that are no features.
+        column_of: int64 [features], the position in `columns` of the one that a feature comes from;
+            empty for images.
+        categorical: the columns of unordered values.
+        dropped: how many rows of the original had missing values and were left out.
     """
 
     name: str
@@ -64,9 +80,14 @@ class Dataset:
 
 
 def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
-    """Return the records of some classes alone, which are numbered anew in the order given.
+    """Return the records of some classes alone, which are numbered anew.
 
-    classes: numbers of labels, two or more, as text. Raises InputError for others.
+    Args:
+        dataset: to choose from.
+        classes: two or more different labels, as text; the first becomes 0.
+
+    Raises:
+        InputError: they are others.
     """
     known = {str(label): label for label in range(dataset.classes)}
     if unknown := [label for label in classes if label not in known]:

@@ -57,7 +57,13 @@ def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
 def own(source: Source) -> Dataset:
     """Return images [1, H, W] in [0, 1] from anybody's IDX files of MNIST's names.
 
-    The test files may be missing. Classes are 0 to the largest label. Raises InputError.
+    The test files may be missing. Classes are 0 to the largest label.
+
+    Args:
+        source: their folder.
+
+    Raises:
+        InputError: a file is missing or damaged, or files do not belong together.
     """
     places = (".", "raw")
     paths = originals.find(source, TRAIN, places)
@@ -99,10 +105,23 @@ def _size(shape: tuple[int, ...]) -> str:
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes, gzipped if it is named so.
+    """Read an IDX file of unsigned bytes.
 
-    The format (LeCun, The MNIST database): bytes 0, 0, 8 (uint8) and the number of dimensions; each
-    dimension as a big-endian uint32; the data. Raises InputError unless all of it is as it says.
+    The format: bytes 0, 0, 8 (uint8) and the number of dimensions; each dimension as a big-endian
+    uint32; the data.
+
+    Args:
+        path: of the file, gzipped if it is named so.
+        dimensions: that it must have.
+
+    Returns:
+        uint8 of the shape that the file says.
+
+    Raises:
+        InputError: not all of it is as it says.
+
+    Source:
+        LeCun, The MNIST database.
     """
     content = originals.read(path)
     header = 4 + 4 * dimensions

@@ -21,7 +21,13 @@ def own(source: Source) -> Dataset:
     """Return the pictures of a folder as images [C, H, W] in [0, 1], C = 1 if all are grey, else 3.
 
     Classes are the subfolders in order, as `torchvision.datasets.ImageFolder` reads them; the
-    column "file" has each picture's path within the folder. Raises InputError.
+    column "file" has each picture's path within the folder.
+
+    Args:
+        source: the folder, and the side that pictures are brought to.
+
+    Raises:
+        InputError: a picture is damaged, too deep or of another size, or there are none.
     """
     from PIL import Image  # noqa: PLC0415  (only pictures need it; torchvision takes seconds)
     from torchvision.datasets import ImageFolder  # noqa: PLC0415

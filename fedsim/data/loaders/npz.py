@@ -16,11 +16,17 @@ GREY_OR_COLOUR = (1, 3)
 
 
 def own(source: Source) -> Dataset:
-    """Return the dataset of an archive's `features` and `labels`. Raises InputError.
+    """Return the dataset of an archive's `features` and `labels`.
 
     features: images [N, H, W], [N, C, H, W] or [N, H, W, C] of 1 or 3 channels, bytes or numbers
     between 0 and 1, or a table [N, F], which is taken as it is; labels: [N] numbers or text, or
     one-hot [N, classes]. Every other array of length N is a column.
+
+    Args:
+        source: its file.
+
+    Raises:
+        InputError: an array is missing, or not of such a kind.
     """
     path = source.file
     found = arrays(path)
@@ -66,7 +72,14 @@ def own(source: Source) -> Dataset:
 
 
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the named arrays of a .npz file. Raises InputError if it is none, or has objects."""
+    """Return the named arrays of a .npz file.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it is none, or has Python objects.
+    """
 
     def refusal(reason: str) -> InputError:
         return InputError(

@@ -21,10 +21,20 @@ def find(
     fetch: Callable[[Path], object] | None = None,
     endings: Sequence[str] = ENDINGS,
 ) -> list[Path]:
-    """Return the files of these names, each from the first folder within `source.path` that has it.
+    """Return the files of some names, each from the first folder that has it.
 
-    endings: what may follow a name, in order of preference. What is missing is fetched, once, if
-    there is a way to and data.download is true. Raises InputError that names the folder and file.
+    Args:
+        source: with the root folder, and whether what is missing may be fetched.
+        names: of the files, without endings.
+        folders: within the root, in order of preference.
+        fetch: downloads into the root folder, once; None where there is no way to.
+        endings: what may follow a name, in order of preference.
+
+    Returns:
+        A path for each name.
+
+    Raises:
+        InputError: a file is missing; the message names it and the folder.
     """
     root = source.path
     found = _look_up(root, names, folders, endings)
@@ -49,7 +59,14 @@ def find(
 def present(
     source: Source, names: Sequence[str], folders: Sequence[str], endings: Sequence[str] = ENDINGS
 ) -> bool:
-    """Return whether all files of these names are there, as `find` would find them."""
+    """Return whether all files of some names are there, as `find` would find them.
+
+    Args:
+        source: with the root folder.
+        names: of the files, without endings.
+        folders: within the root.
+        endings: what may follow a name.
+    """
     return None not in _look_up(source.path, names, folders, endings)
 
 
@@ -83,7 +100,14 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file, unpacked if its name ends in .gz. Raises InputError."""
+    """Return the content of a file, unpacked if its name ends in .gz.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it is damaged or cannot be read.
+    """
 
     def refusal(reason: str) -> InputError:
         return InputError(
@@ -97,10 +121,19 @@ def read(path: Path) -> bytes:
 def check(
     content: bytes, path: Path, what: str, expected: str, own: str, algorithm: str = "sha256"
 ) -> None:
-    """Raise InputError unless this is the original: its hexadecimal digest is the expected one.
+    """Check that a file is the original.
 
-    own: the data.name under which files like it, but not it, are read. MD5 is what some authors
-    publish; it tells a damaged file from a whole one, not a forged one.
+    Args:
+        content: of the file, unpacked.
+        path: of the file, for the error message.
+        what: the original is, for the error message.
+        expected: its digest, hexadecimal.
+        own: the data.name under which files like it, but not it, are read.
+        algorithm: of the digest. MD5 is what some authors publish; it tells a damaged file from a
+            whole one, not a forged one.
+
+    Raises:
+        InputError: its digest is another.
     """
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:
@@ -111,7 +144,12 @@ def check(
 
 
 def not_original(path: Path, what: str) -> str:
-    """Return how a complaint about a file begins."""
+    """Return how a complaint about a file begins.
+
+    Args:
+        path: of the file.
+        what: the original would be.
+    """
     return f"'{path}' is damaged or not the original {what}"
 
 

@@ -22,11 +22,20 @@ FILES = ("dataset_purchase", "dataset_purchase.gz", "shokri_purchases_100_classe
 
 
 def purchase100(source: Source) -> Dataset:
-    """Return Purchase-100 (Shokri et al. 2017) as one pool of 600 binary features.
+    """Return Purchase-100 as one pool of 600 binary features.
 
-    From the authors' comma-separated file, a label 1 to 100 and 600 bits a row, or from the .npz
-    of the same: features, and labels as numbers or one-hot. There is no published checksum; numbers
-    of rows, products and clusters are compared. Raises InputError.
+    From the authors' comma-separated file, a label 1 to 100 and 600 bits a row, or from the .npz of
+    the same: features, and labels as numbers or one-hot. There is no published checksum; numbers of
+    rows, products and clusters are compared.
+
+    Args:
+        source: its folder.
+
+    Raises:
+        InputError: the file is missing or not the original.
+
+    Source:
+        Shokri et al., 2017.
     """
     for name in FILES:
         if (source.path / name).is_file():

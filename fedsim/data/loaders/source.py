@@ -10,9 +10,13 @@ from adversaries.errors import InputError
 class Source:
     """What a loader is told: the keys of [data] that say what to read, not how to divide it.
 
-    root: the folder or file; label, exclude: of tables, the label's column, and the columns that
-    are no features; image_size: the side of the squares that pictures are brought to, 0 to leave
-    them; download: whether missing originals may be fetched into `root`.
+    Attributes:
+        name: of the dataset.
+        root: the folder or file.
+        label: of a table, the column of the labels.
+        exclude: of a table, the columns that are no features.
+        image_size: the side of the squares that pictures are brought to, 0 to leave them.
+        download: whether missing originals may be fetched into `root`.
     """
 
     name: str
@@ -24,7 +28,11 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """The folder or file that the user named. Raises InputError if there is none named."""
+        """The folder or file that the user named.
+
+        Raises:
+            InputError: none is named.
+        """
         if not self.root:
             raise InputError(
                 f"{self.name} is read from files: say where they are with --set data.root=PATH "
@@ -34,7 +42,11 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """The one file that the user named. Raises InputError if it is not there."""
+        """The one file that the user named.
+
+        Raises:
+            InputError: it is not there.
+        """
         if not self.path.is_file():
             raise InputError(
                 f"there is no file '{self.path}'; name {self.name}'s with --set data.root=PATH"

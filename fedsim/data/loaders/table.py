@@ -36,7 +36,13 @@ MOST_WHOLE = 2**53
 def rows(text: str, path: Path) -> list[list[str]]:
     """Return the rows of comma-separated text, without blank ones; values are stripped.
 
-    Raises InputError where a row has more or fewer values than the first.
+    Args:
+        text: of the file.
+        path: of the file, for error messages.
+
+    Raises:
+        InputError: a row has more or fewer values than the first, or a value is too long for a
+            table.
     """
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     found: list[list[str]] = []
@@ -100,12 +106,22 @@ def encode(
     exclude: Collection[str],
     dropped: int,
 ) -> Dataset:
-    """Return a dataset of the columns of text [N] by name, one of which is the label.
+    """Return a dataset of columns of text, one of which is the label.
 
     The dataset's columns are that text, so that a natural key stays what it is. A numeric column
     becomes one feature, from 0 at its least to 1 at its largest value; one of text becomes a
-    feature for each value, in order, 1 where the record has it. Raises InputError for a column that
-    says nothing, or too much.
+    feature for each value, in order, 1 where the record has it.
+
+    Args:
+        name: of the dataset.
+        path: of the file, for error messages.
+        columns: [N] by name.
+        label: the column of the labels.
+        exclude: columns that are no features.
+        dropped: how many rows were left out.
+
+    Raises:
+        InputError: a column says nothing, or too much.
     """
     labels, classes = class_numbers(typed(columns[label]), path, label)
     kept = {name: values for name, values in columns.items() if name != label}

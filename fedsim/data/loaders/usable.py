@@ -15,9 +15,18 @@ MOST_CLASSES = 1000
 def class_numbers(
     values: npt.NDArray[Any], path: Path, label: str
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the class of each record, int64 [N], and the number of classes, at least two.
+    """Return the class of each record, and the number of classes.
 
-    Classes are the different values in order, 0 for the first. Raises InputError.
+    Args:
+        values: [N], the different ones of which, in order, are classes 0 and on.
+        path: of the file, for error messages.
+        label: what the values are called in them.
+
+    Returns:
+        int64 [N], and at least 2.
+
+    Raises:
+        InputError: there is one class, or there are too many.
     """
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
@@ -34,7 +43,15 @@ def class_numbers(
 
 
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
-    """Return features [N, ...] as float32. Raises InputError where one is not a finite number."""
+    """Return features as float32.
+
+    Args:
+        features: [N, ...].
+        path: of the file, for the error message.
+
+    Raises:
+        InputError: one is not a finite number.
+    """
     with np.errstate(over="ignore"):
         numbers = features.astype(np.float32)
     wrong = ~np.isfinite(numbers)
