@@ -56,9 +56,12 @@ class RefusedError(RuntimeError):
 class Terms:
     """What a client's owner agreed to.
 
-    kinds: of KINDS; max_trials: how many trainings one run may make of the records; epsilon_limit,
-    delta_limit: what all runs together may cost any one of them; state: the folder of the client's
-    own ledger.
+    Attributes:
+        kinds: some of `KINDS`.
+        max_trials: how many trainings one run may make of the records.
+        epsilon_limit: what all runs together may cost any one record, at `delta_limit`.
+        delta_limit: the probability with which that may fail.
+        state: the folder of the client's own ledger.
     """
 
     kinds: frozenset[str]
@@ -74,10 +77,19 @@ class Terms:
 
 
 def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
-    """Return what a node's config agrees to; None for simulated people, whom nobody asks.
+    """Return what a node's config agrees to.
 
     What it does not say is agreed to as little as may be: no kind, one trial, and no epsilon at
-    all. Raises RefusedError for values that mean nothing.
+    all.
+
+    Args:
+        node_config: of the node.
+
+    Returns:
+        None for simulated people, whom nobody asks.
+
+    Raises:
+        RefusedError: a value means nothing.
     """
     if not any(key in node_config for key in DEPLOYED):
         return None
@@ -105,18 +117,29 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
 
 
 def protects(node_config: Mapping[str, Scalar]) -> bool:
-    """Whether nothing of the records may leave that noise did not touch. Raises as `terms`.
+    """Whether nothing of the records may leave that noise did not touch.
 
     False for simulated people, and where nothing is to be protected.
+
+    Args:
+        node_config: of the node.
+
+    Raises:
+        RefusedError: as of `terms`.
     """
     agreed = terms(node_config)
     return agreed is not None and EXPERIMENT not in agreed.kinds
 
 
 def check(node_config: Mapping[str, Scalar], asked: Mapping[str, str]) -> None:
-    """Raise RefusedError unless the node agreed to every kind that is asked for.
+    """Check that the node agreed to every kind that is asked for.
 
-    asked: what of the request or the run asks for it, by kind.
+    Args:
+        node_config: of the node.
+        asked: what of the request or the run asks for it, by kind, for the error message.
+
+    Raises:
+        RefusedError: it did not, or its config means nothing.
     """
     agreed = terms(node_config)
     if agreed is None:

@@ -118,7 +118,13 @@ ACTIVATION: dict[int, bool] = {
 
 
 class Runtime:
-    """The Runtime API of a SuperNode, for whoever starts the processes of its tasks."""
+    """The Runtime API of a SuperNode, for whoever starts the processes of its tasks.
+
+    Args:
+        address: host and port.
+        trusted: the root certificates, PEM.
+        secret: that the SuperNode gives tasks for.
+    """
 
     def __init__(self, address: str, trusted: bytes, secret: bytes) -> None:
         self._client = RuntimeHttpClient.from_server_address(
@@ -141,15 +147,26 @@ class Runtime:
         self._client.close()
 
     def task(self) -> str:
-        """Claim a task; return its token, "" where there is none. Raises httpx.HTTPError."""
+        """Claim a task.
+
+        Returns:
+            Its token, "" where there is none.
+
+        Raises:
+            httpx.HTTPError: the SuperNode does not answer, or refuses.
+        """
         request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
         return str(self._client.AcquireTask(request).token)
 
 
 def gives_tasks_to_anybody(url: str) -> bool | None:
-    """Whether the Runtime API at https:// or http:// wants no secret; None where it is none.
+    """Whether a Runtime API wants no secret. Claims no task.
 
-    Claims no task.
+    Args:
+        url: https:// or http://.
+
+    Returns:
+        None where there is no Runtime API.
     """
     version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
     client = RuntimeHttpClient(url, interceptors=[version], verify=False, timeout=5)
@@ -165,10 +182,21 @@ def gives_tasks_to_anybody(url: str) -> bool | None:
 
 
 def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey) -> bool | None:
-    """Whether a node's key is registered; None where the server takes no signature of it.
+    """Whether a node's key is registered.
 
     Asks to activate the node for an interval that no server grants, which is looked at after the
-    key. Raises httpx.HTTPError where the answer is another.
+    key.
+
+    Args:
+        url: of the SuperLink's Fleet API.
+        trusted: certificates by which the server is known.
+        key: of the node; signs the request.
+
+    Returns:
+        None where the server takes no signature of it.
+
+    Raises:
+        httpx.HTTPError: the answer is another.
     """
     public = key.public_key()
     authenticated = NodeAuthHttpInterceptor(key, public)
@@ -202,13 +230,19 @@ def replies_are_own(body: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the headers of a node's request say: whose it is, and when it was signed."""
+    """What the headers of a node's request say.
+
+    Attributes:
+        key: whose it is.
+        signature: of `signed`.
+        signed: the time of signing, in ISO 8601.
+        age: seconds since it was signed, by the clock of here.
+    """
 
     key: EllipticCurvePublicKey
     signature: bytes
     signed: str
     age: float
-    """Seconds since it was signed, by the clock of here."""
 
 
 def claim(headers: Mapping[str, str]) -> Claim | None:
@@ -241,7 +275,12 @@ def empty_run(run_id: int) -> Run:
 
 
 def become_task(run_id: int, node_id: int) -> None:
-    """Give this process the identity that new messages carry as their source."""
+    """Give this process the identity that new messages carry as their source.
+
+    Args:
+        run_id: of the run.
+        node_id: of its node.
+    """
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run_id, node_id, 1
 
 
@@ -260,7 +299,13 @@ def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
 def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return the mask of an owner's integers; the weight that Flower sends beside them has one.
 
-    Raises ValueError for what cannot be a seed.
+    Args:
+        seed: of the mask, a multiple of 4 bytes.
+        modulus: of the integers.
+        shape: of the integers.
+
+    Raises:
+        ValueError: the bytes cannot be a seed.
     """
     if not seed or len(seed) % 4:
         raise ValueError(f"{len(seed)} bytes are no seed of a mask")
@@ -269,7 +314,14 @@ def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArra
 
 
 def check_secagg_key(public_key: bytes) -> None:
-    """Raise ValueError for bytes with which no owner could share a secret."""
+    """Check that an owner could share a secret by a public key.
+
+    Args:
+        public_key: PEM, as it arrived.
+
+    Raises:
+        ValueError: it is no key of the protocol's curve.
+    """
     try:
         key = bytes_to_public_key(public_key)
     except UnsupportedAlgorithm as error:
@@ -279,7 +331,12 @@ def check_secagg_key(public_key: bytes) -> None:
 
 
 def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
-    """Return the secret that two owners share, from which their mask comes."""
+    """Return the secret that two owners share, from which their mask comes.
+
+    Args:
+        private_key: of one, PEM.
+        public_key: of the other, PEM.
+    """
     return generate_shared_key(bytes_to_private_key(private_key), bytes_to_public_key(public_key))
 
 

@@ -60,12 +60,21 @@ class Role(StrEnum):
 class Request:
     """The scalar part of a message to an owner.
 
-    round counts from 1; trials are numbered over the whole campaign; record, replacement and
-    challenged, the owner of the challenge, are -1 for an owner whom they do not concern, and the
-    first two where all data of an owner are the challenge; noise_multiplier is sigma over the
-    sensitivity. earlier: how many rounds interrupted attempts at these trials released, each under
-    noise of its own; released: how many all trainings did before this attempt, each trial's by
-    itself.
+    Attributes:
+        round: counts from 1.
+        first_trial: of the trials that share the message, numbered over the whole campaign.
+        trials: T, how many there are.
+        noise_multiplier: sigma over the sensitivity.
+        role: of the owner in the game.
+        record: position of the challenge record in D; -1 for an owner whom it does not concern, and
+            where all data of an owner are the challenge.
+        replacement: position in the pool of what D' has in its place; -1 as of `record`, or for
+            nothing.
+        challenged: the owner of the challenge, -1 for an owner whom it does not concern.
+        earlier: how many rounds interrupted attempts at these trials released, each under noise of
+            its own.
+        released: how many rounds all trainings released before this attempt, each trial's by
+            itself.
     """
 
     round: int
@@ -85,7 +94,15 @@ class Request:
 
     @classmethod
     def from_content(cls, content: RecordDict) -> "Request":
-        """Read the request of a message. Raises KeyError or TypeError if it is not one."""
+        """Read the request of a message.
+
+        Args:
+            content: of the message.
+
+        Raises:
+            KeyError: there is none.
+            TypeError: it has other fields.
+        """
         return cls(**dict(content.config_records[REQUEST]))  # type: ignore[arg-type]
 
     @property
@@ -117,13 +134,27 @@ def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
 
 
 def only(record: ArrayRecord) -> npt.NDArray[Any]:
-    """Return the array of a record that holds exactly one. Raises ValueError otherwise."""
+    """Return the array of a record that holds exactly one.
+
+    Args:
+        record: of a message.
+
+    Raises:
+        ValueError: it holds none, or several.
+    """
     (array,) = arrays_of(record).values()
     return array
 
 
 def partition(context: Context) -> int:
-    """Return which of the owners a node is. Raises KeyError if its node config does not say."""
+    """Return which of the owners a node is.
+
+    Args:
+        context: of the node.
+
+    Raises:
+        KeyError: its node config does not say.
+    """
     return int(context.node_config["partition-id"])
 
 
@@ -133,26 +164,56 @@ def reply(
     arrays: Mapping[str, ArrayRecord] | None = None,
     **metrics: float,
 ) -> Message:
-    """Return the reply of the node of a partition to a message."""
+    """Return the reply of a node to a message.
+
+    Args:
+        message: that is answered.
+        partition: of the node.
+        arrays: records of arrays by name; None for none.
+        **metrics: numbers beside the partition.
+    """
     content = RecordDict({**(arrays or {})})
     content[METRICS] = MetricRecord({"partition": partition, **metrics})
     return Message(content, reply_to=message)
 
 
 def metric(reply: Message, name: str) -> float:
-    """Return one scalar of a reply's metrics. Raises KeyError or TypeError if it is not there."""
+    """Return one scalar of a reply's metrics.
+
+    Args:
+        reply: of a node.
+        name: of the metric.
+
+    Raises:
+        KeyError: it is not there.
+        TypeError: it is not one number.
+    """
     return scalar(reply.content.metric_records[METRICS], name)
 
 
 def scalar(metrics: MetricRecord, name: str) -> float:
-    """Return one scalar of a record of metrics. Raises KeyError or TypeError if it is none."""
+    """Return one scalar of a record of metrics.
+
+    Args:
+        metrics: the record.
+        name: of the metric.
+
+    Raises:
+        KeyError: it is not there.
+        TypeError: it is not one number.
+    """
     return float(metrics[name])  # type: ignore[arg-type]
 
 
 def participants(content: RecordDict) -> tuple[int, ...]:
     """Return the owners whose messages are in the aggregate that a message brings, sorted.
 
-    Raises KeyError or TypeError if it does not say.
+    Args:
+        content: of the message.
+
+    Raises:
+        KeyError: it does not say.
+        TypeError: it says it otherwise.
     """
     owners = content.config_records[PARTICIPANTS]["owners"]
     return tuple(map(int, owners))  # type: ignore[arg-type]

@@ -21,7 +21,17 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Keep named arrays, in place of those that had the name before. Raises OSError, InputError."""
+    """Keep named arrays, in place of those that had the name before.
+
+    Args:
+        context: of the node.
+        name: under which they are kept.
+        arrays: by name.
+
+    Raises:
+        OSError: the file cannot be written.
+        InputError: the folder is a symbolic link.
+    """
     path = _path(context, name)
     if path is None:
         context.state[name] = messages.array_record(**arrays)
@@ -32,7 +42,12 @@ def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]
 
 
 def recall(context: Context, name: str) -> Arrays:
-    """Return the arrays that were kept; none if there are none, or they cannot be read."""
+    """Return the arrays that were kept; none if there are none, or they cannot be read.
+
+    Args:
+        context: of the node.
+        name: under which they were kept.
+    """
     path = _path(context, name)
     if path is None:
         record = context.state.array_records.get(name)
@@ -44,7 +59,12 @@ def recall(context: Context, name: str) -> Arrays:
 
 
 def forget(context: Context, names: Iterable[str]) -> None:
-    """Remove the files of these names: they hold beliefs about a person."""
+    """Remove the files of some names: they hold beliefs about a person.
+
+    Args:
+        context: of the node.
+        names: under which arrays were kept.
+    """
     for name in names:
         if (path := _path(context, name)) is not None:
             with contextlib.suppress(OSError):

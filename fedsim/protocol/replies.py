@@ -48,8 +48,11 @@ MOST_SAID = 500
 class Replies:
     """The replies of a round, sorted out.
 
-    accepted: by partition, in its order; failed: what was wrong, by partition; missing: partitions
-    that did not answer; strangers: what is wrong with answers that are nobody's.
+    Attributes:
+        accepted: the good ones by partition, in its order.
+        failed: what was wrong, by partition.
+        missing: partitions that did not answer.
+        strangers: what is wrong with answers that are nobody's.
     """
 
     accepted: dict[int, Message]
@@ -64,9 +67,14 @@ def sort_out(
     asked: Collection[int],
     inspect: Callable[[Message], None] = lambda _: None,
 ) -> Replies:
-    """Sort the replies of the `asked` partitions; nodes: the Flower node of each partition.
+    """Sort the replies of the partitions that were asked.
 
-    inspect: raises ValueError, KeyError or TypeError for a reply that is not what was asked for.
+    Args:
+        replies: as they arrived.
+        nodes: the Flower node of each partition.
+        asked: the partitions.
+        inspect: raises ValueError, KeyError or TypeError for a reply that is not what was asked
+            for.
     """
     replies = list(replies)
     partition_of = {node: partition for partition, node in nodes.items()}
@@ -109,12 +117,23 @@ def failure(reply: Message) -> str:
     """Return why a node failed, in one line, which is not long whatever the node says.
 
     Ray puts a traceback before what was wrong, of which Flower may keep no more than its beginning.
+
+    Args:
+        reply: that has an error.
     """
     return brief(str(reply.error.reason).strip().rpartition("\n")[2], MOST_SAID)
 
 
 def check_round(reply: Message, round: int) -> None:
-    """Raise ValueError for a reply to another round."""
+    """Check that a reply is to this round.
+
+    Args:
+        reply: of a node.
+        round: counts from 1.
+
+    Raises:
+        ValueError: it is to another.
+    """
     found = messages.metric(reply, "round")
     if found != round:
         raise ValueError(f"it belongs to round {found:g}")
@@ -123,9 +142,15 @@ def check_round(reply: Message, round: int) -> None:
 def check_records(
     reply: Message, needed: Mapping[str, Collection[str]], optional: Collection[str] = ()
 ) -> None:
-    """Raise ValueError unless a reply has the arrays that were asked for, by record, and no others.
+    """Check that a reply has the arrays that were asked for and no others.
 
-    optional: records that may be there with any arrays.
+    Args:
+        reply: of a node.
+        needed: names of arrays, by record.
+        optional: records that may be there with any arrays.
+
+    Raises:
+        ValueError: it has not.
     """
     found = {name: set(record) for name, record in reply.content.array_records.items()}
     if unasked := sorted(set(found) - set(needed) - set(optional)):
@@ -138,7 +163,17 @@ def check_records(
 def check_array(
     reply: Message, name: str, shapes: Collection[tuple[int, ...]], dtype: type
 ) -> None:
-    """Raise ValueError unless a record's one array is finite, of a type and one of the shapes."""
+    """Check that a record's one array is finite, of a type and one of some shapes.
+
+    Args:
+        reply: of a node.
+        name: of the record.
+        shapes: that the array may have.
+        dtype: that it must have.
+
+    Raises:
+        ValueError: it is not.
+    """
     record = reply.content.array_records.get(name)
     if record is None or len(record) != 1:
         raise ValueError(f"it has no '{name}' of one array")
@@ -150,10 +185,20 @@ def check_array(
 def check_measurement(
     reply: Message, trials: int, parameters: int, candidates: int, evaluated: int
 ) -> None:
-    """Raise ValueError unless every array that an auditor is handed is finite, and of its shape.
+    """Check that every array that an auditor is handed is finite, and of its shape.
 
     [T, P]: gradients and noise; [T] and [m] bool: in which trials the challenge takes part, in
     which candidates it is; distances [E, pairs]. Another shape might be broadcast to the right one.
+
+    Args:
+        reply: of a node.
+        trials: T.
+        parameters: P.
+        candidates: m.
+        evaluated: E, how many of the trials are.
+
+    Raises:
+        ValueError: it is not.
     """
     shapes: dict[str, tuple[tuple[int, ...], type]] = {
         "participation": ((trials,), bool),
@@ -175,13 +220,19 @@ def check_measurement(
 def check_findings(
     reply: Message, known: Collection[str], trials: int, rounds: int, needed: str | None
 ) -> None:
-    """Raise ValueError unless the adversary found something for every trial, [T] or [T, k].
+    """Check that the adversary found something for every trial, [T] or [T, k].
 
     Losses may be [T, k + 1], and those of a population [T, h] for up to POPULATION others.
 
-    known: the names that they may have (`finding_names`): they go into the run directory.
+    Args:
+        reply: of the adversary's node.
+        known: the names that findings may have (`finding_names`): they go into the run directory.
+        trials: T.
+        rounds: k.
+        needed: the name of an array without which there is nothing to conclude from, None for none.
 
-    needed: the name of an array without which there is nothing to conclude from, None for none.
+    Raises:
+        ValueError: it did not, or found something else.
     """
     found = {
         key: array
@@ -222,10 +273,19 @@ def shown(name: str) -> str:
 def check_bytes(
     data: bytes, name: str, shapes: Collection[tuple[int, ...]], dtype: type[np.generic] | type
 ) -> None:
-    """Raise ValueError unless an array in NumPy's format is of a type and one of the shapes.
+    """Check that an array in NumPy's format is of a type and one of some shapes.
 
     Nothing of the size that it claims is allocated: its header is read, and its bytes counted. What
     else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
+
+    Args:
+        data: of the array, with its header.
+        name: of the array, for the error message.
+        shapes: that it may have.
+        dtype: that it must have.
+
+    Raises:
+        ValueError: it is not.
     """
     shape, found, size = _header(data, name)
     if shape not in set(shapes) or found != np.dtype(dtype):

@@ -58,8 +58,15 @@ def threshold(config: Config) -> int:
 def owner_mod(message: Message, context: Context, call_next: Handler) -> Message:
     """Let an owner's sum leave masked, and not at all otherwise (a mod of the train handler).
 
-    What else the reply holds (a measurement, for the auditor) goes along unmasked. Raises
-    SecureAggregationError for a request that would bypass the protocol or weaken it.
+    What else the reply holds (a measurement, for the auditor) goes along unmasked.
+
+    Args:
+        message: a stage of the protocol; only the masked sum's goes on to the handler.
+        context: of the node.
+        call_next: the train handler.
+
+    Raises:
+        SecureAggregationError: the request would bypass the protocol or weaken it.
     """
     config = from_run_config(context.run_config)
     if not enabled(config):
@@ -94,10 +101,15 @@ def owner_mod(message: Message, context: Context, call_next: Handler) -> Message
 class SecureSum:
     """The server's side of one round. Nodes that fail a stage are out of the round from then on.
 
-    nodes: the Flower node of each partition; grid: of the owners' integers; setup: what the first
-    stage agrees on (`agreed_setup`); timeout in seconds, per stage; failed: the error replies of
-    the stages, by node; sharing: the nodes that went through the exchange of keys;
-    silent: why owners whose sums arrived gave no shares in the last stage, by partition.
+    Attributes:
+        flower_grid: sends the messages.
+        nodes: the Flower node of each partition.
+        grid: of the owners' integers.
+        setup: what the first stage agrees on, as of `agreed_setup`.
+        timeout: of a stage, in seconds.
+        failed: the error replies of the stages, by node.
+        sharing: the nodes that went through the exchange of keys.
+        silent: why owners whose sums arrived gave no shares in the last stage, by partition.
     """
 
     flower_grid: Grid
@@ -115,7 +127,12 @@ class SecureSum:
         return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
-        """Run the first two stages; return what each node left must be told with its request."""
+        """Run the first two stages.
+
+        Returns:
+            What each node that is left must be told with its request, by node.
+        """
+        # Public keys: of every node two, of its own alone.
         setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
         self._keys = self._stage(
             {node: ConfigRecord(dict(setup)) for node in self.nodes.values()}, _public_keys
@@ -125,6 +142,7 @@ class SecureSum:
             if any(seen[key] > 1 for key in keys):  # every owner would refuse to go on with it
                 del self._keys[node]
                 self._fail(node, "its public keys are not its own alone")
+        # Shares of every node's secrets: each node encrypts one for every other.
         named = {str(node): keys for node, keys in self._keys.items()}
         requests = {node: ConfigRecord({**named}) for node in self._keys}
         for request in requests.values():
@@ -132,6 +150,7 @@ class SecureSum:
         shared = self._stage(
             requests, lambda node, answer: _encrypted_shares(answer, set(self._keys) - {node})
         )
+        # Passed on between those who are left, with the request for the masked sum.
         forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
         for source, ciphertexts in shared.items():
             for destination, ciphertext in ciphertexts.items():
@@ -151,10 +170,17 @@ class SecureSum:
         }
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
-        """Return the sum, modulo 2^32, of the masked replies by node.
+        """Return the sum, modulo 2^32, of the masked replies.
 
-        Raises SecureAggregationError where too few owners answer the last stage.
+        Args:
+            replies: with masked sums, by node.
+            shape: of a sum.
+
+        Raises:
+            SecureAggregationError: too few owners answer the last stage, or messages and shares do
+                not fit together.
         """
+        # Who went through the exchange and sent no sum is missing: its masks are in others' sums.
         active, dead = set(replies), self.sharing - set(replies)
         total = sum(
             (masked(reply, shape) for reply in replies.values()), np.zeros(shape, dtype=np.int64)
@@ -197,10 +223,12 @@ class SecureSum:
         """Return the sum without its masks, which the shares of every node's secret give."""
         shape = total.shape
         for node, parts in shares.items():
+            # Of who is there, the seed of its own mask; of who is not, its private key.
             secret = flower.combine_shares(parts)
             if node in active:
                 total = total - flower.secagg_mask(secret, 1 << MODULUS_BITS, shape)
                 continue
+            # Masks that it shares with those who are there, and that its own would have cancelled.
             for other in sorted(active):
                 key = flower.secagg_shared_key(secret, self._keys[other][0])
                 mask = flower.secagg_mask(key, 1 << MODULUS_BITS, shape)
@@ -279,7 +307,15 @@ def _by_node(nodes: Any, shares: Any, asked: Collection[int]) -> dict[int, bytes
 
 
 def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return an owner's masked integers. Raises ValueError for anything else."""
+    """Return an owner's masked integers, int64.
+
+    Args:
+        reply: of its node.
+        shape: that they must have.
+
+    Raises:
+        ValueError: it has something else.
+    """
     record = reply.content.config_records.get(CONFIGS)
     parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)
     if not isinstance(parts, list) or len(parts) != 2:  # the weight, and the integers

@@ -22,6 +22,7 @@ MOST_DIMENSIONS = 32
 
 
 def facts_to_json(facts: Facts) -> dict[str, Any]:
+    """Return the header's content as JSON values."""
     return {
         "vantage": facts.vantage,
         "recorder": facts.recorder,
@@ -57,6 +58,18 @@ class _Shelf:
 
 
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
+    """Return a round as JSON values and arrays.
+
+    Args:
+        observed: the round.
+
+    Returns:
+        Its text, with places in a table of arrays; and the arrays in the table's order,
+        little-endian.
+
+    Raises:
+        InputError: an array or a value is of a kind that a transcript does not keep.
+    """
     shelf = _Shelf()
     text: dict[str, Any] = {
         "round": int(observed.round),
@@ -89,6 +102,18 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDAr
 
 
 def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
+    """Return the text and the arrays of a record.
+
+    Args:
+        payload: an 8-byte length, JSON of that length, then the bytes of the arrays that it
+            describes.
+
+    Returns:
+        The text, and arrays that share the payload's memory.
+
+    Raises:
+        ValueError: it is not as it says; other errors of `reading.DAMAGE` for what is no such JSON.
+    """
     if len(payload) < 8:
         raise ValueError("it is too short")
     (length,) = struct.unpack("<Q", payload[:8])
@@ -116,6 +141,17 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
 
 
 def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> ObservedRound:
+    """Return the round of a record; the inverse of `packed_round`.
+
+    Args:
+        text: of the record.
+        arrays: of the record, in its table's order.
+
+    Raises:
+        ValueError: a value is not what belongs there; other errors of `reading.DAMAGE` for one that
+            is missing.
+    """
+
     def taken(places: Mapping[str, Any]) -> Arrays:
         found = {name: whole_of(place) for name, place in places.items()}
         if any(place < 0 for place in found.values()):
@@ -195,6 +231,7 @@ def _scalar(value: Any) -> Scalar:
 
 
 def whole_of(value: Any) -> int:
+    """Return a value that must be a whole number. Raises ValueError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} stands where a whole number belongs")
     return value
@@ -214,6 +251,7 @@ def _real(value: Any) -> float:
 
 
 def text_of(value: Any) -> str:
+    """Return a value that must be text. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r} stands where text belongs")
     return value

@@ -37,13 +37,24 @@ LARGEST_RECORD = 2**36
 
 @dataclass(frozen=True)
 class Record:
-    """A record whose checksum fitted; `place` names it in messages."""
+    """A record whose checksum fitted.
+
+    Attributes:
+        kind: `HEADER`, `ROUND` or `END`.
+        payload: text and arrays, packed; empty where it was not read.
+        place: its name in messages.
+    """
 
     kind: bytes
     payload: memoryview
     place: str
 
     def facts(self) -> Facts:
+        """Return what the header says.
+
+        Raises:
+            InputError: it is no header, or malformed.
+        """
         text, _ = self._unpacked()
         try:
             if self.kind != HEADER:
@@ -59,14 +70,29 @@ class Record:
             raise self._malformed(error) from None
 
     def incomplete(self) -> str:
+        """Return why rounds are missing, as the end says; "" where it says nothing.
+
+        Raises:
+            InputError: it is malformed.
+        """
         text, _ = self._unpacked()
         return str(text.get("incomplete", ""))
 
     def resumable(self) -> bool:
+        """Return whether the end says that another writer may go on.
+
+        Raises:
+            InputError: it is malformed.
+        """
         text, _ = self._unpacked()
         return text.get("resumable") is True
 
     def round(self) -> ObservedRound:
+        """Return the round.
+
+        Raises:
+            InputError: it is malformed.
+        """
         text, arrays = self._unpacked()
         try:
             return unpacked_round(text, arrays)
@@ -86,7 +112,19 @@ class Record:
 
 
 class Scan:
-    """Walks over the whole records of a file, and remembers where it stands."""
+    """Walks over the whole records of a file, and remembers where it stands.
+
+    Args:
+        file: open, unbuffered.
+        path: of the file, for messages.
+
+    Attributes:
+        position: bytes up to the end of the last whole record.
+        digest: the checksum of that record.
+
+    Raises:
+        InputError: it is no transcript, or of another version.
+    """
 
     def __init__(self, file: io.FileIO, path: Path) -> None:
         self._file, self._path, self._count, self._ended = file, path, 0, False
@@ -105,10 +143,16 @@ class Scan:
         self.position, self.digest = len(expected), hashlib.sha256(expected).digest()
 
     def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[Record]:
-        """Yield whole records from here on. Raises InputError for a damaged one.
+        """Yield whole records from here on.
 
-        Payloads of kinds that are not in `only` are neither read nor checked: a quick walk to the
-        end. A record that its writer cuts off meanwhile is one that is not finished.
+        A record that its writer cuts off meanwhile is one that is not finished.
+
+        Args:
+            only: the kinds whose payloads are read and checked; without the others it is a quick
+                walk to the end.
+
+        Raises:
+            InputError: a record is damaged or out of place.
         """
         size = os.fstat(self._file.fileno()).st_size
         overhead = PREFIX.size + GUARD
@@ -155,7 +199,14 @@ class Scan:
 
 
 def opened(path: Path) -> io.FileIO:
-    """Open a file to read, unbuffered: a buffer keeps bytes that the next writer has cut off."""
+    """Open a file to read, unbuffered: a buffer keeps bytes that the next writer has cut off.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
@@ -163,14 +214,17 @@ def opened(path: Path) -> io.FileIO:
 
 
 def empty(path: Path) -> InputError:
+    """Return the error for a transcript without a header."""
     return InputError(f"the transcript '{path}' ends before its header; nothing was recorded")
 
 
 def beginning() -> bytes:
+    """Return the bytes that every transcript starts with."""
     return MAGIC + struct.pack("<I", VERSION)
 
 
 def start_of(file: io.FileIO) -> bytes:
+    """Return the bytes of a file that must be `beginning`, fewer where it is shorter."""
     file.seek(0)
     return bytes(_read(file, len(MAGIC) + 4))
 
@@ -188,11 +242,22 @@ def _read(file: io.FileIO, length: int) -> memoryview:
 
 
 def write_bytes(file: io.FileIO, content: bytes) -> None:
-    """Write all of it; one system call may take only some."""
+    """Write all of it; one system call may take only some.
+
+    Args:
+        file: open, unbuffered.
+        content: to be written.
+    """
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def guard(digest: bytes, prefix: bytes) -> bytes:
+    """Return the short checksum of a record's beginning.
+
+    Args:
+        digest: the checksum of the record before.
+        prefix: kind and length, packed.
+    """
     return hashlib.sha256(digest + prefix).digest()[:GUARD]

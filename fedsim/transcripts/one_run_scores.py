@@ -16,9 +16,16 @@ from fedsim.transcripts.records import ObservedRound
 def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
     """Score the canaries of a run by what an auditor's node recorded of it (`fedsim.auditor.app`).
 
-    Rounds that it missed add nothing: a score is the sum over those it saw. data_root: where this
-    machine has the records, for scores that are made with them. Raises InputError for a
-    transcript of something else, or of a run without canaries.
+    Rounds that it missed add nothing: a score is the sum over those it saw.
+
+    Args:
+        rounds: of the transcript, in its order.
+        data_root: where this machine has the records, for scores that are made with them; "" for
+            where the run's configuration says.
+
+    Raises:
+        InputError: the transcript is of something else, of a run without canaries, or without a
+            sum.
     """
     found: dict[int, Tensor] = {}
     previous: dict[int, ObservedRound] = {}

@@ -13,8 +13,16 @@ from fedsim.transcripts.records import ObservedRound, Transcript
 class Reader:
     """Reads a transcript round by round, as far as it goes; it may be growing.
 
-    facts: of the header; ended, incomplete: as in `Transcript`, of what was read so far. Raises
-    InputError for a file that is missing, damaged, or ends before its header.
+    Args:
+        path: of the file.
+
+    Attributes:
+        facts: of the header.
+        ended: as of `Transcript`, of what was read so far.
+        incomplete: as of `Transcript`, of what was read so far.
+
+    Raises:
+        InputError: the file is missing, damaged, or ends before its header.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +45,11 @@ class Reader:
         self._file.close()
 
     def rounds(self) -> Iterator[ObservedRound]:
-        """Yield the whole rounds that were not read yet. Raises InputError, naming the record."""
+        """Yield the whole rounds that were not read yet.
+
+        Raises:
+            InputError: a record is damaged; the message names it.
+        """
         for record in self._scan.records():
             if record.kind == END:
                 self.ended, self.incomplete = True, record.incomplete()
@@ -51,9 +63,13 @@ class Reader:
 
 
 def read(path: Path) -> Transcript:
-    """Read a whole transcript. Raises InputError for a missing or damaged one, naming the record.
+    """Read a whole transcript. A torn last record is dropped, and counted in `torn`.
 
-    A torn last record is dropped, and counted in `torn`.
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it is missing or damaged; the message names the record.
     """
     with Reader(path) as reader:
         rounds = tuple(reader.rounds())
@@ -68,8 +84,15 @@ def follow(
 ) -> Iterator[ObservedRound]:
     """Yield the rounds of a transcript that is being written, each as soon as it is whole.
 
-    Ends when the recorder says so, or when `stop` returns True and nothing whole is left. Looks
-    again every `interval` seconds. Raises InputError as `read` does.
+    Ends when the recorder says so, or when it is to stop and nothing whole is left.
+
+    Args:
+        path: of the file.
+        interval: between two looks, in seconds.
+        stop: returns True when following is to stop.
+
+    Raises:
+        InputError: as of `read`.
     """
     if not wait_for_header(path, interval=interval, stop=stop):
         return
@@ -85,9 +108,18 @@ def follow(
 def wait_for_header(
     path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Wait until a transcript has its header; return False if `stop` returned True before that.
+    """Wait until a transcript has its header.
 
-    Raises InputError as `Reader` does.
+    Args:
+        path: of the file.
+        interval: between two looks, in seconds.
+        stop: returns True when waiting is to stop.
+
+    Returns:
+        False if it stopped before that.
+
+    Raises:
+        InputError: as of `Reader`.
     """
     while not _has_header(path):
         if stop():
@@ -97,7 +129,14 @@ def wait_for_header(
 
 
 def has_ended(path: Path) -> bool:
-    """Whether a recorder said that nothing follows. Raises InputError as `Reader` does."""
+    """Whether a recorder said that nothing follows.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: as of `Reader`.
+    """
     with opened(path) as file:
         return any(record.kind == END for record in Scan(file, path).records(only=()))
 

@@ -25,14 +25,18 @@ Value = Scalar | None | list[int] | list[float]
 class Facts:
     """Who recorded what, in the first record of a transcript.
 
-    vantage: "server" (sees every reply), "participant" (sees global models and its own messages) or
-        "auditor" (a participant that joined to audit)
-    recorder: the program or mod that recorded; app: name of the recorded Flower app
-    node: partition of a participant or auditor, its node id if it has none; None for the server
-    run: the run that was recorded, where its recorder knows it
-    versions: of the packages that matter, by name
+    Attributes:
+        vantage: "server" (sees every reply), "participant" (sees global models and its own
+            messages) or "auditor" (a participant that joined to audit).
+        recorder: the program or mod that recorded.
+        app: name of the recorded Flower app.
+        node: partition of a participant or auditor, its node id if it has none; None for the
+            server.
+        run: the run that was recorded, where its recorder knows it.
+        versions: of the packages that matter, by name.
 
-    Raises InputError for another vantage.
+    Raises:
+        InputError: there is no such vantage.
     """
 
     vantage: str
@@ -51,7 +55,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class Reply:
-    """What one node sent: its model, the number of examples behind it (None if it sent none)."""
+    """What one node sent.
+
+    Attributes:
+        arrays: its model, by name.
+        num_examples: behind that model; None if it sent none.
+        metrics: by name.
+    """
 
     arrays: Arrays
     num_examples: float | None = None
@@ -62,9 +72,11 @@ class Reply:
 class Canary:
     """A consented canary: the sender added a direction to its model, long or short by a fair coin.
 
-    coin: whether it was the long one
-    seed: of the direction (`adversaries.statistics.canaries.direction`)
-    norm, idle_norm: Euclidean length of what was added for either side of the coin
+    Attributes:
+        coin: whether it was the long one.
+        seed: of the direction (`adversaries.statistics.canaries.direction`).
+        norm: Euclidean length of the long one.
+        idle_norm: Euclidean length of the short one.
     """
 
     coin: bool
@@ -77,24 +89,27 @@ class Canary:
 class ObservedRound:
     """What a vantage point saw of one round.
 
-    round: the number that the strategy gave it
-    model: the global model before the round, by name; empty where it was not seen
-    replies: by node id, as they reached the server and before it clipped them; empty elsewhere
-    own: the model that a participant sent; empty where it sent none
-    unprotected: that model before a local mechanism clipped it and added noise, if there was one
-    aggregate: the global model after the round; None where it was not seen (a participant sees it
-        as the model of the next round)
-    participants: the node ids that were asked to train, None where unknown
-    mechanism: the noise configuration in force: "strategy", "noise_multiplier", "clipping_norm",
-        "noise_clipping_norm" (what the noise was scaled to), "num_sampled_clients",
-        "adaptive" (whether the clipping norm follows a noisy count of clipped updates),
-        "clipped_count_std" (of that noise; where "adaptive"),
-        "weighted_by" and "clipping" ("server" or "client") for a strategy; "aggregation": "mean" if
-        Flower's own code releases the plain mean, "declared" if clipping and noise were declared
-        rather than read, else "other"; "unit" (one of `UNITS`) if it was declared;
-        "local_clipping_norm", "local_sensitivity", "local_epsilon", "local_delta" for a local one;
-        "client_epsilon" and "client_epsilon_metric" if it reports one; absent keys are unknown
-    canary: None where the sender hid none
+    Keys of the mechanism: "strategy", "noise_multiplier", "clipping_norm", "noise_clipping_norm"
+    (what the noise was scaled to), "num_sampled_clients", "adaptive" (whether the clipping norm
+    follows a noisy count of clipped updates), "clipped_count_std" (of that noise; where
+    "adaptive"), "weighted_by" and "clipping" ("server" or "client") for a strategy; "aggregation":
+    "mean" if Flower's own code releases the plain mean, "declared" if clipping and noise were
+    declared rather than read, else "other"; "unit" (one of `UNITS`) if it was declared;
+    "local_clipping_norm", "local_sensitivity", "local_epsilon", "local_delta" for a local one;
+    "client_epsilon" and "client_epsilon_metric" if it reports one; absent keys are unknown.
+
+    Attributes:
+        round: the number that the strategy gave it.
+        model: the global model before the round, by name; empty where it was not seen.
+        replies: by node id, as they reached the server and before it clipped them; empty elsewhere.
+        own: the model that a participant sent; empty where it sent none.
+        unprotected: that model before a local mechanism clipped it and added noise, if there was
+            one.
+        aggregate: the global model after the round; None where it was not seen (a participant sees
+            it as the model of the next round).
+        participants: the node ids that were asked to train, None where unknown.
+        mechanism: the noise configuration in force.
+        canary: None where the sender hid none.
     """
 
     round: int
@@ -112,9 +127,12 @@ class ObservedRound:
 class Transcript:
     """A transcript as it was found.
 
-    ended: whether the recorder said that there is no more to come
-    incomplete: why rounds are missing, as the recorder said; "" if nothing failed
-    torn: how many bytes of an unfinished last record were dropped
+    Attributes:
+        facts: of the header.
+        rounds: whole ones, in the file's order.
+        ended: whether the recorder said that there is no more to come.
+        incomplete: why rounds are missing, as the recorder said; "" if nothing failed.
+        torn: how many bytes of an unfinished last record were dropped.
     """
 
     facts: Facts

@@ -36,8 +36,15 @@ class Writer:
 
     A file that exists is continued if its facts are these, after a torn last record was cut off,
     and a last record that says that the run may be taken up again. Each record is on the disk when
-    `append` returns. Raises InputError if the file is no transcript, is damaged, has ended, holds
-    other facts, or is being written by somebody else.
+    `append` returns.
+
+    Args:
+        path: of the file.
+        facts: of the header.
+
+    Raises:
+        InputError: the file is no transcript, is damaged, has ended, holds other facts, or is being
+            written by somebody else.
     """
 
     def __init__(self, path: Path, facts: Facts) -> None:
@@ -64,14 +71,24 @@ class Writer:
         self.close()
 
     def append(self, observed: ObservedRound) -> None:
-        """Append one round. Raises InputError for arrays that are not numeric, OSError."""
+        """Append one round.
+
+        Args:
+            observed: the round.
+
+        Raises:
+            InputError: an array is not numeric, or the record too large.
+            OSError: it cannot be written; the file is as before.
+        """
         self._append(ROUND, *packed_round(observed))
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
-        """Say that nothing follows, and why rounds are missing if they are; close the file.
+        """Say that nothing follows, and close the file.
 
-        resumable: whether another writer may go on all the same, because what ended was the run and
-            not the recording
+        Args:
+            incomplete: why rounds are missing; "" if none are.
+            resumable: whether another writer may go on all the same, because what ended was the run
+                and not the recording.
         """
         self._append(END, {"incomplete": incomplete, "resumable": resumable}, [])
         self.close()
