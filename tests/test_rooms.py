@@ -55,6 +55,11 @@ ROOMS = (
     "fedsim.experiment",
     "fedsim.api",
     "fedsim.cli",
+    "fedsim.cli.theory",
+    "fedsim.cli.experiments",
+    "fedsim.cli.auditing",
+    "fedsim.cli.main",
+    "fedsim.cli.entry",
     "fedsim.__main__",
 )
 """Each imports only from itself and from rooms before it."""

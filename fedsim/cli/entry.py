@@ -5,7 +5,8 @@ import signal
 import sys
 from types import FrameType
 
-INTERRUPTED = 130
+from fedsim.cli import INTERRUPTED
+
 ASK_AGAIN = 0.05  # seconds
 
 

@@ -13,19 +13,19 @@ import typer
 import fedsim
 from adversaries import registry
 from adversaries.errors import InputError, InterruptedRunError
-from fedsim.cli.account import account
-from fedsim.cli.audit import audit
-from fedsim.cli.calibrate import calibrate
+from fedsim.cli import INTERRUPTED
+from fedsim.cli.auditing.audit import audit
+from fedsim.cli.auditing.one_run import app as one_run
 from fedsim.cli.data import data
 from fedsim.cli.deploy import app as deploy
-from fedsim.cli.entry import INTERRUPTED
-from fedsim.cli.membership import membership
-from fedsim.cli.one_run import app as one_run
-from fedsim.cli.report import report
-from fedsim.cli.run import run
-from fedsim.cli.sensitivity import sensitivity
-from fedsim.cli.sweep import sweep
-from fedsim.cli.trials import trials
+from fedsim.cli.experiments.membership import membership
+from fedsim.cli.experiments.report import report
+from fedsim.cli.experiments.run import run
+from fedsim.cli.experiments.sensitivity import sensitivity
+from fedsim.cli.experiments.sweep import sweep
+from fedsim.cli.experiments.trials import trials
+from fedsim.cli.theory.account import account
+from fedsim.cli.theory.calibrate import calibrate
 from fedsim.common import installation
 from fedsim.common.foreign_text import shown
 

@@ -18,7 +18,7 @@ from PIL import Image
 from fedsim import client_app, config, data
 from fedsim.campaign import cohorts, ledger, run_transcript
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli import one_run
+from fedsim.cli.auditing import one_run
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
 from fedsim.data.loaders import purchase

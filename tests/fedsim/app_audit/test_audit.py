@@ -18,7 +18,7 @@ from fedsim.app_audit.execution import opened
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.app_audit.page import render_html
 from fedsim.audits.verdict import Verdict
-from fedsim.cli.app_audit import results
+from fedsim.cli.auditing.app_audit import results
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.trust.model import Vantage

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adversaries.errors import InputError
 from fedsim.cli.main import app
 
-APP = Path(__file__).parents[2] / "apps" / "dp_app"
+APP = Path(__file__).parents[3] / "apps" / "dp_app"
 SMALL = (
     f"audit --app {APP} --trials 60 --nodes 2 --rounds 2 --run-config clients=2 "
     "--claimed-delta 1e-5 --claimed-epsilon"

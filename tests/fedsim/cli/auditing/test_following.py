@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.cli import following
-from fedsim.cli.following import Watch
+from fedsim.cli.auditing import following
+from fedsim.cli.auditing.following import Watch
 from fedsim.cli.main import main
 from fedsim.cli.terminal import Terminal
 from fedsim.transcripts.reader import follow

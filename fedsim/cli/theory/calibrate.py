@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.cli import guarantees
-from fedsim.cli.guarantees import (
+from fedsim.cli.terminal import Terminal
+from fedsim.cli.theory import guarantees
+from fedsim.cli.theory.guarantees import (
     AsJson,
     Clients,
     Colluding,
@@ -20,7 +21,6 @@ from fedsim.cli.guarantees import (
     TrustChoice,
     VantageChoice,
 )
-from fedsim.cli.terminal import Terminal
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.calibration import compare

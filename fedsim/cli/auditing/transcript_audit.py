@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsim.audits.verdict import Verdict, verdict_of
-from fedsim.cli.guarantees import print_json
-from fedsim.cli.live_audit import view
+from fedsim.cli.auditing.live_audit import view
 from fedsim.cli.terminal import Terminal
+from fedsim.cli.theory.guarantees import print_json
 from fedsim.common import report_directory
 from fedsim.transcript_audit import audit as transcript_audit
 from fedsim.transcript_audit import transcript_report

@@ -9,7 +9,7 @@ import typer
 from adversaries.errors import InputError
 from fedsim.app_audit.configuration import claim_given
 from fedsim.audits.verdict import Verdict, exit_status
-from fedsim.cli import following
+from fedsim.cli.auditing import following
 from fedsim.cli.options import ReportAsJson
 from fedsim.cli.terminal import Terminal
 from fedsim.privacy.mechanism import Neighbouring
@@ -146,7 +146,7 @@ def audit(
     claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
     of_auditors = (data_root, canary_seed_file, worlds, no_challenge or None)
     if app is not None:
-        from fedsim.cli.app_audit import audit_app  # noqa: PLC0415
+        from fedsim.cli.auditing.app_audit import audit_app  # noqa: PLC0415
 
         if recorded is not None or delta is not None:
             raise InputError("--app takes neither a transcript nor --delta, but --claimed-delta")
@@ -175,7 +175,7 @@ def audit(
         raise InputError("audit what? Give a transcript, or --app PATH")
     if recorded.is_dir() and (recorded / "config.toml").exists():
         raise InputError(f"'{recorded}' is a run; its report is made by fedsim report {recorded}")
-    from fedsim.cli import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.cli.auditing import live_audit, transcript_audit  # noqa: PLC0415  (torch is slow to import)
 
     if not follow and (once or patience is not None):
         raise InputError("--once and --patience are for --follow; leave them out, or add it")

@@ -14,8 +14,8 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli.account import account
-from fedsim.cli.calibrate import calibrate
+from fedsim.cli.theory.account import account
+from fedsim.cli.theory.calibrate import calibrate
 from fedsim.config import Config, to_run_config
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.runtimes.inprocess import InProcessGrid

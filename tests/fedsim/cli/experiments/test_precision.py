@@ -14,7 +14,7 @@ from adversaries.statistics.sample_size import trials_needed
 from adversaries.statistics.stopping import looks
 from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli import sweep
+from fedsim.cli.experiments import sweep
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
 from fedsim.report.bounds_report import TITLES

@@ -1,0 +1,1 @@
+"""Commands that run experiments, report what they found, and plan them."""

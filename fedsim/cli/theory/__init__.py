@@ -1,0 +1,1 @@
+"""Commands that say what noise guarantees, from theory alone."""
