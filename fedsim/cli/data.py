@@ -8,9 +8,8 @@ from rich.table import Table
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli.options import SetOption
-from fedsim.cli.terminal import Terminal
-from fedsim.cli.theory.guarantees import AsJson, print_json
+from fedsim.cli.options import AsJson, SetOption
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.data import catalogue
 

@@ -18,3 +18,4 @@ AcceptEpsilon = Annotated[
 ReportAsJson = Annotated[
     bool, typer.Option("--json", help="Print the report as one JSON document.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]

@@ -1,11 +1,15 @@
 """What the terminal shows: text as it is, whatever a path, a name or a message of others holds."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from fedsim.common.foreign_text import shown
+from fedsim.common.strict_json import strict_json
 
 
 class Terminal(Console):
@@ -28,3 +32,8 @@ class Terminal(Console):
                 yield segment
             else:
                 yield segment._replace(text=shown(segment.text))
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one strict JSON document on standard output."""
+    typer.echo(json.dumps(strict_json(document), indent=2, allow_nan=False))

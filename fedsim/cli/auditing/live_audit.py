@@ -17,8 +17,7 @@ from fedsim.auditor.live_audit import Belief, LiveAudit
 from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli.terminal import Terminal
-from fedsim.cli.theory.guarantees import print_json
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, Scalar, to_run_config

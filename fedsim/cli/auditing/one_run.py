@@ -19,8 +19,7 @@ from fedsim import config as configuration
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.options import SetOption
-from fedsim.cli.terminal import Terminal
-from fedsim.cli.theory.guarantees import print_json
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, reading
 from fedsim.transcripts.reader import Reader
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.cli.auditing.live_audit import view
-from fedsim.cli.terminal import Terminal
-from fedsim.cli.theory.guarantees import print_json
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.transcript_audit import audit as transcript_audit
 from fedsim.transcript_audit import transcript_report

@@ -10,8 +10,7 @@ import typer
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.cli.options import ReportAsJson, SetOption
-from fedsim.cli.terminal import Terminal
-from fedsim.cli.theory.guarantees import print_json
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.runtimes.progress import measuring
 

@@ -7,8 +7,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.cli.terminal import Terminal
-from fedsim.cli.theory.guarantees import print_json
+from fedsim.cli.terminal import Terminal, print_json
 
 
 def report(

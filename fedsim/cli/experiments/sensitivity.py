@@ -13,8 +13,7 @@ from rich.progress import Progress as Bars
 
 from fedsim import config as configuration
 from fedsim.cli.options import ReportAsJson, SetOption
-from fedsim.cli.terminal import Terminal
-from fedsim.cli.theory.guarantees import print_json
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 
 if TYPE_CHECKING:

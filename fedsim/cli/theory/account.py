@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.options import AsJson
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees
 from fedsim.cli.theory.guarantees import (
-    AsJson,
     Clients,
     Colluding,
     LocalSteps,
@@ -111,7 +111,7 @@ def account(
         with Terminal(stderr=True).status("accounting round by round"):
             document["by_round"] = _plot(found, plot)
     if json_:
-        guarantees.print_json(document)
+        print_json(document)
     else:
         console = Terminal(highlight=False)
         _print(found, console)

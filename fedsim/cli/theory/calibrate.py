@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.options import AsJson
+from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees
 from fedsim.cli.theory.guarantees import (
-    AsJson,
     Clients,
     Colluding,
     LocalSteps,
@@ -144,7 +144,7 @@ def calibrate(
         accountant=accountant,
     )
     if json_:
-        guarantees.print_json(found.document)
+        print_json(found.document)
     elif rho_alpha is None and mutual_information is None:
         columns = (found.unknown, "effective_noise_multiplier", "rho_alpha")
         _print(found, "The same request by every accountant", columns)
@@ -211,7 +211,7 @@ def _compare(sought: Sought, beliefs: list[float], deltas: list[float], json_: b
             }
             for row in rows
         ]
-        guarantees.print_json({"comparison": comparison})
+        print_json({"comparison": comparison})
         return
     noise = [
         {

@@ -1,16 +1,14 @@
 """What `fedsim account` and `fedsim calibrate` share: their options, their tables, their words."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedsim.common.strict_json import strict_json
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.description import Description
 from fedsim.privacy.identifiability import Bounds
@@ -52,7 +50,6 @@ Colluding = Annotated[
 VantageChoice = Annotated[
     Vantage | None, typer.Option(help="Where the adversary sits.", show_default="participant")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
 
 NARROW = 100
 """Columns of a terminal with room for tails beside the other bounds."""
@@ -214,8 +211,3 @@ def cell(value: float | None) -> str:
         return "–"
     # A belief that rounds to certainty is none.
     return ">0.999999" if 0.9999995 <= value < 1 else f"{value:.6g}"
-
-
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print one strict JSON document on standard output."""
-    typer.echo(json.dumps(strict_json(document), indent=2, allow_nan=False))
