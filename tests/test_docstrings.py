@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-ROOMS = ("adversaries",)
+ROOMS = ("adversaries", "fedsim/privacy")
 """Folders whose functions somebody calls who did not write them; with all that is in them."""
 
 ENTRY = re.compile(r"^    \*{0,2}(\w+): \S")
@@ -18,13 +18,19 @@ ENTRY = re.compile(r"^    \*{0,2}(\w+): \S")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _public(body: list[ast.stmt], within: str = "") -> Iterator[tuple[str, Function]]:
-    """Yield the public functions of a module or class, and those of its public classes."""
+def _public(
+    body: list[ast.stmt], within: str = "", inherits: bool = False
+) -> Iterator[tuple[str, Function]]:
+    """Yield the public functions of a module or class, and those of its public classes.
+
+    inherits: a method without a docstring is left to that of the class that it is inherited from.
+    """
     for node in body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            yield from _public(node.body, f"{within}{node.name}.")
+            yield from _public(node.body, f"{within}{node.name}.", bool(node.bases))
         elif isinstance(node, Function) and not node.name.startswith("_"):
-            yield f"{within}{node.name}", node
+            own = ast.get_docstring(node) is not None
+            yield from [(f"{within}{node.name}", node)] if own or not inherits else []
 
 
 def _arguments(node: Function) -> list[str]:

@@ -299,7 +299,13 @@ CHOICES = ("max", "min", "median")
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Distances float64 of some records of D (rows) and some candidates (columns)."""
+    """Distances of some records of D and some candidates.
+
+    Attributes:
+        rows: the records' positions in D.
+        columns: the candidates' positions.
+        distances: float64 [rows, columns].
+    """
 
     rows: slice
     columns: slice

@@ -35,8 +35,10 @@ MOST_KINDS = 256
 class Accountant(ABC):
     """Bounds the privacy of a mechanism.
 
-    `name` is what a user types, `title` what a user reads, `covers` which mechanisms and which
-    neighbouring relations it speaks of.
+    Attributes:
+        name: what a user types.
+        title: what a user reads.
+        covers: which mechanisms and which neighbouring relations it speaks of, for readers.
     """
 
     name: ClassVar[str]
@@ -48,7 +50,12 @@ class Accountant(ABC):
         return None
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        """Return what a reader must know about epsilon(mechanism, delta), None if nothing."""
+        """Return what a reader must know about epsilon(mechanism, delta), None if nothing.
+
+        Args:
+            mechanism: that was accounted for.
+            delta: at which.
+        """
         if mechanism.noiseless:
             return "no noise, no guarantee: epsilon is infinite"
         return None
@@ -56,7 +63,12 @@ class Accountant(ABC):
     def epsilon(self, mechanism: Mechanism, delta: float) -> float:
         """Return an epsilon >= 0 at which the mechanism is (epsilon, delta)-private, or inf.
 
-        Raises InputError unless 0 < delta < 1 and the mechanism is supported.
+        Args:
+            mechanism: as one vantage point faces it.
+            delta: in (0, 1).
+
+        Raises:
+            InputError: unless 0 < delta < 1; the mechanism is not supported.
         """
         self._check(mechanism)
         if not 0 < delta < 1:
@@ -66,7 +78,12 @@ class Accountant(ABC):
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:
         """Return a delta in (0, 1] at which the mechanism is (epsilon, delta)-private.
 
-        Raises InputError unless epsilon >= 0 and the mechanism is supported.
+        Args:
+            mechanism: as one vantage point faces it.
+            epsilon: in [0, inf).
+
+        Raises:
+            InputError: unless epsilon is finite and >= 0; the mechanism is not supported.
         """
         self._check(mechanism)
         if not 0 <= epsilon < math.inf:
@@ -133,7 +150,7 @@ class RenyiAccountant(Accountant):
         return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=True)
 
     def curve(self, mechanism: Mechanism) -> Array:
-        """Return the Rényi divergence at every one of `orders`."""
+        """Return the Rényi divergence in nats at every one of `orders`, float64 [orders]."""
         full = tuple(group for group in mechanism.groups if group.sampling_rate == 1)
         # Together one Gaussian, of divergence order mu^2 / 2.
         curve = self.orders * (Mechanism(full).mu ** 2 / 2 if full else 0.0)
@@ -193,15 +210,25 @@ class PrivacyLossAccountant(Accountant):
         )
 
     def tail(self, mechanism: Mechanism, epsilon: float) -> float | None:
-        """Return Pr_D[privacy loss > epsilon] of the composed mechanism, at any finite epsilon.
+        """Return Pr_D[privacy loss > epsilon] of the composed mechanism.
 
-        Under the resolution of the distribution, the resolution instead: an upper bound. None where
-        the noise is too small for any answer.
+        Args:
+            mechanism: as one vantage point faces it.
+            epsilon: any finite number.
+
+        Returns:
+            The probability; under the resolution of the distribution, the resolution instead: an
+            upper bound. None where the noise is too small for any answer.
         """
         return self._tail(mechanism, 0, epsilon)
 
     def tail_prime(self, mechanism: Mechanism, epsilon: float) -> float | None:
-        """Return Pr_D'[log p_D/p_D' > epsilon]: as `tail`, but when the data were D'."""
+        """Return Pr_D'[log p_D/p_D' > epsilon]: as `tail`, but when the data were D'.
+
+        Args:
+            mechanism: as one vantage point faces it.
+            epsilon: any finite number.
+        """
         # Of the loss log p_D'/p_D, it is the part below -epsilon.
         above = self._tail(mechanism, -1, -epsilon)
         return None if above is None else 1 - above
@@ -327,7 +354,14 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 
 def accountant(name: str) -> Accountant:
-    """Return the accountant of this name. Raises InputError that offers the nearest valid name."""
+    """Return the accountant of this name.
+
+    Args:
+        name: one of `ACCOUNTANTS`, or a user's own "package.module:name".
+
+    Raises:
+        InputError: an unknown name, with the nearest valid one; code that was not allowed.
+    """
     return lookup(ACCOUNTANTS, name, "the accountant")
 
 

@@ -44,20 +44,28 @@ def log_moments(
 ) -> Floats:
     """Return log E[e^(lambda L)] of one Gaussian step for every distance and order, [..., O].
 
-    orders [O]: integers lambda >= 1; distances [...]: how far apart a record moves the sum; sigma,
-    of a shape that broadcasts with them: the standard deviation of the noise (0: inf, unless the
-    distance is 0 too); sampling_rate: q of Poisson sampling.
-
-    add-remove: c(lambda) = log E exp(K(K-1) d^2/(2 sigma^2)), K ~ Binomial(lambda + 1, q), Theorem
-    3. It is the loss of the mixture (1-q) N(0, sigma^2) + q N(d, sigma^2) against N(0, sigma^2);
-    the other direction is never larger (Mironov, Talwar and Zhang, 2019, Theorem 5). Without
-    sampling both are lambda (lambda + 1) d^2/(2 sigma^2).
+    add-remove: c(lambda) = log E exp(K(K-1) d^2/(2 sigma^2)), K ~ Binomial(lambda + 1, q). It is
+    the loss of the mixture (1-q) N(0, sigma^2) + q N(d, sigma^2) against N(0, sigma^2); the other
+    direction is never larger (Mironov, Talwar and Zhang, 2019, Theorem 5). Without sampling both
+    are lambda (lambda + 1) d^2/(2 sigma^2).
 
     replace: two mixtures, (1-q) N(0, sigma^2 I) + q N(g, sigma^2 I) and the same with g'. Both
     records use one coin, and (P, Q) -> E_Q (P/Q)^(lambda + 1) is jointly convex; so the moment is
     at most (1-q) 1 + q exp(lambda (lambda + 1) |g - g'|^2/(2 sigma^2)), an upper bound.
 
-    Raises InputError for orders, distances, noise or a rate out of range.
+    Args:
+        orders: int [O], lambda >= 1.
+        distances: [...], d or |g - g'|: how far a record moves the sum.
+        sigma: the noise's standard deviation, of a shape that broadcasts with the distances; 0
+            gives infinity, unless the distance is 0 too.
+        sampling_rate: q of Poisson sampling, in (0, 1].
+        neighbouring: the relation between the two worlds.
+
+    Raises:
+        InputError: orders, distances, noise or a rate out of range.
+
+    Source:
+        Theorem 3.
     """
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
     noise = np.asarray(sigma, dtype=np.float64)
@@ -86,9 +94,7 @@ def log_moments(
 def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
     """Return the privacy cost of one step from the log-moments of n sampled records, [..., O].
 
-    log_moments [..., n, O]: c_j(lambda); steps: T, how many are composed; gamma: the probability
-    that the expectation is larger than what is estimated. Eq. 14, under the Hoelder exponent T of
-    Theorem 1: with L_j = T c_j,
+    Under the Hoelder exponent T of Theorem 1, with L_j = T c_j,
 
         cost = (1/T) log( mean_j e^(L_j) + t^-1_(n-1)(1 - gamma) std_j(e^(L_j)) / sqrt(n - 1) )
 
@@ -96,8 +102,17 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
     leave no doubt to add: the cost is c_j. The quantile is Student's, which presumes a mean of
     nearly normal errors; rare large moments that are not in the sample are beyond it.
 
-    Raises InputError for fewer than two records, from which no spread can be estimated, and for
-    steps or a gamma out of range.
+    Args:
+        log_moments: [..., n, O], c_j(lambda) of each record, n >= 2.
+        steps: T, how many are composed, at least 1.
+        gamma: the probability that the expectation is larger than what is estimated, in (0, 0.5].
+
+    Raises:
+        InputError: fewer than two records, from which no spread can be estimated; steps or a gamma
+            out of range.
+
+    Source:
+        Eq. 14.
     """
     records = log_moments.shape[-2]
     if records < 2:
@@ -109,6 +124,7 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
         raise InputError(f"the number of steps is {steps}; give at least 1")
     if not 0 < gamma <= 0.5:
         raise InputError(f"gamma is {gamma}; give a probability above 0 and at most 0.5")
+    # L_j, taken from the largest of all records, so that no exponential overflows.
     with np.errstate(over="ignore"):
         exponents = steps * log_moments
     top = exponents.max(axis=-2)
@@ -131,11 +147,21 @@ def step_costs(
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     gamma: float = GAMMA,
 ) -> Floats:
-    """Return the privacy costs [..., O] of steps with n sampled distances each, [..., n].
+    """Return the privacy costs of steps with n sampled distances each, [..., O].
 
-    sigma [...], or of a shape that broadcasts: of each step's noise; steps: T, how many are
-    composed in all. Log-moments as `log_moments` and the estimator as `estimate`, in bounded
-    memory. Raises InputError as they do.
+    Log-moments as `log_moments` and the estimator as `estimate`, in bounded memory.
+
+    Args:
+        orders: int [O], lambda >= 1.
+        distances: [..., n], how far each sampled record moves the sum, n >= 2.
+        sigma: [...], or of a shape that broadcasts: the standard deviation of each step's noise.
+        steps: T, how many are composed in all.
+        sampling_rate: q of Poisson sampling, in (0, 1].
+        neighbouring: the relation between the two worlds.
+        gamma: as of `estimate`.
+
+    Raises:
+        InputError: as of `log_moments` and `estimate`.
     """
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
     leading, records = each.shape[:-1], each.shape[-1]
@@ -153,13 +179,23 @@ def step_costs(
 def epsilons(
     costs: npt.ArrayLike, orders: npt.ArrayLike, delta: float, gamma_total: float = 0.0
 ) -> tuple[Floats, Ints]:
-    """Return epsilon >= 0 at delta for each of many costs [..., O], and its order, both [...].
+    """Return epsilon >= 0 at delta for each of many costs, and its order, both [...].
 
-    min over lambda of (cost - ln(delta - gamma_total))/lambda, Theorem 2 and Eq. 16. That the
-    minimum is taken over estimates that may each fail is not charged: at the default gamma it would
-    multiply a negligible term by the number of orders. inf where every cost is.
+    min over lambda of (cost - ln(delta - gamma_total))/lambda. That the minimum is taken over
+    estimates that may each fail is not charged: at the default gamma it would multiply a negligible
+    term by the number of orders.
 
-    Raises InputError unless gamma_total < delta < 1.
+    Args:
+        costs: [..., O], of all steps together; where every order's is infinite epsilon is.
+        orders: int [O], lambda >= 1.
+        delta: in (gamma_total, 1).
+        gamma_total: the probability that any step's estimator fails, in [0, 1).
+
+    Raises:
+        InputError: unless 0 <= gamma_total < delta < 1.
+
+    Source:
+        Theorem 2 and Eq. 16.
     """
     chosen = _orders(orders)
     _check_gamma(gamma_total)
@@ -177,9 +213,19 @@ def epsilons(
 def delta_at_percentile(delta: float, percentile: float) -> float:
     """Return the Bayesian delta from which `delta` follows for each of a share of the records.
 
-    delta_mu = delta (1 - percentile). Section 4.4.1: the accountant bounds the mean of
-    Pr[L > epsilon | x'] over x', so by Markov's inequality this probability is delta or more in at
-    most the share delta_mu/delta of the distribution. Raises InputError unless 0 <= percentile < 1.
+    delta_mu = delta (1 - percentile): the accountant bounds the mean of Pr[L > epsilon | x'] over
+    x', so by Markov's inequality this probability is delta or more in at most the share
+    delta_mu/delta of the distribution.
+
+    Args:
+        delta: for each record of the share.
+        percentile: the share of the distribution, in [0, 1).
+
+    Raises:
+        InputError: unless 0 <= percentile < 1.
+
+    Source:
+        Section 4.4.1.
     """
     if not 0 <= percentile < 1:
         raise InputError(

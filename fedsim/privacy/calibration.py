@@ -23,9 +23,12 @@ MOST_NOISE = 1e15
 class Requirement:
     """What a mechanism has to satisfy.
 
-    described: the requirement in words; excess: the logarithm of the leak over what is allowed, at
-    most 0 for a mechanism that satisfies it; reached: what a mechanism leaks, in words; allowed:
-    name and value of the probability that may leak in any case, None if there is none.
+    Attributes:
+        described: the requirement in words.
+        excess: of a mechanism, the logarithm of the leak over what is allowed; at most 0 where it
+            satisfies the requirement.
+        reached: what a mechanism leaks, in words.
+        allowed: name and value of the probability that may leak in any case, None if there is none.
     """
 
     described: str
@@ -35,7 +38,19 @@ class Requirement:
 
 
 def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
-    """Require (epsilon, delta)-DP as certified by an accountant. Raises InputError out of range."""
+    """Require (epsilon, delta)-DP as certified by an accountant.
+
+    Args:
+        epsilon: in [0, inf).
+        delta: in (0, 1).
+        accountant_name: one of `accounting.ACCOUNTANTS`.
+
+    Returns:
+        The requirement.
+
+    Raises:
+        InputError: a number out of range; an unknown accountant.
+    """
     judge = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
@@ -59,7 +74,17 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
 
 
 def advantage_at_most(rho_alpha: float) -> Requirement:
-    """Require that no adversary's advantage exceeds rho_alpha. Raises InputError out of range."""
+    """Require that no adversary's advantage exceeds rho_alpha.
+
+    Args:
+        rho_alpha: in (0, 1).
+
+    Returns:
+        The requirement.
+
+    Raises:
+        InputError: unless 0 < rho_alpha < 1.
+    """
     if not 0 < rho_alpha < 1:
         raise InputError(
             f"rho_alpha is {rho_alpha}, but a bound on the advantage lies between 0 (guessing) and "
@@ -74,9 +99,16 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
 
 
 def information_at_most(nats: float) -> Requirement:
-    """Require that all steps together tell at most so many nats of which world it is (PAC privacy).
+    """Require that all steps together tell at most so much of which world it is (PAC privacy).
 
-    Raises InputError out of range: ln 2 nats are all that there is to know.
+    Args:
+        nats: in (0, ln 2); ln 2 nats are all that there is to know.
+
+    Returns:
+        The requirement.
+
+    Raises:
+        InputError: unless 0 < nats < ln 2.
     """
     if not 0 < nats < math.log(2):
         raise InputError(
@@ -98,9 +130,20 @@ def noise_multiplier(
 ) -> float:
     """Return the least noise multiplier that satisfies the requirement.
 
-    Precise to a relative 1e-9, and never on the side of too little noise. Raises InputError for
-    values out of range, for a mechanism that the accountant does not cover, and for a target that
-    no noise reaches or that needs none.
+    Precise to a relative 1e-9, and never on the side of too little noise.
+
+    Args:
+        requirement: to be met by all steps together.
+        steps: how many, at least 1.
+        sampling_rate: probability that a record takes part in a step, in (0, 1].
+        neighbouring: the relation between the two worlds.
+
+    Returns:
+        Standard deviation of the noise over the sensitivity.
+
+    Raises:
+        InputError: values out of range; a mechanism that the accountant does not cover; a target
+            that no noise reaches or that needs none.
     """
 
     def mechanism(multiplier: float) -> Mechanism:
@@ -141,8 +184,16 @@ def steps(
 ) -> int:
     """Return the most steps that satisfy the requirement, in multiples of `multiple`.
 
-    Raises InputError as `noise_multiplier` does, and where not even the first multiple is private
-    enough, or 1e9 steps are.
+    Args:
+        requirement: to be met by all steps together.
+        noise_multiplier: of each step.
+        sampling_rate: probability that a record takes part in a step, in (0, 1].
+        neighbouring: the relation between the two worlds.
+        multiple: the steps of one round, at least 1.
+
+    Raises:
+        InputError: as of `noise_multiplier`; not even the first multiple is private enough, or 1e9
+            steps are.
     """
 
     def satisfied(multiples: int) -> bool:
@@ -182,8 +233,16 @@ def sampling_rate(
 ) -> float:
     """Return the highest sampling rate that satisfies the requirement; 1.0 where full batches do.
 
-    Precise to a relative 1e-9, and never on the side of too high a rate. Raises InputError as
-    `noise_multiplier` does, and where a rate of 1e-9 is still too high.
+    Precise to a relative 1e-9, and never on the side of too high a rate.
+
+    Args:
+        requirement: to be met by all steps together.
+        noise_multiplier: of each step.
+        steps: how many, at least 1.
+        neighbouring: the relation between the two worlds.
+
+    Raises:
+        InputError: as of `noise_multiplier`; a rate of 1e-9 is still too high.
     """
 
     def excess(log_rate: float) -> float:
@@ -213,9 +272,16 @@ def sampling_rate(
 class Comparison:
     """What the paper's calibration costs beside the tight one, at one target.
 
-    classic, tight: noise multipliers for the same (epsilon, delta), by rdp-classic and by pld;
-    wasted: their ratio; exact_epsilon: what the classic noise really guarantees at delta;
-    classic_rho_alpha, tight_rho_alpha: the advantage under each, by every route.
+    Attributes:
+        rho_beta: the target, a bound on belief.
+        delta: at which it holds.
+        epsilon: the target as epsilon.
+        classic: noise multiplier for (epsilon, delta) by rdp-classic.
+        tight: noise multiplier for the same by pld.
+        wasted: classic over tight.
+        exact_epsilon: what the classic noise really guarantees at delta.
+        classic_rho_alpha: the advantage under the classic noise, by every route.
+        tight_rho_alpha: the advantage under the tight noise, by every route.
     """
 
     rho_beta: float
@@ -238,7 +304,15 @@ def compare(
 ) -> Comparison:
     """Return how much noise a bound on belief needs by the paper's accounting and by the exact one.
 
-    Raises InputError as `noise_multiplier` does.
+    Args:
+        rho_beta: bound on the belief, in [0.5, 1).
+        delta: in (0, 1).
+        steps: how many, at least 1.
+        sampling_rate: probability that a record takes part in a step, in (0, 1].
+        neighbouring: the relation between the two worlds.
+
+    Raises:
+        InputError: as of `noise_multiplier`.
     """
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
 

@@ -29,10 +29,13 @@ from fedsim.trust.model import Vantage
 class Rounds:
     """Rounds alike.
 
-    noise_multiplier: nominal, as `effective_noise_multiplier` takes it, of the noise really added
-    sampling_rate: probability that a record takes part in a step; 1 is a full batch
-    local_steps: noisy steps of an owner within a round
-    participants: how many owners took part, the record's among them; None for all
+    Attributes:
+        noise_multiplier: nominal, as `effective_noise_multiplier` takes it, of the noise really
+            added.
+        count: how many rounds.
+        sampling_rate: probability that a record takes part in a step; 1 is a full batch.
+        local_steps: noisy steps of an owner within a round.
+        participants: how many owners took part, the record's among them; None for all.
     """
 
     noise_multiplier: float
@@ -44,12 +47,20 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Description:
-    """What a federation releases. clipping_norm is None where only its ratio to the noise is known.
+    """What a federation releases.
 
-    colluders: how many owners besides the adversary tell it their noise; summed_in_the_clear:
-    whether the server sees the messages that distributed trust means it to see the sum of. The
-    bounds hold for a record whose owner takes part in all of the rounds, and for the server under
-    distributed trust as if it saw the sum alone.
+    The bounds hold for a record whose owner takes part in all of the rounds, and for the server
+    under distributed trust as if it saw the sum alone.
+
+    Attributes:
+        rounds: in their order.
+        neighbouring: the relation between the two worlds.
+        trust: who adds the noise.
+        owners: how many there are.
+        clipping_norm: None where only its ratio to the noise is known.
+        colluders: how many owners besides the adversary tell it their noise.
+        summed_in_the_clear: whether the server sees the messages that distributed trust means it to
+            see the sum of.
     """
 
     rounds: tuple[Rounds, ...]
@@ -61,7 +72,14 @@ class Description:
     summed_in_the_clear: bool = False
 
     def towards(self, vantage: Vantage) -> Mechanism:
-        """Return the mechanism that this vantage point faces. Raises InputError as its parts do."""
+        """Return the mechanism that this vantage point faces.
+
+        Args:
+            vantage: who looks.
+
+        Raises:
+            InputError: as of `effective_noise_multiplier`, `Steps` and `Mechanism`.
+        """
         steps = (
             Steps(
                 effective_noise_multiplier(
@@ -85,7 +103,14 @@ class Description:
         return replace(self, trust=trust)
 
     def first(self, count: int) -> "Description":
-        """Return the first `count` rounds. Raises InputError for fewer than one."""
+        """Return the first rounds alone.
+
+        Args:
+            count: how many; all, if there are no more.
+
+        Raises:
+            InputError: fewer than one.
+        """
         kept, left = [], count
         for alike in self.rounds:
             if left > 0:
@@ -139,7 +164,17 @@ class _DescriptionTable(Table):
 
 
 def load(path: Path) -> Description:
-    """Read a description from a TOML file with [[rounds]]. Raises InputError with one line."""
+    """Read a description from a TOML file with [[rounds]].
+
+    Args:
+        path: the file.
+
+    Returns:
+        The description, which every vantage point can face.
+
+    Raises:
+        InputError: one line about what cannot be read or is out of range.
+    """
     try:
         tree = reading.toml(path)
     except FileNotFoundError:

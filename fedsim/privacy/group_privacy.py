@@ -13,10 +13,15 @@ from fedsim.privacy.description import Description
 
 
 def of_group(description: Description, records: int) -> Description:
-    """Return what stands between a vantage point and `records` records that differ together.
+    """Return what stands between a vantage point and records that differ together.
 
-    Raises InputError below 1, and for sampled steps, in which each of the records has a coin of its
-    own and the group's loss is no Gaussian mechanism's.
+    Args:
+        description: of the federation, as one record faces it.
+        records: how many, at least 1.
+
+    Raises:
+        InputError: fewer than one; sampled steps, in which each of the records has a coin of its
+            own and the group's loss is no Gaussian mechanism's.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")

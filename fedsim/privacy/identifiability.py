@@ -34,15 +34,19 @@ LEAST_STEP, STEPS_BELOW = 1e-3, 48
 class Bounds:
     """What theory allows an adversary against one mechanism at one delta.
 
-    epsilon: certified by the named accountant; rho_beta, tail_probability, theorem2_rho_alpha and
-        yeom_bound follow from it
-    rho_beta: belief that the worst pair exceeds only with probability tail_probability
-    rho_alpha: advantage that no adversary exceeds under the noise actually used
-    tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown. Milder pairs
-        may have more of it, see `tail_limit`
-    theorem2_rho_alpha: the paper's printed value, which is not a bound
-    yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1
-    tight_epsilon, tight_rho_beta: the same from the privacy loss distribution
+    Attributes:
+        epsilon: certified by the named accountant; rho_beta, tail_probability, theorem2_rho_alpha
+            and yeom_bound follow from it.
+        delta: at which.
+        rho_beta: belief that the worst pair exceeds only with probability tail_probability.
+        rho_alpha: advantage that no adversary exceeds under the noise actually used.
+        tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown. Milder
+            pairs may have more of it, see `tail_limit`.
+        theorem2_rho_alpha: the paper's printed value, which is not a bound.
+        yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
+        accountant: its name.
+        tight_epsilon: epsilon from the privacy loss distribution.
+        tight_rho_beta: rho_beta that follows from it.
     """
 
     epsilon: float
@@ -61,9 +65,18 @@ class Bounds:
 class VantageBounds:
     """What theory allows an adversary at one vantage point, under one trust.
 
-    noise_multiplier: effective, that is of the noise which this vantage point cannot remove; None
-        where it differs between rounds
-    epsilon: tight, at the delta asked for; inf where there is no such noise
+    Attributes:
+        trust: who adds the noise.
+        vantage: who looks.
+        noise_multiplier: effective, that is of the noise which this vantage point cannot remove;
+            None where it differs between rounds.
+        epsilon: tight, at the delta asked for; inf where there is no such noise.
+        rho_beta: as of `Bounds`.
+        rho_alpha: as of `Bounds`.
+        tail_probability: as of `Bounds`.
+        theorem2_rho_alpha: as of `Bounds`.
+        yeom_bound: as of `Bounds`.
+        note: what is seen from there, in words.
     """
 
     trust: Trust
@@ -82,9 +95,12 @@ class VantageBounds:
 class BeliefCurve:
     """How often the belief of the worst-case adversary, from even odds, exceeds a value.
 
-    beliefs [n] in (0, 1); under_d [n]: Pr_D[beta > belief], which delta' estimates at rho_beta;
-    under_d_prime [n]: the same when the data were D'. The distributions are those of the
-    neighbouring datasets that lie furthest apart.
+    The distributions are those of the neighbouring datasets that lie furthest apart.
+
+    Attributes:
+        beliefs: float64 [n], in (0, 1).
+        under_d: float64 [n], Pr_D[beta > belief], which delta' estimates at rho_beta.
+        under_d_prime: float64 [n], the same when the data were D'.
     """
 
     beliefs: Array
@@ -104,9 +120,16 @@ _SEES = {
 
 
 def epsilon_of_rho_beta(rho_beta: float) -> float:
-    """Return the epsilon that bounds the belief by rho_beta: ln(rho_beta / (1 - rho_beta)), Eq. 10.
+    """Return the epsilon that bounds the belief by rho_beta: ln(rho_beta / (1 - rho_beta)).
 
-    Raises InputError unless 0.5 <= rho_beta < 1.
+    Args:
+        rho_beta: in [0.5, 1).
+
+    Raises:
+        InputError: unless 0.5 <= rho_beta < 1.
+
+    Source:
+        Eq. 10.
     """
     if not 0.5 <= rho_beta < 1:
         raise InputError(
@@ -117,10 +140,18 @@ def epsilon_of_rho_beta(rho_beta: float) -> float:
 
 
 def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
-    """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds; Theorem 1.
+    """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds.
 
-    prior: the belief before anything was released; the odds grow by e^epsilon at most. Raises
-    InputError for an epsilon below 0, or unless 0 < prior < 1.
+    Args:
+        epsilon: >= 0, may be infinite.
+        prior: the belief before anything was released, in (0, 1); the odds grow by e^epsilon at
+            most.
+
+    Raises:
+        InputError: unless epsilon >= 0 and 0 < prior < 1.
+
+    Source:
+        Theorem 1.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -143,8 +174,17 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
 
     Of the worst pair, which differs by all of the sensitivity in every step: the theoretical
     counterpart of its delta', the rate of beta_k > rho_beta where D was used. It is larger than
-    delta(epsilon). No limit for other pairs: that is `tail_limit`. None where the loss distribution
-    cannot be computed. Raises InputError below 0.
+    delta(epsilon). No limit for other pairs: that is `tail_limit`.
+
+    Args:
+        mechanism: as the adversary faces it.
+        epsilon: >= 0, may be infinite.
+
+    Returns:
+        The probability; None where the loss distribution cannot be computed.
+
+    Raises:
+        InputError: epsilon below 0.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -161,7 +201,14 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
         delta(e) >= E_D[(1 - exp(e - loss))+] >= Pr_D[loss > epsilon] (1 - exp(e - epsilon)).
 
     The least of these is the largest tail of all that tells no more than the worst pair does, up to
-    the choice of e. 1, which limits nothing, at epsilon = 0. Raises InputError below 0.
+    the choice of e. 1, which limits nothing, at epsilon = 0.
+
+    Args:
+        mechanism: as the adversary faces it.
+        epsilon: >= 0, may be infinite.
+
+    Raises:
+        InputError: epsilon below 0.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -173,11 +220,20 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
 
 
 def theorem2_rho_alpha(epsilon: float, delta: float) -> float:
-    """Return 2 Phi(epsilon / (2 sqrt(2 ln(1.25/delta)))) - 1, Theorem 2 as printed. Not a bound.
+    """Return 2 Phi(epsilon / (2 sqrt(2 ln(1.25/delta)))) - 1. Not a bound.
 
     It presumes the classic sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon of a single step. Noise
-    that is calibrated tightly is smaller, and the true advantage then larger than this. Raises
-    InputError unless epsilon >= 0 and 0 < delta < 1.
+    that is calibrated tightly is smaller, and the true advantage then larger than this.
+
+    Args:
+        epsilon: >= 0.
+        delta: in (0, 1).
+
+    Raises:
+        InputError: unless epsilon >= 0 and 0 < delta < 1.
+
+    Source:
+        Theorem 2 as printed.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -197,7 +253,13 @@ def yeom_bound(epsilon: float) -> float:
 def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> Bounds:
     """Return what theory allows against the mechanism at this delta.
 
-    Raises InputError if there is no such accountant or it does not cover the mechanism.
+    Args:
+        mechanism: as the adversary faces it.
+        delta: in (0, 1).
+        accountant_name: one of `accounting.ACCOUNTANTS`.
+
+    Raises:
+        InputError: no such accountant, or one that does not cover the mechanism.
     """
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
     tight_epsilon = PLD.epsilon(mechanism, delta)
@@ -218,10 +280,15 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 def vantage_bounds(
     description: Description, delta: float, trust: Trust | None = None
 ) -> list[VantageBounds]:
-    """Return what theory allows at every vantage point, if the noise were added under `trust`.
+    """Return what theory allows at every vantage point.
 
-    None: under the trust of the description. Raises InputError as `Description.towards` does, for
-    example for local steps without local trust.
+    Args:
+        description: of what the federation releases.
+        delta: in (0, 1).
+        trust: who would add the noise; None for the description's.
+
+    Raises:
+        InputError: as of `Description.towards`, for example for local steps without local trust.
     """
     description = description if trust is None else description.under(trust)
     rows = []
@@ -252,10 +319,18 @@ def vantage_bounds(
 def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | None:
     """Return the distribution of the worst-case adversary's belief that the data were D.
 
-    beliefs: strictly between 0 and 1. The belief passes b where the privacy loss passes logit(b).
-    Without sampling it is N(+-mu^2/2, mu^2); else from the privacy loss distributions, where D has
-    the record (add-remove). None where these cannot be computed. Raises InputError for a belief out
-    of range.
+    The belief passes b where the privacy loss passes logit(b). Without sampling it is N(+-mu^2/2,
+    mu^2); else from the privacy loss distributions, where D has the record (add-remove).
+
+    Args:
+        mechanism: as the adversary faces it.
+        beliefs: [n], strictly between 0 and 1.
+
+    Returns:
+        The curve; None where the loss distributions cannot be computed.
+
+    Raises:
+        InputError: a belief out of range.
     """
     values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
     if not np.all((values > 0) & (values < 1)):
@@ -275,10 +350,22 @@ def epsilon_by_round(
     accountants: Sequence[str],
     points: int = 24,
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
-    """Return rounds [n], n <= points, and for each accountant the epsilon [n] after them.
+    """Return rounds, and what epsilon is after each of them by each accountant.
 
-    The rounds lie closer together at the beginning, where epsilon grows fastest. Raises InputError
-    as `bounds` does.
+    The rounds lie closer together at the beginning, where epsilon grows fastest.
+
+    Args:
+        description: of what the federation releases.
+        vantage: who looks.
+        delta: in (0, 1).
+        accountants: names of `accounting.ACCOUNTANTS`.
+        points: how many rounds at most.
+
+    Returns:
+        int64 [n], and by accountant float64 [n], n <= points.
+
+    Raises:
+        InputError: as of `bounds`.
     """
     last = description.count
     spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
@@ -293,10 +380,18 @@ def epsilon_by_round(
 def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> dict[str, float]:
     """Return the advantage that each way of arguing allows: three bounds, and the paper's value.
 
-    "total variation" is `rho_alpha`, exact. "epsilon and delta" is (e^eps - 1 + 2 delta) /
-    (e^eps + 1), what any (epsilon, delta)-private mechanism allows (Kairouz, Oh and Viswanath,
-    2015). "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value once more, which is
-    there without sampling only. "paper (Theorem 2)" is `theorem2_rho_alpha`, no bound.
+    "total variation" is `rho_alpha`, exact. "epsilon and delta" is (e^eps - 1 + 2 delta) / (e^eps +
+    1), what any (epsilon, delta)-private mechanism allows (Kairouz, Oh and Viswanath, 2015).
+    "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value once more, which is there
+    without sampling only. "paper (Theorem 2)" is `theorem2_rho_alpha`, no bound.
+
+    Args:
+        mechanism: as the adversary faces it.
+        epsilon: that was certified, >= 0.
+        delta: at which, in (0, 1).
+
+    Raises:
+        InputError: as of `theorem2_rho_alpha`.
     """
     routes = {TOTAL_VARIATION: rho_alpha(mechanism)}
     odds = math.exp(-epsilon)

@@ -42,8 +42,11 @@ ROUNDED = 0.1
 class LossDistribution:
     """The distribution of the privacy loss log p_D/p_D' when the data were D.
 
-    masses [n] are the probabilities of the losses (lowest + i) width, infinite that of an infinite
-    loss.
+    Attributes:
+        width: between two losses of the grid.
+        lowest: the first loss in widths.
+        masses: float64 [n], the probabilities of the losses (lowest + i) width.
+        infinite: the probability of an infinite loss.
     """
 
     width: float
@@ -89,7 +92,12 @@ class LossDistribution:
 
 
 def resolves(mechanism: Mechanism, delta: float) -> bool:
-    """Return whether a loss distribution can answer: nothing overflows, delta is above rounding."""
+    """Return whether a loss distribution can answer: nothing overflows, delta is above rounding.
+
+    Args:
+        mechanism: to be composed.
+        delta: of the answer; 1.0 asks about the mechanism alone.
+    """
     if mechanism.noiseless or delta < resolution(mechanism):
         return False
     return all(_largest_loss(*kind, mechanism.neighbouring) < 700 for kind, _ in _kinds(mechanism))
@@ -149,9 +157,14 @@ def _typical_deviation(kinds: Kinds) -> float:
 
 
 def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float:
-    """Return the epsilon of a single step at delta, 0 < delta < 1, whatever its count.
+    """Return the epsilon of a single step at delta.
 
     The closed form of `_remove_deltas` solved for epsilon; under replace and sampling its root.
+
+    Args:
+        step: its noise and sampling rate, whatever its count.
+        neighbouring: the relation between the two worlds.
+        delta: in (0, 1).
     """
     z, q = step.noise_multiplier, step.sampling_rate
     if z == 0:
@@ -242,8 +255,10 @@ def _masses(
     The masses whose delta touches the true one at every grid point and exceeds it between: "connect
     the dots", Algorithm 1.
     """
+    # delta at 0, 1, 2, ... widths, and how far it falls in each interval.
     delta = deltas(z, q, width * np.arange(math.ceil(largest / width) + 1.0))
     falls = -np.diff(delta)
+    # The mass at a point, from how far it falls on either side of that.
     masses = (math.exp(width) * falls - np.append(falls[1:], 0.0)) / math.expm1(width)
     return _trim(masses), float(delta[-1])
 
@@ -278,8 +293,10 @@ def _compose(
     small: `rounded` is added to the mass at infinity.
     """
     pieces = [(part.masses, part.lowest, part.infinite, count) for part, count in parts]
+    # A grid that is wide enough for the sum, and as long as the longest part.
     low, high = _support([(masses, lower, n) for masses, lower, _, n in pieces])
     size = next_fast_len(max(high - low + 1, *(len(masses) for masses, *_ in pieces)), real=True)
+    # The sum's transform is the product of its parts'.
     spectrum: npt.NDArray[np.complex128] = np.ones(size // 2 + 1, dtype=np.complex128)
     for masses, _, _, count in pieces:
         spectrum *= rfft(masses, size) ** count
@@ -287,6 +304,7 @@ def _compose(
     # The transform counts from the sum of all lower ends, and wraps around.
     start = low - sum(lower * count for _, lower, _, count in pieces)
     losses = np.roll(total, -start)[: high - low + 1]
+    # log of the probability that no part's loss is infinite.
     finite = sum(count * math.log1p(-infinite) for _, _, infinite, count in pieces)
     return LossDistribution(width, low, losses, TRUNCATED + rounded - math.expm1(finite))
 
@@ -297,6 +315,7 @@ def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
     By Chernoff's bound, at orders about the one that is best for a normal sum, and at smaller ones
     for sums of few large losses.
     """
+    # What the sum cannot leave at all, and its variance.
     lower = sum(low * count for _, low, count in pieces)
     upper = sum((low + len(masses) - 1) * count for masses, low, count in pieces)
     variance = 0.0
@@ -304,11 +323,13 @@ def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
     for (masses, _, count), place in zip(pieces, places, strict=True):
         mean = float(masses @ place)
         variance += count * max(0.0, float(masses @ place**2) - mean**2)
+    # Orders to try: about the best one of a normal sum, and fixed shares of the longest part's.
     reach = math.log(2 / TRUNCATED)
     normal = math.sqrt(2 * reach / max(variance, 1e-300))
     longest = max(len(masses) for masses, _, _ in pieces)
     orders = np.array([1.0, 5.0, 20.0, 40.0]) / longest
     for order in [*orders, *normal * np.array([0.25, 0.5, 1.0])]:
+        # log E e^(order sum) and log E e^(-order sum), each of which bounds one end.
         grown, shrunk = (
             sum(
                 count * float(logsumexp(sign * order * place, b=masses))
@@ -356,6 +377,7 @@ def _replace_deltas(z: float, q: float, epsilons: Array) -> Array:
     q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2), with s = 2z. The loss passes epsilon at
     s^2 (arsinh(sinh(epsilon/2) e^{1/(2 s^2)} (1-q)/q) + epsilon/2), worked out in log space.
     """
+    # The observation at which the loss passes epsilon.
     s = 2 * z
     half = epsilons / 2
     with np.errstate(divide="ignore"):
@@ -363,6 +385,7 @@ def _replace_deltas(z: float, q: float, epsilons: Array) -> Array:
     log_ratio = log_sinh + 0.5 / s**2 + math.log1p(-q) - math.log(q)
     arsinh = np.logaddexp(log_ratio, np.logaddexp(2 * log_ratio, 0.0) / 2)
     boundary = s**2 * (arsinh + half)
+    # What is over where the record takes part, and (below 0) where it does not.
     met = ndtr((1 - boundary) / s) - np.exp(epsilons + log_ndtr((-1 - boundary) / s))
     missed = np.expm1(-epsilons) * np.exp(epsilons + log_ndtr(-boundary / s))
     return np.maximum(q * met + (1 - q) * missed, 0.0)

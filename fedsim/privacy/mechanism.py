@@ -31,12 +31,14 @@ class Neighbouring(StrEnum):
 class Steps:
     """Gaussian steps alike, each on a Poisson sample of the records if sampling_rate is below 1.
 
-    noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else between
-        1e-6 and 1e100, outside of which double precision has no answer
-    count: number of noisy sums that are released, at most 1e9
-    sampling_rate: probability that a record takes part in a step, in (0, 1]; 1 is a full batch
+    Attributes:
+        noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else
+            between 1e-6 and 1e100, outside of which double precision has no answer.
+        count: number of noisy sums that are released, 1 to 1e9.
+        sampling_rate: probability that a record takes part in a step, in (0, 1]; 1 is a full batch.
 
-    Raises InputError for values outside these ranges.
+    Raises:
+        InputError: values outside these ranges.
     """
 
     noise_multiplier: float
@@ -63,11 +65,13 @@ class Steps:
 class Mechanism:
     """Gaussian steps one after the other, as one vantage point faces them.
 
-    groups: steps alike; how a later step is taken may depend on what earlier ones released, but not
-        how noisy it is. Kept merged and sorted, so that equal mechanisms compare equal.
-    neighbouring: the relation between the two worlds
+    Attributes:
+        groups: steps alike; how a later step is taken may depend on what earlier ones released, but
+            not how noisy it is. Kept merged and sorted, so that equal mechanisms compare equal.
+        neighbouring: the relation between the two worlds.
 
-    Raises InputError for no steps at all, or more than 1e9.
+    Raises:
+        InputError: no steps at all, or more than 1e9.
     """
 
     groups: tuple[Steps, ...]
@@ -99,7 +103,17 @@ class Mechanism:
         sampling_rate: float = 1.0,
         neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     ) -> Self:
-        """Return the mechanism whose steps are all alike. Raises InputError as `Steps` does."""
+        """Return the mechanism whose steps are all alike.
+
+        Args:
+            noise_multiplier: as of `Steps`.
+            steps: how many.
+            sampling_rate: as of `Steps`.
+            neighbouring: the relation between the two worlds.
+
+        Raises:
+            InputError: as of `Steps`.
+        """
         return cls((Steps(noise_multiplier, steps, sampling_rate),), neighbouring)
 
     @property
@@ -139,10 +153,13 @@ class Mechanism:
         return Mechanism(tuple(groups), self.neighbouring)
 
     def coarsened(self, most: int) -> "Mechanism":
-        """Return a mechanism that reveals no less than this one, of at most 2 `most` kinds of step.
+        """Return a mechanism that reveals no less than this one, of fewer kinds of step.
 
-        At most `most` of them sampled, as many full batches. Where there are more, noise is rounded
-        down and the sampling rate up to those of another step in the same cell of a grid.
+        Where there are too many, noise is rounded down and the sampling rate up to those of another
+        step in the same cell of a grid.
+
+        Args:
+            most: kinds of sampled steps at most, and as many of full batches.
         """
         full = [group for group in self.groups if group.sampling_rate == 1]
         sampled = [group for group in self.groups if group.sampling_rate < 1]
@@ -179,9 +196,14 @@ def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
 
 
 def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
-    """Return how far one record can move a sum of vectors clipped to this norm: C, or 2C (replace).
+    """Return how far one record can move a sum of clipped vectors: C, or 2C (replace).
 
-    Raises InputError unless the clipping norm is positive and finite.
+    Args:
+        neighbouring: the relation between the two worlds.
+        clipping_norm: C, to which each vector is clipped.
+
+    Raises:
+        InputError: unless the clipping norm is positive and finite.
     """
     if not 0 < clipping_norm < math.inf:
         raise InputError(f"the clipping norm is {clipping_norm}; give a positive number")
@@ -199,14 +221,6 @@ def effective_noise_multiplier(
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
-    noise_multiplier: nominal, that is of the server's noise (central), of one owner's own noise
-        (local), or of all owners' shares together (distributed, which needs secure aggregation)
-    local_steps: noisy steps that an owner takes on its own model within a round
-    participants: how many owners took part, the record's among them; None for all. Each that is
-        missing takes its noise with it, except under central trust.
-    colluders: how many owners tell the adversary their noise, besides the adversary itself where
-        it is an owner; never the record's. They are taken to have taken part, which leaves least.
-
     A participant subtracts its own contribution and its own noise, and the colluders'. The server
     under distributed trust sees the sum alone and subtracts the colluders' noise; under local trust
     it sees the owner's message by itself, to which others add nothing. The released model gets the
@@ -215,9 +229,25 @@ def effective_noise_multiplier(
 
     With several local steps every vantage point faces one owner's own noise and no more: an owner's
     next step is taken at its own noisy iterate, which other owners' noise does not hide, so the
-    bound presumes that all iterates are released. Raises InputError for a negative multiplier,
-    fewer than two owners, more participants than owners, more than owners - 2 colluders, fewer than
-    one local step, or several without local trust.
+    bound presumes that all iterates are released.
+
+    Args:
+        noise_multiplier: nominal, that is of the server's noise (central), of one owner's own noise
+            (local), or of all owners' shares together (distributed, which needs secure
+            aggregation).
+        trust: who adds the noise.
+        vantage: who looks.
+        owners: how many there are, at least 2.
+        local_steps: noisy steps that an owner takes on its own model within a round; more than one
+            under local trust only.
+        participants: how many owners took part, the record's among them; None for all. Each that is
+            missing takes its noise with it, except under central trust.
+        colluders: how many owners tell the adversary their noise, besides the adversary itself
+            where it is an owner; never the record's, so at most owners - 2. They are taken to have
+            taken part, which leaves least.
+
+    Raises:
+        InputError: a number out of range; several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, owners, local_steps, participants, colluders)
@@ -235,8 +265,20 @@ def nominal_noise_multiplier(
 ) -> float:
     """Return the nominal multiplier under which this vantage point faces the given effective one.
 
-    The inverse of `effective_noise_multiplier`. Raises InputError as it does, and where no noise
-    helps: towards the server under central trust.
+    The inverse of `effective_noise_multiplier`.
+
+    Args:
+        noise_multiplier: effective.
+        trust: who adds the noise.
+        vantage: who looks.
+        owners: how many there are, at least 2.
+        local_steps: noisy steps that an owner takes within a round.
+        participants: how many owners took part; None for all.
+        colluders: how many owners tell the adversary their noise.
+
+    Raises:
+        InputError: as of `effective_noise_multiplier`; no noise helps: towards the server under
+            central trust.
     """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, owners, local_steps, participants, colluders)
@@ -253,10 +295,18 @@ def aggregate_noise_multiplier(
 ) -> float:
     """Return the noise multiplier of a sum towards somebody who does not know some of its noise.
 
-    noise_multiplier: nominal; sources: how many owners' noise is unknown, or under central trust 1
-    for the server's, 0 for none. The general rule of which `effective_noise_multiplier` names the
-    cases. Where owners add noise one source counts at least: that of the record's owner, without
-    whom nothing is there to hide. Raises InputError for a negative multiplier.
+    The general rule of which `effective_noise_multiplier` names the cases. Where owners add noise
+    one source counts at least: that of the record's owner, without whom nothing is there to hide.
+
+    Args:
+        noise_multiplier: nominal.
+        trust: who adds the noise.
+        owners: how many there are.
+        sources: how many owners' noise is unknown, or under central trust 1 for the server's, 0 for
+            none.
+
+    Raises:
+        InputError: a multiplier that is negative or not finite.
     """
     check_noise_multiplier(noise_multiplier)
     return noise_multiplier * trust.model.noise_share(owners, sources)
@@ -271,7 +321,15 @@ def check_noise_multiplier(noise_multiplier: float) -> None:
 
 
 def check_colluders(colluders: int, owners: int) -> None:
-    """Raise InputError unless the adversary, the record's owner and the colluders are owners."""
+    """Raise an error unless the adversary, the record's owner and the colluders are owners.
+
+    Args:
+        colluders: how many owners tell the adversary what they know.
+        owners: how many there are.
+
+    Raises:
+        InputError: unless 0 <= colluders <= owners - 2.
+    """
     if not 0 <= colluders <= owners - 2:
         raise InputError(
             f"{colluders} of {owners} owners collude with the adversary; give 0 to {owners - 2}: "

@@ -41,9 +41,18 @@ def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
     """Return the noise variances sqrt(lambda_j) sum_i sqrt(lambda_i) / (2 v) along directions j.
 
     Of all noise whose linear information 1/2 tr(Sigma Sigma_B^-1) is v, and therefore of no more
-    than v by log det (`posterior_information`), this has the least E|B|^2, which is
-    (sum_i sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
-    eigenvalues [..., r]; a zero one needs no noise. Raises InputError unless v > 0.
+    than v by log det (`posterior_information`), this has the least E|B|^2, which is (sum_i
+    sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
+
+    Args:
+        eigenvalues: [..., r], of the candidates' covariance; a zero one needs no noise.
+        budget: v in nats, > 0.
+
+    Returns:
+        float64 [..., r].
+
+    Raises:
+        InputError: unless 0 < v < inf and no eigenvalue is negative.
     """
     roots = np.sqrt(_nonnegative("eigenvalues", eigenvalues))
     return roots * roots.sum(-1, keepdims=True) / (2 * _positive_budget(budget))
@@ -56,10 +65,13 @@ def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
 class Spectrum:
     """Where m candidates lie in the space that they span, about their weighted mean.
 
-    mean [..., P]; centred [..., m, P]: the candidates less it; eigenvalues [..., m] of their
-    covariance, descending, 0 where numerically zero; vectors [..., m, m]: orthonormal columns v_j
-    of the weighted Gram matrix; mixing [..., m, m]: u_j = sum_i mixing_ji centred_i, zero where the
-    eigenvalue is; coordinates [..., m, m]: <centred_i, u_j>.
+    Attributes:
+        mean: float64 [..., P].
+        centred: float64 [..., m, P], the candidates less it.
+        eigenvalues: float64 [..., m], of their covariance, descending, 0 where numerically zero.
+        vectors: float64 [..., m, m], orthonormal columns v_j of the weighted Gram matrix.
+        mixing: float64 [..., m, m], u_j = sum_i mixing_ji centred_i, zero where the eigenvalue is.
+        coordinates: float64 [..., m, m], <centred_i, u_j>.
     """
 
     mean: Floats
@@ -75,18 +87,26 @@ class Spectrum:
         return self.mixing @ self.centred
 
     def point(self, along: Floats) -> Floats:
-        """Return mean + sum_j along_j u_j, [..., P], of coordinates [..., m]."""
+        """Return mean + sum_j along_j u_j, [..., P].
+
+        Args:
+            along: float64 [..., m], coordinates.
+        """
         combined = (along[..., None, :] @ self.mixing) @ self.centred
         return self.mean + combined[..., 0, :]
 
 
 def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
-    """Return eigenvalues and directions of the covariance of candidates [..., m, P].
+    """Return eigenvalues and directions of the covariance of candidates.
 
-    weights [..., m] that sum to 1: the probability of each candidate (None: 1/m each, the
-    covariance with 1/m and not 1/(m-1)). The m candidates are all the secrets that the stated prior
-    has, not a sample of some larger one, so this covariance is exact: no error of estimation
-    enters. It is found from the Gram matrix [m, m] in float64, so P may be large.
+    The m candidates are all the secrets that the stated prior has, not a sample of some larger one,
+    so this covariance is exact: no error of estimation enters. It is found from the Gram matrix [m,
+    m] in float64, so P may be large.
+
+    Args:
+        draws: [..., m, P], the candidates.
+        weights: [..., m], the probability of each, which sum to 1; None for 1/m each, the
+            covariance with 1/m and not 1/(m-1).
     """
     draws = np.asarray(draws, dtype=np.float64)
     count = draws.shape[-2]
@@ -97,13 +117,16 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     shift = weights[..., None, :] @ centred
     centred -= shift
     mean = draws[..., 0, :] + shift[..., 0, :]
+    # The covariance's eigenvalues are those of the weighted Gram matrix; largest first.
     gram = centred @ np.swapaxes(centred, -1, -2)
     roots = np.sqrt(weights)
     values, vectors = np.linalg.eigh(roots[..., :, None] * gram * roots[..., None, :])
     values, vectors = values[..., ::-1], vectors[..., ::-1]
+    # What is rounding counts as 0, and its direction as none.
     kept = values > RESOLUTION * np.maximum(values[..., :1], 0)
     values = np.where(kept, values, 0.0)
     scale = np.divide(1, np.sqrt(values), out=np.zeros_like(values), where=kept)
+    # u_j as a combination of the candidates, and each candidate's part along it.
     mixing = np.swapaxes(roots[..., :, None] * vectors * scale[..., None, :], -1, -2)
     coordinates = gram @ np.swapaxes(mixing, -1, -2)
     return Spectrum(mean, centred, values, vectors, mixing, coordinates)
@@ -112,8 +135,12 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
 def posterior_information(coordinates: Floats, weights: Floats, variances: Floats) -> Floats:
     """Return 1/2 log det(I + Cov Sigma_B^-1) of candidates that have these probabilities, [...].
 
-    coordinates [..., m, r] of the candidates along the directions of the noise; weights [..., m];
-    variances [..., r]. It bounds what the release tells whoever holds the candidates for so likely.
+    It bounds, in nats, what the release tells whoever holds the candidates for so likely.
+
+    Args:
+        coordinates: float64 [..., m, r], of the candidates along the directions of the noise.
+        weights: float64 [..., m], probabilities.
+        variances: float64 [..., r], of the noise; a direction without noise is not released.
     """
     middle = weights[..., None, :] @ coordinates
     inverse = np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
@@ -129,15 +156,30 @@ def posterior_information(coordinates: Floats, weights: Floats, variances: Float
 def success_bound(information: float, prior: float = 0.5) -> float:
     """Return the largest p >= p0 with KL(p || p0) <= MI: how often any guess is right at most.
 
-    prior: p0, how often the best guess is right before the release, in (0, 1). The theorem of Xiao
-    and Devadas for f = KL, of Bernoulli distributions. It is 1 from MI = -ln p0 on. Precise to
-    rounding in p, and in p - p0 (`advantage_bound`). Raises InputError unless MI >= 0.
+    1 from MI = -ln p0 on. Precise to rounding in p, and in p - p0 (`advantage_bound`).
+
+    Args:
+        information: MI in nats, >= 0.
+        prior: p0, how often the best guess is right before the release, in (0, 1).
+
+    Raises:
+        InputError: unless MI >= 0 and 0 < p0 < 1.
+
+    Source:
+        The theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
     """
     return 1.0 if math.isinf(_reach(information, prior)) else prior + _gain(information, prior)
 
 
 def advantage_bound(information: float) -> float:
-    """Return 2p - 1 for the success bound p at even odds: no advantage is larger on average."""
+    """Return 2p - 1 for the success bound p at even odds: no advantage is larger on average.
+
+    Args:
+        information: in nats, >= 0.
+
+    Raises:
+        InputError: unless it is >= 0.
+    """
     return 2 * _gain(information, 0.5)
 
 
@@ -147,8 +189,14 @@ def epsilon_of_success(success: float, delta: float) -> float:
     (epsilon, delta)-differential privacy lets nobody tell two worlds apart with a success above
     (e^epsilon + delta)/(e^epsilon + 1); this is the epsilon at which that is p, and 0 where p is
     less than a delta alone allows. A way to read p, and no guarantee of differential privacy: an
-    average over a prior says nothing about the worst case. inf for p = 1. Raises InputError unless
-    1/2 <= p <= 1 and 0 <= delta < 1.
+    average over a prior says nothing about the worst case.
+
+    Args:
+        success: p, in [1/2, 1]; 1 gives infinity.
+        delta: in [0, 1).
+
+    Raises:
+        InputError: unless 1/2 <= p <= 1 and 0 <= delta < 1.
     """
     if not 0.5 <= success <= 1:
         raise InputError(f"the success is {success}; give a probability from 0.5 to 1")
@@ -164,8 +212,13 @@ def epsilon_of_success(success: float, delta: float) -> float:
 class PacGuarantee:
     """What an amount of information allows whoever guesses one bit at even odds.
 
-    success_bound, advantage_bound: on average over the prior; equivalent_epsilon: what (epsilon,
-    delta)-DP would allow as much, which is no DP guarantee.
+    Attributes:
+        mutual_information: in nats.
+        success_bound: how often any guess is right, on average over the prior.
+        advantage_bound: twice that less 1.
+        equivalent_epsilon: at which (epsilon, delta)-DP would allow as much, which is no DP
+            guarantee.
+        delta: of the equivalent epsilon.
     """
 
     mutual_information: float
@@ -176,7 +229,15 @@ class PacGuarantee:
 
 
 def guarantee(information: float, delta: float) -> PacGuarantee:
-    """Return what so many nats allow. Raises InputError as the functions above."""
+    """Return what an amount of information allows.
+
+    Args:
+        information: in nats, >= 0.
+        delta: of the equivalent epsilon, in [0, 1).
+
+    Raises:
+        InputError: as of `success_bound` and `epsilon_of_success`.
+    """
     success = success_bound(information)
     return PacGuarantee(
         information,
@@ -195,20 +256,26 @@ def pair_information(
 ) -> float:
     """Return the nats that one Gaussian step tells about whether D or D' was used, at most.
 
-    noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
-    replace, in which terms both are the same; sampling_rate: q, the probability that the record
-    takes part, which nobody is told; prior: pi, how sure the adversary is of D beforehand. For the
-    worst gradients, q/2 log(1 + pi (1 - pi)/z^2): where the record takes part, the signal b Delta
-    has covariance pi (1 - pi) Delta Delta^T and log det applies; a coin B that does not depend on b
-    has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
+    For the worst gradients, q/2 log(1 + pi (1 - pi)/z^2): where the record takes part, the signal b
+    Delta has covariance pi (1 - pi) Delta Delta^T and log det applies; a coin B that does not
+    depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
 
     This is below log det of the sampled signal itself, 1/2 log(1 + (q/2)(1 - q/2)/z^2) for
     add-remove at even odds, which also counts what the step tells about the coin. It does not show
     how sampling amplifies: the privacy loss distribution does.
 
     Rounds add up although the belief has moved away from pi meanwhile: log(1 + pi (1 - pi)/z^2) is
-    concave in the belief, whose mean stays pi. 0 noise gives inf. Raises InputError unless z >= 0,
-    0 < q <= 1 and 0 < pi < 1.
+    concave in the belief, whose mean stays pi.
+
+    Args:
+        noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
+            replace, in which terms both are the same; >= 0, and 0 gives infinity.
+        sampling_rate: q, the probability that the record takes part, which nobody is told, in (0,
+            1].
+        prior: pi, how sure the adversary is of D beforehand, in (0, 1).
+
+    Raises:
+        InputError: unless z >= 0, 0 < q <= 1 and 0 < pi < 1.
     """
     _check_step(sampling_rate)
     _check_prior(prior)
@@ -221,7 +288,15 @@ def pair_information(
 
 
 def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
-    """Return the nats that all steps of a mechanism tell, by `pair_information`; rounds add up."""
+    """Return the nats that all steps of a mechanism tell, by `pair_information`; rounds add up.
+
+    Args:
+        mechanism: as the adversary faces it.
+        prior: how sure the adversary is of D beforehand, in (0, 1).
+
+    Raises:
+        InputError: unless 0 < prior < 1.
+    """
     return math.fsum(
         step.count * pair_information(step.noise_multiplier, step.sampling_rate, prior)
         for step in mechanism.groups

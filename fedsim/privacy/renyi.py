@@ -44,8 +44,8 @@ def sampled_divergence(steps: Steps, orders: Array) -> Array:
         orders: float64 [orders], all above 1.
 
     Returns:
-        float64 [orders], in nats; up to rounding it is exact, or an upper bound where the series
-        is used.
+        float64 [orders], in nats; up to rounding it is exact, or an upper bound where the series is
+        used.
     """
     fractional = (orders != np.round(orders)) & (orders <= LARGEST_ORDER)
     if steps.noise_multiplier < LEAST_NOISE:
