@@ -15,7 +15,12 @@ app = ClientApp()
 
 @app.query("identify")
 def identify(message: Message, context: Context) -> Message:
-    """Tell the server which partition this node holds, or that it is an auditor's."""
+    """Tell the server which partition this node holds, or that it is an auditor's.
+
+    Args:
+        message: as received.
+        context: of the node.
+    """
     if auditor.is_auditor(context):
         return messages.reply(message, messages.AUDITOR)
     return messages.reply(message, messages.partition(context))
@@ -23,7 +28,12 @@ def identify(message: Message, context: Context) -> Message:
 
 @app.query("sensitivity")
 def local_sensitivity(message: Message, context: Context) -> Message:
-    """Measure the local sensitivity of the challenge: an instrument, not part of a DP release."""
+    """Measure the local sensitivity of the challenge: an instrument, not part of a DP release.
+
+    Args:
+        message: with the model.
+        context: of the node.
+    """
     from fedsim.client import owner_app  # noqa: PLC0415
 
     return owner_app.local_sensitivity(message, context)
@@ -31,7 +41,12 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 @app.query("data")
 def data(message: Message, context: Context) -> Message:
-    """Tell the server the digest of what all nodes must hold alike."""
+    """Tell the server the digest of what all nodes must hold alike.
+
+    Args:
+        message: as received.
+        context: of the node.
+    """
     from fedsim.client import owner_app  # noqa: PLC0415
 
     return owner_app.data_digest(message, context)
@@ -39,7 +54,12 @@ def data(message: Message, context: Context) -> Message:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Return what an owner adds to the sum of a round; an auditor takes note of what it brings."""
+    """Return what an owner adds to the sum of a round; an auditor takes note of what it brings.
+
+    Args:
+        message: with the model.
+        context: of the node.
+    """
     if auditor.is_auditor(context):
         return auditor.attend(message, context)
     from fedsim.client import owner_app  # noqa: PLC0415
@@ -50,7 +70,12 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Receive the final model and the last aggregate, from which an adversary concludes."""
+    """Receive the final model and the last aggregate, from which an adversary concludes.
+
+    Args:
+        message: with both.
+        context: of the node.
+    """
     if auditor.is_auditor(context):
         return auditor.attend(message, context)
     from fedsim.client import owner_app  # noqa: PLC0415
@@ -60,7 +85,12 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query("findings")
 def findings(message: Message, context: Context) -> Message:
-    """Hand the adversary's findings to whoever audits the run, after its last round."""
+    """Hand the adversary's findings to whoever audits the run, after its last round.
+
+    Args:
+        message: as received.
+        context: of the node.
+    """
     from fedsim.client import owner_app  # noqa: PLC0415
 
     return owner_app.findings(message, context)

@@ -41,9 +41,15 @@ ROLES = (Role.OWNER, Role.CHALLENGED, Role.ADVERSARY, Role.COLLUDER)
 
 
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
-    """Return what the client who receives a request must have agreed to: what asks for it, by kind.
+    """Return what the client who receives a request must have agreed to.
 
-    partition: which of the clients it is.
+    Args:
+        config: the experiment.
+        request: as received.
+        partition: which of the clients it is.
+
+    Returns:
+        What of the request or the run asks for it, by kind of consent.
     """
     asked = {}
     if config.federation.trust.model.server_draws:
@@ -66,9 +72,18 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
 def check(
     message: Message, context: Context, config: Config, request: Request, known: Federation
 ) -> None:
-    """Raise RefusedError unless the run's configuration plans this request.
+    """Check that the run's configuration plans a request.
 
-    InputError where the integers of distributed trust are too coarse for the client's own budget.
+    Args:
+        message: as received.
+        context: of the node; a simulated one is asked nothing.
+        config: the experiment.
+        request: of the message.
+        known: the federation's data and model.
+
+    Raises:
+        RefusedError: it does not, or plans more trials than the node agreed to.
+        InputError: the integers of distributed trust are too coarse for the client's own budget.
     """
     terms = consent.terms(context.node_config)
     if terms is None:
@@ -96,7 +111,18 @@ def check(
 
 
 def enter(context: Context, config: Config, request: Request, known: Federation) -> None:
-    """Enter the answer to a request in the client's own ledger. Raises as `client_ledger.enter`."""
+    """Enter the answer to a request in the client's own ledger.
+
+    Args:
+        context: of the node; a simulated one has no ledger.
+        config: the experiment.
+        request: that is answered.
+        known: the federation's data.
+
+    Raises:
+        RefusedError: as of `client_ledger.enter`.
+        InputError: as of `client_ledger.enter`.
+    """
     terms = consent.terms(context.node_config)
     if terms is None:
         return
@@ -125,11 +151,16 @@ def enter(context: Context, config: Config, request: Request, known: Federation)
 
 
 def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
-    """Return what one round of so many trials releases of a record to whoever learns most of it.
+    """Return what one round releases of a record to whoever learns most of it.
 
     Under central trust that is anybody but the server, who is trusted; where sums are in the clear,
     the server, to whom the owner's own share of the noise is all there is. A record that D has
     several times moves a sum as often.
+
+    Args:
+        config: the experiment.
+        noise_multiplier: nominal.
+        trials: T, that share the round.
     """
     noise_multiplier /= config.challenge.copies
     plan, federation = privacy.describe(config, noise_multiplier), config.federation

@@ -63,7 +63,15 @@ def follow(
 def conclude(
     message: Message, context: Context, config: Config, known: Federation, request: Request
 ) -> None:
-    """Learn from the last aggregate and attack the final model; arguments as of `follow`."""
+    """Learn from the last aggregate and attack the final model.
+
+    Args:
+        message: as received.
+        context: of the node, whose state is the memory.
+        config: the experiment.
+        known: the federation's data as the adversary knows them.
+        request: what is asked.
+    """
     if _follows_rounds(config):
         memory = _recall(message, context, config, known, request)
         # No round follows that its residual could be compared with.
@@ -82,7 +90,15 @@ def conclude(
 
 
 def findings(context: Context, config: Config) -> dict[str, ArrayRecord]:
-    """Return what the adversary found, by record, and forget it."""
+    """Return what the adversary found, and forget it.
+
+    Args:
+        context: of the node, whose state is the memory.
+        config: the experiment.
+
+    Returns:
+        Arrays by record.
+    """
     names = {MEMBERSHIP: ""}
     for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
         names[name] = vantages.suffix(vantage, config.federation.vantage)

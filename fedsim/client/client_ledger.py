@@ -43,11 +43,20 @@ FILE = "ledger.jsonl"
 class Answer:
     """One message that was answered.
 
-    run: Flower's number of it; name: its own; node: Flower's number of this client; experiment,
-    records: digests of the run's configuration and of the client's records in it; first_trial,
-    trials: which trainings the message was of; noise_multiplier: nominal, as the client worked it
-    out; charged: what it released to whoever learns most of it, None where nothing is charged;
-    unit, neighbouring: what that protects; accountant: the run's.
+    Attributes:
+        run: Flower's number of it.
+        name: the run's own.
+        node: Flower's number of this client.
+        experiment: digest of the run's configuration.
+        records: digest of the client's records in it.
+        first_trial: of the trainings that the message was of.
+        trials: how many these are.
+        round: counts from 1.
+        noise_multiplier: nominal, as the client worked it out.
+        charged: what it released to whoever learns most of it, None where nothing is charged.
+        unit: what that protects, a "record" or a "client".
+        neighbouring: the relation in which it does.
+        accountant: the run's.
     """
 
     run: str
@@ -71,7 +80,16 @@ class Answer:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Read an entry of the file. Raises KeyError, TypeError or ValueError if it is not one."""
+        """Read an entry of the file.
+
+        Args:
+            values: of the entry.
+
+        Raises:
+            KeyError: a value is missing.
+            TypeError: there are other values.
+            ValueError: a value is not one of those that there are.
+        """
         charged = values["charged"]
         return cls(
             **{
@@ -83,12 +101,24 @@ class Answer:
 
 
 def read(folder: Path) -> list[Answer]:
-    """Return what a client answered, in order. Raises InputError."""
+    """Return what a client answered, in order.
+
+    Args:
+        folder: of the ledger.
+
+    Raises:
+        InputError: it is damaged or cannot be read.
+    """
     return _read(folder).entries
 
 
 def epsilon(answers: Sequence[Answer], delta: float) -> float:
-    """Return what these answers cost any one record together, by the accountant of the last one."""
+    """Return what some answers cost any one record together, by the accountant of the last one.
+
+    Args:
+        answers: of one unit and neighbouring relation.
+        delta: the probability with which epsilon may fail.
+    """
     charged = [answer for answer in answers if answer.charged is not None]
     if not charged:
         return 0.0
@@ -100,10 +130,16 @@ def epsilon(answers: Sequence[Answer], delta: float) -> float:
 def enter(terms: Terms, answer: Answer, planned: Steps | None = None) -> None:
     """Enter an answer, before it leaves.
 
-    planned: for the first answer of a run, what all that are still to come release with it, so that
-    nothing is spent on a training that cannot end. Raises RefusedError, and enters nothing, for a
-    round that was answered before or comes too late, and for one, or a run, beyond the budget;
-    InputError where the ledger is damaged or cannot be written.
+    Args:
+        terms: what the client's owner agreed to.
+        answer: to be entered.
+        planned: for the first answer of a run, what all that are still to come release with it, so
+            that nothing is spent on a training that cannot end; None for later ones.
+
+    Raises:
+        RefusedError: the round was answered before or comes too late, or it, or the run, is beyond
+            the budget; nothing is entered.
+        InputError: the ledger is damaged or cannot be written.
     """
     folder = terms.state.resolve()  # a link that the owner named is the owner's
     with _locked(folder):
@@ -116,9 +152,20 @@ def enter(terms: Terms, answer: Answer, planned: Steps | None = None) -> None:
 
 
 def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
-    """Return the noise multiplier that the client worked out for this run, None where it has not.
+    """Return the noise multiplier that the client worked out for a run.
 
     It is a function of the run's configuration, but takes seconds where records are sampled.
+
+    Args:
+        terms: name the ledger's folder.
+        run: Flower's number of it.
+        experiment: digest of its configuration.
+
+    Returns:
+        None where the client has answered nothing of it.
+
+    Raises:
+        InputError: as of `read`.
     """
     found = (each for each in read(terms.state) if (each.run, each.experiment) == (run, experiment))
     first = next(found, None)
@@ -126,7 +173,15 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
 
 
 def attempted(terms: Terms, experiment: str) -> int:
-    """Return how many rounds of a run's configuration were charged, of all trials and attempts."""
+    """Return how many rounds of a run's configuration were charged, of all trials and attempts.
+
+    Args:
+        terms: name the ledger's folder.
+        experiment: digest of the configuration.
+
+    Raises:
+        InputError: as of `read`.
+    """
     answers = read(terms.state)
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 

@@ -11,7 +11,16 @@ from fedsim.training.sampling import participation
 
 
 def taking_part(config: Config, known: Federation, request: Request) -> torch.Tensor | None:
-    """Return which records of D take part in this round, bool [T, n]; None if all do."""
+    """Return which records of D take part in a round.
+
+    Args:
+        config: the experiment.
+        known: the federation, whose device the answer is on.
+        request: names round and trials.
+
+    Returns:
+        bool [T, n]; None if all do.
+    """
     coins = participation(
         config.noise_seed,
         config.trials.leaves(request.trial_numbers),
@@ -23,8 +32,21 @@ def taking_part(config: Config, known: Federation, request: Request) -> torch.Te
 
 
 def model(message: Message, known: Federation) -> torch.Tensor:
+    """Return the models float32 [T, P] that a message brings, on the federation's device.
+
+    Args:
+        message: as received.
+        known: the federation.
+    """
     return array(message, messages.MODEL, known)
 
 
 def array(message: Message, name: str, known: Federation) -> torch.Tensor:
+    """Return the array of a record that holds exactly one, on the federation's device.
+
+    Args:
+        message: as received.
+        name: of the record.
+        known: the federation.
+    """
     return torch.tensor(messages.only(message.content.array_records[name])).to(known.device)

@@ -42,6 +42,10 @@ def data_digest(message: Message, context: Context) -> Message:
     """Tell the server the digest of this owner's data, before the first round.
 
     Of the records themselves where there is nothing to protect: no noise would hide what it says.
+
+    Args:
+        message: as received.
+        context: of the node.
     """
     partition, records = messages.partition(context), not consent.protects(context.node_config)
     told = messages.reply(message, partition)
@@ -51,7 +55,18 @@ def data_digest(message: Message, context: Context) -> Message:
 
 
 def local_sensitivity(message: Message, context: Context) -> Message:
-    """Measure the local sensitivity of the challenge: an instrument, not part of a DP release."""
+    """Measure the local sensitivity of the challenge: an instrument, not part of a DP release.
+
+    Args:
+        message: with the model.
+        context: of the node.
+
+    Returns:
+        A reply with |g - g'|, float64 [T].
+
+    Raises:
+        RefusedError: the node's owner did not agree to it.
+    """
     config, known, request = _prepare(message, context)
     why = "the norm of one record's gradient is asked for, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
@@ -66,8 +81,21 @@ def train(message: Message, context: Context) -> Message:
 
     With local steps it is the sum over the steps that the owner took on its own copy of the model.
     Under distributed trust it is integers modulo 2^32, for secure aggregation.
+
+    Args:
+        message: with the model, and what else the owner is told in its role.
+        context: of the node.
+
+    Returns:
+        A reply with the sum float32 or uint32 [T, P], or [T, m, P] of candidates; beside it what
+        the auditor or the adversary is given.
+
+    Raises:
+        RefusedError: the node's owner did not agree to it, or the run does not plan it.
+        RuntimeError: the owner drops out of this round, by chance.
     """
     start = time.perf_counter()
+    # What is asked, and whether the client's terms allow it.
     config, known, request = _prepare(message, context)
     partition = messages.partition(context)
     _may_drop_out(config, request, partition)
@@ -97,6 +125,7 @@ def train(message: Message, context: Context) -> Message:
     contributed = _contribution(message, context, config, known, request, taking_part, masks, grid)
     # Whatever happens from here on, it counts as answered.
     admission.enter(context, config, request, known)
+    # A step without noise under central trust; else one noisy step, or several.
     total = local_steps(
         contributed,
         parameters,
@@ -104,6 +133,7 @@ def train(message: Message, context: Context) -> Message:
         local_step_size(config, request.round),
         None if trust.server_draws else own_noise,
     )
+    # What leaves, and `sent`: the same as the server will add it up.
     if grid is None:
         sent = total.float()
         reply = sent.cpu().numpy()
@@ -130,6 +160,13 @@ def evaluate(message: Message, context: Context) -> Message:
     An owner answers with nothing of its data: a loss on its own records, which differential privacy
     did not touch, would be one more release. So the adversary looks at losses of records that it
     knows only where nothing is to be protected.
+
+    Args:
+        message: with both.
+        context: of the node.
+
+    Raises:
+        RefusedError: as of `train`.
     """
     start = time.perf_counter()
     config, known, request = _prepare(message, context)
@@ -139,7 +176,15 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 def findings(message: Message, context: Context) -> Message:
-    """Hand the adversary's findings to the auditor, who asks after the last round."""
+    """Hand the adversary's findings to the auditor, who asks after the last round.
+
+    Args:
+        message: as received.
+        context: of the node, whose state holds them.
+
+    Raises:
+        RefusedError: the node's owner did not agree to be the adversary.
+    """
     config = from_run_config(context.run_config)
     consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
     records = adversary_node.findings(context, config)

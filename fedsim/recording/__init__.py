@@ -49,21 +49,30 @@ def record(
     noise_multiplier: float | None = None,
     unit: str | None = None,
 ) -> AnyStrategy:
-    """Record what the server sees of every training round; return the same strategy.
-
-    strategy: any of Flower's message-based strategies, DP wrappers included. The last wrapper is
-        the one to record: its aggregate is what is released.
-    to: file of the transcript, which must not exist unless `resume`; "{run}" in it becomes the run,
-        once it starts; or a function to call with every round
-    app: name of the app, for the transcript
-    resume: whether to continue a transcript whose run was killed, or ended with an exception
-    clipping_norm, noise_multiplier, unit: what cannot be read off a strategy of one's own, and of
-        the claim (`Declared`); the transcript has it as declared
+    """Record what the server sees of every training round.
 
     The methods are replaced on this instance, so that a subclass of any kind keeps its own. Replies
-    are kept as they arrived, before a wrapper clips them. Raises InputError if the file exists or
-    cannot be written, for a strategy of the older flwr.server, and for what says nothing or
-    contradicts what Flower's own strategy says of itself.
+    are kept as they arrived, before a wrapper clips them.
+
+    Args:
+        strategy: any of Flower's message-based strategies, DP wrappers included. The last wrapper
+            is the one to record: its aggregate is what is released.
+        to: file of the transcript, which must not exist unless `resume`; "{run}" in it becomes the
+            run, once it starts; or a function to call with every round.
+        app: name of the app, for the transcript.
+        resume: whether to continue a transcript whose run was killed, or ended with an exception.
+        clipping_norm: C of a strategy of one's own, as of `Declared`; the transcript has it as
+            declared.
+        noise_multiplier: z of such a strategy, as of `Declared`.
+        unit: whom the claim protects, as of `Declared`; None where nothing is said.
+
+    Returns:
+        The same strategy.
+
+    Raises:
+        InputError: the file exists or cannot be written, the strategy is of the older flwr.server,
+            or what is declared says nothing or contradicts what Flower's own strategy says of
+            itself.
     """
     _check_kind(strategy)
     declared = Declared(clipping_norm, noise_multiplier, unit)
@@ -76,14 +85,16 @@ def record(
 def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: str = "") -> Mod:
     """Return a mod that records what this client receives and sends.
 
-    path: file of the transcript; "{node}" in it becomes the client's partition (its node id, if it
-        has none), "{run}" the run. Clients on one machine need a file each.
-    local_dp: the LocalDpMod of this client, which then must not stand in the list of mods: the
-        recording runs it, and keeps the update before and after its noise
-
     Put it first in the list, so that it sees what is really sent:
     `@app.train(mods=[recording_mod("{node}.fedt"), fixedclipping_mod])`. On `@app.evaluate` as well
     it sees the global model after the last round, which no training message brings.
+
+    Args:
+        path: file of the transcript; "{node}" in it becomes the client's partition (its node id, if
+            it has none), "{run}" the run. Clients on one machine need a file each.
+        local_dp: the LocalDpMod of this client, which then must not stand in the list of mods: the
+            recording runs it, and keeps the update before and after its noise.
+        app: name of the app, for the transcript.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -129,17 +140,22 @@ def canary_mod(
     """Return a mod that makes this client a consented canary, and records it.
 
     In every round a fair coin decides whether the client sends the global model plus a random
-    direction of length `norm`, or of length `idle_norm` (default a thousandth). What the app
-    trained is not sent: the client gives up its contribution to measure the privacy of one. Coin
-    and direction are known to the transcript of this client alone.
-
-    norm: at least the clipping norm, so that the canary is as loud as an update can be
-    seed: of coins and directions; None takes them from the operating system
-    path: as for `recording_mod`
+    direction of length `norm`, or of length `idle_norm`. What the app trained is not sent: the
+    client gives up its contribution to measure the privacy of one. Coin and direction are known to
+    the transcript of this client alone.
 
     Put it last in the list of mods, so that clipping and noise apply to the canary as to any
-    update; on `@app.evaluate` as well, for the sake of the last round. Raises InputError unless
-    norm > idle_norm > 0.
+    update; on `@app.evaluate` as well, for the sake of the last round.
+
+    Args:
+        path: as of `recording_mod`.
+        norm: at least the clipping norm, so that the canary is as loud as an update can be.
+        idle_norm: above 0; None for a thousandth of `norm`.
+        seed: of coins and directions; None takes them from the operating system.
+        app: name of the app, for the transcript.
+
+    Raises:
+        InputError: not norm > idle_norm > 0.
     """
     idle = norm * IDLE_SHARE if idle_norm is None else idle_norm
     if not 0 < idle < norm < np.inf:

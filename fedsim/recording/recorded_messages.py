@@ -25,12 +25,17 @@ from fedsim.transcripts.records import UNITS, ObservedRound, Reply, Scalar, Valu
 class Declared:
     """What somebody says of a strategy that cannot be read off it, None where nothing is said.
 
-    clipping_norm, noise_multiplier: C and z of a strategy that releases the mean of n updates, each
-        clipped to C as a whole, plus N(0, (z C / n)^2) on every parameter
-    unit: whom the guarantee that is claimed protects: a "client", with its whole update, or a
-        "record" of a client's data
+    The strategy releases the mean of n updates, each clipped to C as a whole, plus N(0, (z C /
+    n)^2) on every parameter.
 
-    Raises InputError for values that say nothing.
+    Attributes:
+        clipping_norm: C, above 0.
+        noise_multiplier: z, at least 0; needs C.
+        unit: whom the guarantee that is claimed protects: a "client", with its whole update, or a
+            "record" of a client's data.
+
+    Raises:
+        InputError: a value says nothing.
     """
 
     clipping_norm: float | None = None
@@ -53,7 +58,14 @@ class Declared:
             raise InputError(f"the unit is '{self.unit}'; it is one of {', '.join(UNITS)}")
 
     def check(self, strategy: Strategy) -> None:
-        """Raise InputError if the strategy itself says what is declared of it."""
+        """Check that the strategy itself does not say what is declared of it.
+
+        Args:
+            strategy: that is recorded.
+
+        Raises:
+            InputError: it does.
+        """
         if self.clipping_norm is not None and configuration_of(strategy).central is not None:
             raise InputError(
                 f"the clipping and noise of {type(strategy).__name__} are Flower's own and are "
@@ -66,7 +78,13 @@ def mechanism(
 ) -> dict[str, Scalar]:
     """Return the noise configuration of a strategy as it stands, and what is declared of it.
 
-    replies: how many updates the mean is of, None where they have not arrived yet.
+    Args:
+        strategy: that is recorded.
+        declared: of it.
+        replies: how many updates the mean is of, None where they have not arrived yet.
+
+    Returns:
+        The keys of `ObservedRound.mechanism` that are known.
     """
     configuration = configuration_of(strategy)
     central = configuration.central
@@ -107,7 +125,13 @@ def mechanism(
 def client_mechanism(
     message: Message, reply: Message, local_dp: LocalDpMod | None
 ) -> dict[str, Scalar]:
-    """Return what a client knows of the noise: what it was told, adds itself, and reports."""
+    """Return what a client knows of the noise: what it was told, adds itself, and reports.
+
+    Args:
+        message: that the client received.
+        reply: of its app.
+        local_dp: the mod that adds its noise, None for none.
+    """
     found: dict[str, Scalar] = {}
     for config in message.content.config_records.values():
         norm = config.get("clipping_norm")
@@ -146,7 +170,12 @@ def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
 
 
 def reply_of(message: Message, weighting_key: str) -> Reply:
-    """Return what a node sent; weighting_key: of the metric that weights it."""
+    """Return what a node sent.
+
+    Args:
+        message: its reply.
+        weighting_key: name of the metric that weights it.
+    """
     metrics = _metrics(message)
     weight = metrics.get(weighting_key)
     weight = float(weight) if isinstance(weight, int | float) else None
@@ -162,7 +191,14 @@ def _metrics(message: Message) -> dict[str, Value]:
 
 
 def round_number(message: Message) -> int:
-    """Return the round of a message. Raises ValueError if it does not say."""
+    """Return the round of a message.
+
+    Args:
+        message: as Flower's strategies send them.
+
+    Raises:
+        ValueError: it does not say.
+    """
     for config in message.content.config_records.values():
         number = config.get("server-round")
         if isinstance(number, int):

@@ -23,9 +23,14 @@ log = logging.getLogger("flwr")
 class ServerSink:
     """Where a server's rounds go; falls silent, once and loudly, when that fails.
 
-    to: a function to call with every round, or the file of a transcript. A name with "{run}" in it
-    is a file once `begin` has told the run; any other is opened at once. Raises InputError if a
-    file exists, unless `resume`, or cannot be written.
+    Args:
+        to: a function to call with every round, or the file of a transcript. A name with "{run}" in
+            it is a file once `begin` has told the run; any other is opened at once.
+        app: name of the app.
+        resume: whether the file may exist.
+
+    Raises:
+        InputError: the file exists and may not, or cannot be written.
     """
 
     def __init__(self, to: str | Path | Sink, app: str, resume: bool) -> None:
@@ -37,7 +42,14 @@ class ServerSink:
             self._open(Path(str(to)), "")
 
     def begin(self, run: str) -> None:
-        """Open the file of a run, if its name tells the run. Raises InputError as the class."""
+        """Open the file of a run, if its name tells the run.
+
+        Args:
+            run: Flower's number of it.
+
+        Raises:
+            InputError: as of the class.
+        """
         if self._send is None:
             self._open(Path(str(self._to).replace(RUN, run)), run)
 
@@ -64,7 +76,12 @@ class ServerSink:
         self.end(self._reason)
 
     def end(self, reason: str, *, resumable: bool = False) -> None:
-        """Say in the transcript that nothing follows."""
+        """Say in the transcript that nothing follows.
+
+        Args:
+            reason: why rounds are missing, "" if none are.
+            resumable: whether the recording may be continued all the same.
+        """
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(Exception):  # a full disk: the missing last record says it too
@@ -102,7 +119,16 @@ def append(
     recorder: str,
     observed: Callable[[], ObservedRound],
 ) -> None:
-    """Append one round to the transcript of a client, which may be a new process each time."""
+    """Append one round to the transcript of a client, which may be a new process each time.
+
+    Args:
+        path: of the file; "{node}" and "{run}" in it are replaced.
+        node: returns the client's number.
+        run: Flower's number of it.
+        app: name of the app.
+        recorder: the mod that records.
+        observed: returns the round; what fails in it is told once and lets the app go on.
+    """
     try:
         mine = node()
         place = Path(str(path).replace("{node}", str(mine)).replace(RUN, run))
@@ -116,7 +142,15 @@ def append(
 def facts_of(
     vantage: str, recorder: str, app: str, node: int | None = None, run: str = ""
 ) -> Facts:
-    """Return the first record of a transcript, with the versions of the packages that matter."""
+    """Return the first record of a transcript, with the versions of the packages that matter.
+
+    Args:
+        vantage: as of `Facts`.
+        recorder: the program or mod that records.
+        app: name of the app.
+        node: the client's number, None for the server.
+        run: Flower's number of it, "" where it is not known.
+    """
     versions = {"fedsim": fedsim.__version__}
     for package in ("flwr", "numpy"):
         with suppress(PackageNotFoundError):
@@ -125,7 +159,12 @@ def facts_of(
 
 
 def safely(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns, None if it fails: what is missing shows in the transcript."""
+    """Return what a function returns, None if it fails: what is missing shows in the transcript.
+
+    Args:
+        function: to call.
+        *arguments: that it is called with.
+    """
     try:
         return function(*arguments)
     except Exception as error:
@@ -138,7 +177,12 @@ _TOLD: set[str] = set()
 
 
 def tell(what: str, error: Exception) -> None:
-    """Log, once, that something could not be recorded."""
+    """Log, once, that something could not be recorded.
+
+    Args:
+        what: is said once.
+        error: why.
+    """
     if what not in _TOLD:
         _TOLD.add(what)
         log.error(
