@@ -359,10 +359,10 @@ NOBODY = -1
 
 def check(config: Config) -> None:
     """Raise InputError for a run in which the auditor's background knowledge is not enough."""
-    if config.privacy.noise == "pac":
+    if config.privacy.noise.mechanism.own_law:
         raise InputError(
-            "privacy.noise is 'pac', which the server shapes by what all candidates would send; "
-            "no auditor is sent that, so that this run can be audited by itself only"
+            f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "
+            "sent, so that this run can be audited by itself only"
         )
     if config.training.sampling_rate < 1 and config.noise_seed is None:
         raise InputError(

@@ -214,7 +214,7 @@ def _mechanism(
         "clipping_norm": config.training.clipping_norm,
         "clipping": config.training.clipping,
         "sensitivity": config.privacy.sensitivity,
-        "noise": config.privacy.noise,
+        "noise": config.privacy.noise.value,
         "steps": mechanism.steps,
         "mu": mechanism.mu,
         "local_steps": config.training.local_steps,

@@ -250,7 +250,7 @@ def refused(config: Config) -> dict[str, str]:
             reasons[name] = never_normal
         elif common and not estimator.dependent_worlds:
             reasons[name] = COMMON
-    if config.privacy.noise == "pac" or not config.training.clipping:
+    if config.privacy.noise.mechanism.own_law or not config.training.clipping:
         reason = "the mechanism is not one scale of noise on clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}
     if config.training.sampling_rate < 1:

@@ -9,11 +9,6 @@ from fedsim.trust.model import Vantage
 UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
 """Why no vantage has a guarantee where clipping is off."""
 
-PAC_NOISE_NOTE = (
-    "PAC noise hides nothing along directions in which the stated candidates do not differ: it "
-    "bounds the information about which candidate was used, and is not a DP guarantee."
-)
-
 
 SYSTEM_NOISE = (
     "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
@@ -25,8 +20,8 @@ SYSTEM_NOISE = (
 def dp_failings(config: Config) -> list[str]:
     """Return every reason why the run gives nobody a guarantee."""
     failings = []
-    if config.privacy.noise == "pac":
-        failings.append(PAC_NOISE_NOTE)
+    if failing := config.privacy.noise.mechanism.failing:
+        failings.append(failing)
     if not config.training.clipping:
         failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
     if config.privacy.sensitivity == "local":

@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-from fedsim.audits import cautions
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.mechanisms.composition import adds_up
@@ -17,14 +16,14 @@ def report(
     """Return what the run tells of the secret on average over its prior, and what that allows.
 
     mutual_information: nats that all rounds tell at most; realised_information: the mean over the
-    trials of what PAC noise came to, None for other noise; released_information: of all trials
-    together, None where the noise is the seed's. candidate_success_bound: how often
+    trials of what noise shaped by candidates came to, None for other noise; released_information:
+    of all trials together, None where the noise is the seed's. candidate_success_bound: how often
     anybody names the secret one of m random halves, from p0 = 1/m; None for a pair, whose candidate
     the question of the audit is about.
     """
-    by_pac, halves = config.privacy.noise == "pac", config.privacy.pac_prior == "halves"
+    noise, halves = config.privacy.noise.mechanism, config.privacy.pac_prior == "halves"
     realised, trials = None, len(transcript["worlds"])
-    if by_pac:
+    if noise.by_candidate:
         information = config.privacy.mutual_information
         realised = float(transcript["mutual_information"].sum(1).mean())
     else:
@@ -46,10 +45,10 @@ def report(
         "released_information": information * trials if adds_up(config) else None,
         "prior": config.privacy.pac_prior,
         "prior_description": prior,
-        "candidates": config.candidates if by_pac else 2,
+        "candidates": config.candidates if noise.by_candidate else 2,
         "candidate_success_bound": pac.success_bound(information, 1 / config.candidates)
         if halves
         else None,
         "success": (1 + advantage) / 2,
-        "note": f"{note} {cautions.PAC_NOISE_NOTE}" if by_pac else note,
+        "note": f"{note} {noise.failing}" if noise.by_candidate else note,
     }

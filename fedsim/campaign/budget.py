@@ -58,7 +58,7 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
     _check_noise_source(config, rows)
     finished = cohorts.finished(config, directory) if directory else []
     left = [trials for trials in cohorts.ranges(config, directory) if trials.start not in finished]
-    _check_pac(config, {row.cohort for row in rows} - set(finished))
+    _check_repeatable(config, {row.cohort for row in rows} - set(finished))
     fixed = cohorts.rounds_of(directory, finished[0]) if directory and finished else None
     rounds, kind = fixed or config.training.rounds, planned_kind(config, nominal)
     if config.privacy.stop_at:
@@ -162,12 +162,13 @@ def _check_noise_source(config: Config, rows: Sequence[Row]) -> None:
         )
 
 
-def _check_pac(config: Config, interrupted: set[int]) -> None:
-    """Raise InputError where a cohort is to be begun anew whose PAC noise is gone."""
-    if config.privacy.noise == "pac" and adds_up(config) and interrupted:
+def _check_repeatable(config: Config, interrupted: set[int]) -> None:
+    """Raise InputError where a cohort is to be begun anew whose noise is in no ledger."""
+    noise = config.privacy.noise.mechanism
+    if noise.by_candidate and adds_up(config) and interrupted:
         raise InputError(
-            f"the trials from {min(interrupted)} on were interrupted, and their PAC noise can "
-            "neither be drawn again nor be counted in the mutual information; start anew with "
+            f"the trials from {min(interrupted)} on were interrupted, and their {noise.title} "
+            "can neither be drawn again nor be counted in the mutual information; start anew with "
             '--out, or use privacy.noise-source = "seed"'
         )
 

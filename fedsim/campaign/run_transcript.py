@@ -80,7 +80,7 @@ def read(directory: RunDirectory) -> Arrays:
 
 def _incomplete(config: Config, arrays: Arrays) -> str:
     """Return which array is missing or of another type, "" where none is."""
-    needed = [*NEEDED, "mutual_information"] if config.privacy.noise == "pac" else [*NEEDED]
+    needed = [*NEEDED, *config.privacy.noise.mechanism.columns]
     if config.audit.mode == "participant" and Vantage.PARTICIPANT in measured(config):
         ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]

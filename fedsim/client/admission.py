@@ -209,8 +209,8 @@ def _hides_nothing(config: Config) -> str | None:
         return "training.clipping is false, so that nothing bounds what a record adds"
     if mechanism.noise_source == "seed":
         return "privacy.noise-source is 'seed', so that the server knows the noise"
-    if mechanism.noise == "pac":
-        return "privacy.noise is 'pac', which is no differential privacy"
+    if mechanism.noise.mechanism.failing:
+        return f"privacy.noise is '{mechanism.noise}', which is no differential privacy"
     if mechanism.sensitivity == "local":
         return "privacy.sensitivity is 'local', and the server says how large it is"
     return None

@@ -32,7 +32,7 @@ from fedsim.game.owner import (
 )
 from fedsim.mechanisms import summing, vantages
 from fedsim.mechanisms.fixed_point import FixedPoint
-from fedsim.mechanisms.pac_release import Bools
+from fedsim.noise.mechanism import Bools
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.protocol import consent, messages
 from fedsim.protocol.messages import Request, Role
@@ -276,7 +276,7 @@ def _canary_seed(config: Config, context: Context) -> int | None:
     consent.check(context.node_config, {consent.CANARIES: "this node has a canary-seed"})
     simple = config.training.local_steps == 1 and config.training.clipping
     simple = simple and config.privacy.sensitivity == "global"
-    if config.privacy.unit != "record" or config.privacy.noise == "pac" or not simple:
+    if config.privacy.unit != "record" or config.privacy.noise.mechanism.own_law or not simple:
         raise InputError(
             "this node's config has a canary-seed, but canaries stand for single clipped records: "
             "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
@@ -288,8 +288,8 @@ def _canary_seed(config: Config, context: Context) -> int | None:
 def _candidate_masks(
     config: Config, known: Federation, partition: int, request: Request
 ) -> Bools | None:
-    """Return which of this owner's records each candidate has; None without PAC noise."""
-    if config.privacy.noise != "pac":
+    """Return which of this owner's records each candidate has; None without candidates."""
+    if not config.privacy.noise.mechanism.by_candidate:
         return None
     return candidate_masks(
         config,

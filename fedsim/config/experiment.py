@@ -51,7 +51,7 @@ class Config(Table):
     def candidates(self) -> int:
         """How many secrets PAC noise has to choose from; 1 where the noise is DP-SGD's."""
         privacy = self.privacy
-        if privacy.noise != "pac":
+        if not privacy.noise.mechanism.by_candidate:
             return 1
         return 2 if privacy.pac_prior == "pair" else privacy.pac_draws
 

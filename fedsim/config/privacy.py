@@ -6,6 +6,7 @@ from pydantic import Field
 
 from fedsim.common.tables import Table
 from fedsim.config.values import Fraction
+from fedsim.noise import Noise
 from fedsim.privacy.mechanism import Neighbouring
 
 
@@ -31,7 +32,7 @@ class PrivacyConfig(Table):
     accountant: str = "pld"
     noise_source: Literal["seed", "system"] = "seed"
     stop_at: Annotated[float, Field(ge=0)] = 0.0
-    noise: Literal["isotropic", "pac"] = "isotropic"
+    noise: Annotated[Noise, Field(strict=False)] = Noise.ISOTROPIC
     mutual_information: Annotated[float, Field(ge=0)] = 0.0
     pac_prior: Literal["pair", "halves"] = "pair"
     pac_draws: Annotated[int, Field(ge=4, le=256, multiple_of=2)] = 32

@@ -17,6 +17,8 @@ from fedsim.config.needs import (
     even,
     one_of,
 )
+from fedsim.noise import Noise
+from fedsim.noise.mechanism import NoiseMechanism
 from fedsim.trust import Trust
 from fedsim.trust.model import TrustModel
 
@@ -25,6 +27,16 @@ def _trusts(said: Callable[[TrustModel], bool]) -> Setting:
     """Return that trust is one of the models of which something is said."""
     return one_of("federation.trust", *(trust.value for trust in Trust if said(trust.model)))
 
+
+def _noises(said: Callable[[type[NoiseMechanism]], bool]) -> Setting:
+    """Return that noise is one of the mechanisms of which something is said."""
+    return one_of("privacy.noise", *(noise.value for noise in Noise if said(noise.mechanism)))
+
+
+BY_CANDIDATE = _noises(lambda noise: noise.by_candidate)
+OF_NO_CANDIDATES = _noises(lambda noise: not noise.by_candidate)
+OF_OWN_LAW = _noises(lambda noise: noise.own_law)
+GAUSSIAN = _noises(lambda noise: not noise.own_law)
 
 REFUSED = (
     # --- Whose messages the server sees
@@ -36,13 +48,13 @@ REFUSED = (
     ),
     # --- Noise that is shaped by candidates, and its prior
     Need(
-        what=(equals("privacy.noise", "pac"),),
+        what=(BY_CANDIDATE,),
         needs=(above("privacy.mutual-information", 0),),
         why="which is scaled to this budget of information and to no other target",
         instead='privacy.noise = "isotropic"',
     ),
     Need(
-        what=(equals("privacy.noise", "isotropic"),),
+        what=(OF_NO_CANDIDATES,),
         needs=(equals("privacy.pac-prior", "pair"),),
         why="which no prior shapes",
         instead='privacy.noise = "pac"',
@@ -54,7 +66,7 @@ REFUSED = (
         instead='privacy.pac-prior = "pair"',
     ),
     Need(
-        what=(equals("privacy.noise", "pac"),),
+        what=(BY_CANDIDATE,),
         needs=(equals("privacy.sensitivity", "global"),),
         why="which no sensitivity scales",
         instead='privacy.noise = "isotropic"',
@@ -113,7 +125,7 @@ REFUSED = (
             equals("training.sampling-rate", 1.0),
             equals("training.local-steps", 1),
             equals("training.clipping", True),
-            equals("privacy.noise", "isotropic"),
+            OF_NO_CANDIDATES,
             equals("audit.bayesian-pairs", 0),
             equals("challenge.record", -1),
             equals("challenge.replacement", -1),
@@ -192,17 +204,25 @@ REFUSED = (
         why="accounted for owners that all answer and keep their noise to themselves",
         instead="training.local-steps = 1",
     ),
-    # --- What noise shaped by candidates goes with
+    # --- What noise with a law of its own goes with, and what is shaped by candidates
     Need(
-        what=(equals("privacy.noise", "pac"),),
+        what=(OF_OWN_LAW,),
         needs=(
             _trusts(lambda model: model.server_draws),
-            equals("training.clipping", True),
             equals("training.sampling-rate", 1.0),
             equals("training.local-steps", 1),
             equals("federation.vantage", "participant"),
+            equals("federation.tolerated-dropouts", 0),
             equals("audit.mode", "instrumented"),
             equals("audit.vantages", "configured"),
+        ),
+        why="where the server adds noise whose law it works out from what an oracle audit reads",
+        instead='privacy.noise = "isotropic"',
+    ),
+    Need(
+        what=(BY_CANDIDATE,),
+        needs=(
+            equals("training.clipping", True),
             equals("audit.bayesian-pairs", 0),
             equals("trials.worlds", "both"),
             equals("run.precision", "float32"),
@@ -211,16 +231,13 @@ REFUSED = (
         instead='privacy.noise = "isotropic"',
     ),
     Need(
-        what=(equals("privacy.noise", "pac"),),
-        needs=(
-            equals("federation.colluding", 0),
-            equals("federation.tolerated-dropouts", 0),
-        ),
+        what=(BY_CANDIDATE,),
+        needs=(equals("federation.colluding", 0),),
         why="whose candidates are sums over all owners",
         instead='privacy.noise = "isotropic"',
     ),
     Need(
-        what=(equals("privacy.noise", "pac"),),
+        what=(BY_CANDIDATE,),
         needs=(differs("challenge.kind", "gradient"), equals("challenge.copies", 1)),
         why="whose candidates are sets of records",
         instead='privacy.noise = "isotropic"',
@@ -246,7 +263,7 @@ REFUSED = (
     ),
     # --- Sums that nothing bounds, and targets that no noise meets
     Need(
-        what=(equals("privacy.noise", "pac"),),
+        what=(BY_CANDIDATE,),
         needs=(equals("privacy.stop-at", 0),),
         why="which is no differential privacy: epsilon is infinite from the first round on "
         "(privacy.mutual-information is the budget)",
@@ -278,7 +295,7 @@ REFUSED = (
             equals("training.clipping", True),
             equals("training.sampling-rate", 1.0),
             equals("training.local-steps", 1),
-            equals("privacy.noise", "isotropic"),
+            GAUSSIAN,
             equals("privacy.sensitivity", "global"),
         ),
         why="and canaries are not supported with it",
@@ -323,7 +340,7 @@ REFUSED = (
     # --- Random numbers in common
     Need(
         what=(equals("trials.pairing", "common"),),
-        needs=(equals("privacy.noise-source", "seed"), equals("privacy.noise", "isotropic")),
+        needs=(equals("privacy.noise-source", "seed"), GAUSSIAN),
         why="where two trials draw the same noise from the seed",
         instead='trials.pairing = "independent"',
     ),

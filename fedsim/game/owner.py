@@ -11,7 +11,8 @@ from fedsim.config import Config
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
 from fedsim.game.question import Question
-from fedsim.mechanisms.pac_release import Bools, halves, pair
+from fedsim.noise.mechanism import Bools
+from fedsim.noise.pac_release import halves, pair
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.training.sampling import groups
 from fedsim.training.schedules import factor

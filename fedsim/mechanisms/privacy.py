@@ -13,12 +13,12 @@ def noise_multiplier(config: Config) -> float:
     A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage,
     with the configured colluders, and for the case that as many owners as are tolerated are missing
     in every round. A noise multiplier that is given is taken as it is.
-    0 under PAC noise, which is no multiple of a sensitivity. Raises InputError.
+    0 under noise shaped by candidates, which is no multiple of a sensitivity. Raises InputError.
     """
     privacy, federation = config.privacy, config.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
-    if privacy.noise == "pac":
+    if privacy.noise.mechanism.by_candidate:
         return 0.0
     training = config.training
     effective = calibration.noise_multiplier(

@@ -1,12 +1,12 @@
 """What one step told an adversary."""
 
-from dataclasses import astuple, dataclass
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
-import torch
 from torch import Tensor
+
+from fedsim.noise.mechanism import Floats, Learnt
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Step:
     present_norms: Tensor
     absent_norms: Tensor
 
-    @classmethod
-    def join(cls, steps: "list[Self]") -> dict[str, npt.NDArray[np.float64]]:
-        """Return the steps of a run as named arrays [T, k]."""
-        columns = zip(*(astuple(step) for step in steps), strict=True)
-        names = cls.__dataclass_fields__
-        return {
-            name: torch.stack(column, dim=1).numpy()
-            for name, column in zip(names, columns, strict=True)
-        }
+    @property
+    def learnt(self) -> Learnt:
+        """The same by name, as arrays."""
+        return {each.name: getattr(self, each.name).numpy() for each in fields(self)}
+
+
+def join(rounds: Sequence[Learnt]) -> dict[str, Floats]:
+    """Return what was learnt over the rounds of a run as named arrays [T, k]."""
+    return {name: np.stack([learnt[name] for learnt in rounds], axis=1) for name in rounds[0]}

@@ -23,15 +23,16 @@ from fedsim.config import Config
 
 PACKAGES = (fedsim, adversaries)
 
-SHARED = ("common", "trust", "privacy", "config", "data", "training", "mechanisms", "game", "seats")
-ROLES = ("campaign", "protocol", "client", "transcripts", "server", "audits", "figures", "report")
+SHARED = ("common", "trust", "privacy", "noise", "config", "data", "training", "mechanisms")
+ROLES = ("game", "seats", "campaign", "protocol", "client", "transcripts", "server", "audits")
+PAGES = ("figures", "report")
 SHIPPED = (
     "adversaries/**/*.py",
     "fedsim/__init__.py",
     "fedsim/client_app.py",
     "fedsim/auditor/__init__.py",
     "fedsim/auditor/app.py",
-    *(f"fedsim/{room}/**/*.py" for room in (*SHARED, *ROLES)),
+    *(f"fedsim/{room}/**/*.py" for room in (*SHARED, *ROLES, *PAGES)),
 )
 """What a client, a server and an auditor's node run: no command line, kit, studies or runtimes."""
 POLL_INTERVAL = 2.0

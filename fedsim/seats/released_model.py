@@ -17,7 +17,7 @@ from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.owner import challenge_contributions, undisputed
 from fedsim.game.question import Question
 from fedsim.mechanisms import summing
-from fedsim.mechanisms.step import Step
+from fedsim.mechanisms.step import Step, join
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.training.optimizers import LINEAR, ServerOptimizer
 from fedsim.training.sampling import participation
@@ -38,8 +38,8 @@ def why_not(config: Config) -> str | None:
         return "owners took steps of their own, whose models would have to be guessed as well"
     if config.federation.tolerated_dropouts:
         return "which owners took part in which round is known to those who saw the rounds alone"
-    if config.privacy.noise == "pac":
-        return "PAC noise depends on the candidates along the way, which was not seen"
+    if (noise := config.privacy.noise.mechanism).own_law:
+        return f"the law of {noise.title} depends on the way there, which was not seen"
     if training.sampling_rate < 1 and config.noise_seed is None:
         return "which of the other records took part is known to their owners alone"
     return None
@@ -134,7 +134,7 @@ def attack(
     )
     nothing = torch.zeros_like(distance)
     before = Step(nothing, nothing, last.noise_stds, nothing, nothing)
-    return Step.join([*[before] * (rounds - 1), last])
+    return join([*[before.learnt] * (rounds - 1), last.learnt])
 
 
 def _sums(

@@ -51,7 +51,7 @@ class Batch:
     @property
     def by_candidate(self) -> bool:
         """Whether clients send a sum for every candidate, of which the server alone knows which."""
-        return self.config.privacy.noise == "pac"
+        return self.config.privacy.noise.mechanism.by_candidate
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""

@@ -9,11 +9,11 @@ from flwr.app import ArrayRecord
 from fedsim.common.randomness import SERVER
 from fedsim.game import federation, one_run
 from fedsim.mechanisms import vantages
-from fedsim.mechanisms.step import Step
+from fedsim.mechanisms.step import Step, join
+from fedsim.noise.mechanism import Learnt, Noised
 from fedsim.protocol import messages
 from fedsim.seats import instrumented, server_adversary
 from fedsim.server.batch import Array, Batch, Floats, Received, Release, Round
-from fedsim.server.noise import Noised
 from fedsim.training.sampling import participation
 from fedsim.trust.model import Vantage
 
@@ -100,7 +100,7 @@ class Observations:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._steps: dict[Vantage, list[Step]] = {}
+        self._learnt: dict[Vantage, list[Learnt]] = {}
         self._distances: list[Array] = []
         self._canary_scores: Array | None = None
 
@@ -110,9 +110,12 @@ class Observations:
         A noise mechanism that says itself what an adversary learns is not asked about twice.
         """
         seat = SEATS[self._batch.config.audit.mode]
-        steps = noised.steps or seat(self._batch, round, received, noised)
-        for vantage, step in steps.items():
-            self._steps.setdefault(vantage, []).append(step)
+        learnt = noised.learnt
+        if not learnt:
+            steps = seat(self._batch, round, received, noised)
+            learnt = {vantage: step.learnt for vantage, step in steps.items()}
+        for vantage, told in learnt.items():
+            self._learnt.setdefault(vantage, []).append(told)
         if distances := received.records(messages.DISTANCES):
             arrays = [messages.only(record) for record in distances.values()]
             self._distances.append(np.concatenate(arrays, axis=1))
@@ -136,10 +139,9 @@ class Observations:
         if self._canary_scores is not None:
             coins = one_run.included(config, self._batch.trials)
             found.append({"canary_scores": self._canary_scores, "canaries_included": coins})
-        for vantage, steps in self._steps.items():
-            joined = type(steps[0]).join(steps)
+        for vantage, rounds in self._learnt.items():
             ending = vantages.suffix(vantage, config.federation.vantage)
-            found.append({f"{name}{ending}": array for name, array in joined.items()})
+            found.append({f"{name}{ending}": array for name, array in join(rounds).items()})
         return found
 
 

@@ -50,7 +50,7 @@ class DPSGD(Strategy):
         self._round: Round | None = None
         self._release: Release | None = None
         self._secure: SecureSum | None = None
-        self._noise = noise.NOISES[config.privacy.noise](self.batch)
+        self._noise = noise.begin(self.batch)
         self._observations = Observations(self.batch)
         self._optimizer = ServerOptimizer(config.training, config.divisor)
 
@@ -80,7 +80,7 @@ class DPSGD(Strategy):
         received = self._accept(self._round, replies)
         self._settle(server_round, received)
         total = self._sum(self._round, received)
-        noised = self._noise.add(self._round, received, total)
+        noised = noise.add(self._noise, self.batch, self._round, received, total)
         self._observations.observe(self._round, received, noised)
         self._release = self._released(server_round, received, noised.total)
         self._observations.score_canaries(self._round, self._release)

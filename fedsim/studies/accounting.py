@@ -122,7 +122,8 @@ def _guarantee(
     config, description = subject.config, subject.released
     bounds = identifiability.bounds(description.towards(vantage), delta)
     document = _document(description, vantage, bounds)
-    by_pac = config is not None and config.privacy.noise == "pac"
+    noise = None if config is None else config.privacy.noise.mechanism
+    by_pac = noise is not None and noise.by_candidate
     if config is not None:
         _label(document, source, config, subject, delta, vantage)
     if prior is not None:
@@ -221,14 +222,14 @@ def _label(
         for row in (*document["accountants"].values(), *document["to_whom"]):
             if "refusal" not in row:
                 row["note"] = reason
-    if config.privacy.noise == "pac":
+    if config.privacy.noise.mechanism.by_candidate:
         document["pac"] = _pac(source, config, run, delta)
 
 
 def unbounded(config: Config) -> str | None:
     """Return why no epsilon is finite whatever the noise, None where it may be."""
-    if config.privacy.noise == "pac":
-        return "PAC noise is no multiple of a sensitivity and not DP; epsilon is infinite"
+    if (noise := config.privacy.noise.mechanism).by_candidate:
+        return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"
     if not config.training.clipping:
         return (
             "gradients are not clipped, so that nothing bounds what one record can change and no "

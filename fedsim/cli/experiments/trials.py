@@ -102,10 +102,11 @@ def _document(
             prediction = run.read_report()["prediction"]
             advantage, mu = prediction["advantage"], prediction["mu"]
             origin = "the run's own prediction"
-        elif config.privacy.noise == "pac":
+        elif config.privacy.noise.mechanism.by_candidate:
             raise InputError(
-                f"privacy.noise is 'pac' in '{source}', which bounds what is told on average and "
-                "sets the advantage no limit to plan for; give --advantage in its place"
+                f"privacy.noise is '{config.privacy.noise}' in '{source}', which bounds what is "
+                "told on average and sets the advantage no limit to plan for; give --advantage in "
+                "its place"
             )
         else:
             mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
@@ -178,8 +179,8 @@ def _document(
 
 def _unknown(config: Config, mu: float) -> str | None:
     """Return why nothing can be said of lower bounds before the trials, None where it can."""
-    if config.privacy.noise == "pac":
-        return "the noise is PAC's, whose log-odds have no law that is known before the trials"
+    if (noise := config.privacy.noise.mechanism).own_law:
+        return f"the log-odds of {noise.title} have no law that is known before the trials"
     if config.training.sampling_rate < 1:
         return (
             "the log-odds of sampled steps have no closed form; the report leads with trade_off, "

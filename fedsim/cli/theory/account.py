@@ -123,7 +123,7 @@ def _print(found: Guarantee, console: Console) -> None:
     description, vantage, bounds = found.description, found.vantage, found.bounds
     document, config = found.document, found.config
     reason = None if config is None else unbounded(config)
-    by_pac = config is not None and config.privacy.noise == "pac"
+    by_pac = config is not None and config.privacy.noise.mechanism.by_candidate
     if not by_pac:
         guarantees.print_description(description, vantage, console)
     if config is not None:

@@ -14,9 +14,10 @@ from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from fedsim import client_app
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
+from fedsim.mechanisms.step import Step, join
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.seats.instrumented import Sight, Step, measure
+from fedsim.seats.instrumented import Sight, measure
 from fedsim.server import server_app
 from fedsim.trust.model import Vantage
 
@@ -158,7 +159,7 @@ def test_who_sees_the_sum_without_noise_is_certain() -> None:
 
 def test_steps_are_joined_under_the_transcripts_names() -> None:
     column = torch.ones(2, dtype=torch.float64)
-    joined = Step.join([Step(column, *[0 * column] * 4), Step(2 * column, *[0 * column] * 4)])
+    joined = join([Step(column * times, *[0 * column] * 4).learnt for times in (1, 2)])
     assert joined["ratios"].tolist() == [[1.0, 2.0], [1.0, 2.0]]
     assert list(joined) == [
         "ratios",

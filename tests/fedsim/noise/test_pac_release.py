@@ -20,7 +20,7 @@ from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.game import challenge, federation, owner
 from fedsim.mechanisms import privacy
-from fedsim.mechanisms.pac_release import FLOOR, Released, halves, log_odds, pair, release, secrets
+from fedsim.noise.pac_release import FLOOR, Released, halves, log_odds, pair, release, secrets
 from fedsim.privacy import pac
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app

@@ -6,20 +6,17 @@ and releases the sum under the secret one. Nothing hides directions in which no 
 differ: not differential privacy. The mathematics is that of `fedsim.privacy.pac`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.special import logsumexp
-from torch import Tensor
 
 from fedsim.common.randomness import Role, generator
-from fedsim.mechanisms.step import Step
+from fedsim.noise.mechanism import Bools, Floats, Learnt
 from fedsim.privacy import pac
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 FLOOR = 0.01
@@ -27,13 +24,6 @@ FLOOR = 0.01
 
 A candidate that is all but ruled out would else get next to no noise, and stand out if it is true.
 """
-
-
-@dataclass(frozen=True)
-class PacStep(Step):
-    """A step, and the bound [T] on the nats that it told of the secret, float64."""
-
-    mutual_information: Tensor
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,7 @@ def pair(records: int, challenge: int, replaced: bool) -> Bools:
     return masks
 
 
-def secrets(seed: int, trials: range, worlds: Bools, membership: Bools) -> Integers:
+def secrets(seed: int, trials: Sequence[int], worlds: Bools, membership: Bools) -> Integers:
     """Return the secret candidate of every trial, [T]: uniform among those of the trial's world.
 
     worlds [T]: whether the challenge record is used; membership [m]: in which candidates it is.
@@ -168,7 +158,7 @@ class Releases:
     """
 
     def __init__(
-        self, information: float, prior: str, seed: int, trials: range, worlds: Bools
+        self, information: float, prior: str, seed: int, trials: Sequence[int], worlds: Bools
     ) -> None:
         self._information = information
         self._prior = prior
@@ -184,12 +174,13 @@ class Releases:
         present_norm: Floats,
         absent_norm: Floats,
         normals: Floats,
-    ) -> tuple[Floats, PacStep]:
+    ) -> tuple[Floats, Learnt]:
         """Return the release [T, P] of a round and what the adversary concludes from it.
 
         candidates [T, m, P]: clean sums of all owners together; membership [m]: which of them have
         the challenge record; present_norm, absent_norm [T]: |g|, |g'| of the challenge; normals
-        [T, m]. The ratio is by how much the log-odds of the record's being there have grown.
+        [T, m]. The ratio is by how much the log-odds of the record's being there have grown;
+        mutual_information is the bound on the nats that the round told of the secret.
         """
         if self._log_posterior is None:
             self._log_posterior = np.full(candidates.shape[:2], -np.log(candidates.shape[1]))
@@ -201,12 +192,11 @@ class Releases:
         self._log_posterior = released.log_posterior
         ratios = log_odds(released.log_posterior, membership) - log_odds(before, membership)
         spread = released.spread if self._prior == "pair" else present_norm
-        columns = (
-            ratios,
-            spread,
-            released.noise_std,
-            present_norm,
-            absent_norm,
-            released.information,
-        )
-        return released.total, PacStep(*map(torch.from_numpy, columns))
+        return released.total, {
+            "ratios": ratios,
+            "sensitivities": spread,
+            "noise_stds": released.noise_std,
+            "present_norms": present_norm,
+            "absent_norms": absent_norm,
+            "mutual_information": released.information,
+        }
