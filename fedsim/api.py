@@ -33,8 +33,8 @@ class Advantage:
     """How much better than guessing the adversary was; 0 is a coin, 1 is certainty.
 
     Attributes:
-        point: true positive rate minus false positive rate
-        interval: around it; None where all trials were of one world
+        point: true positive rate minus false positive rate.
+        interval: around it; None where all trials were of one world.
     """
 
     point: float
@@ -46,9 +46,9 @@ class LowerBound:
     """What the trials prove of epsilon.
 
     Attributes:
-        epsilon: at least so much, at the run's delta
-        estimator: which bound leads, by a rule fixed in advance
-        confidence: with which it holds
+        epsilon: at least so much, at the run's delta.
+        estimator: which bound leads, by a rule fixed in advance.
+        confidence: with which it holds.
     """
 
     epsilon: float
@@ -61,10 +61,10 @@ class Run:
     """A finished run: T trials of k rounds.
 
     Attributes:
-        path: its directory, where everything lies; a run needs no saving
-        config: the resolved configuration
-        report: the content of report.json; a number that is None is infinite or does not apply
-        transcript: the arrays of transcript.npz by name
+        path: its directory, where everything lies; a run needs no saving.
+        config: the resolved configuration.
+        report: the content of report.json; a number that is None is infinite or does not apply.
+        transcript: the arrays of transcript.npz by name.
     """
 
     path: Path
@@ -127,11 +127,22 @@ class Run:
         return np.asarray(expit(self.log_odds), np.float64)
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return the report's figures by name, the same ones at each call. Raises InputError."""
+        """Return the report's figures by name, the same ones at each call.
+
+        Raises:
+            InputError: arrays of the transcript that no run leaves.
+        """
         return dict(self._drawn)
 
     def figure(self, name: str) -> "Figure":
-        """Return one figure of the report. Raises InputError where the run has no such figure."""
+        """Return one figure of the report.
+
+        Args:
+            name: as of `figures`.
+
+        Raises:
+            InputError: the run has no such figure.
+        """
         if name not in self._drawn:
             raise InputError(f"no figure '{name}' in this run; there are {', '.join(self._drawn)}")
         return self._drawn[name]
@@ -163,20 +174,20 @@ def run(
 
     Args:
         config: an experiment's file, a configuration, or dotted keys over the defaults, such as
-            {"training.rounds": 10}
-        trials: repetitions T ("trials.count")
-        rounds: k ("training.rounds")
-        seed: of every random number ("run.seed")
-        device: where the tensors live ("run.device")
-        out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME, as the command has it
-        overrides: any other dotted keys
-        progress: whether a bar is shown; None where there is a terminal or a notebook
+            {"training.rounds": 10}.
+        trials: repetitions T ("trials.count").
+        rounds: k ("training.rounds").
+        seed: of every random number ("run.seed").
+        device: where the tensors live ("run.device").
+        out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME, as the command has it.
+        overrides: any other dotted keys.
+        progress: whether a bar is shown; None where there is a terminal or a notebook.
 
     Returns:
         The finished run.
 
     Raises:
-        InputError: for a configuration that cannot be run, before anything is written.
+        InputError: a configuration that cannot be run, before anything is written.
     """
     from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
 
@@ -193,7 +204,14 @@ def run(
 
 
 def load(path: Path | str) -> Run:
-    """Return a finished run from its directory. Raises InputError where it is none, or damaged."""
+    """Return a finished run from its directory.
+
+    Args:
+        path: the run directory.
+
+    Raises:
+        InputError: it is none, or damaged.
+    """
     from fedsim.campaign import run_transcript  # noqa: PLC0415  (torch is slow to import)
 
     directory = RunDirectory.open(Path(path))
@@ -207,13 +225,13 @@ class Audit:
     """What an audit of a federation concludes.
 
     Attributes:
-        verdict: on the claim
-        reasons: why, or why it cannot tell
+        verdict: on the claim.
+        reasons: why, or why it cannot tell.
         epsilon: what the noise that was measured (of a transcript) or configured (of an app) gives
-            the least protected client at delta; infinite without noise, None where unknown
-        proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured
-        delta: at which both are stated
-        report: what `fedsim audit --json` prints
+            the least protected client at delta; infinite without noise, None where unknown.
+        proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured.
+        delta: at which both are stated.
+        report: what `fedsim audit --json` prints.
     """
 
     verdict: Verdict
@@ -245,15 +263,26 @@ def audit(
     code that you would run yourself.
 
     Args:
-        path: a transcript's file, or an app's directory
-        claimed_epsilon, claimed_delta: what somebody claims of the whole run; both or none
-        claimed_unit: whom the claim protects; None as it can be told
-        delta: at which a transcript's epsilons are stated without a claim; None for 1e-5
-        confidence: of every interval
-        trials, rounds, nodes, run_config, seed, time_limit: of an app, as of `audit_directory`
+        path: a transcript's file, or an app's directory.
+        claimed_epsilon: what somebody claims of the whole run; together with claimed_delta or not
+            at all.
+        claimed_delta: at which epsilon is claimed.
+        claimed_unit: whom the claim protects; None as it can be told.
+        delta: at which a transcript's epsilons are stated without a claim; None for 1e-5.
+        confidence: of every interval, in (0, 1).
+        trials: of an app, how often it is run under attack; None for the default of
+            `audit_directory`, as of what follows.
+        rounds: of an app, its num-server-rounds; None for its own.
+        nodes: of an app, how many clients.
+        run_config: of an app, keys of its run configuration that are to be otherwise.
+        seed: of an app, of every random number.
+        time_limit: of an app, seconds that one run of it may take.
+
+    Returns:
+        The conclusion, with the whole report.
 
     Raises:
-        InputError: for what is neither, and for options that do not fit it.
+        InputError: a path to neither; options that do not fit what is there.
     """
     from fedsim.app_audit.configuration import claim_given  # noqa: PLC0415
 

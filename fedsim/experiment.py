@@ -19,9 +19,17 @@ if TYPE_CHECKING:  # torch, which takes a second
 
 
 def in_process(plan: "Plan", console: Console) -> RunDirectory:
-    """Carry an experiment out in this process, or what is left of it; return its directory.
+    """Carry an experiment out in this process, or what is left of it.
 
-    One that has finished with the same configuration is left as it is. Raises InputError.
+    Args:
+        plan: one that has finished with the same configuration is left as it is.
+        console: where progress is shown.
+
+    Returns:
+        The directory of the finished run.
+
+    Raises:
+        InputError: the run cannot be begun or continued.
     """
     with preparing(console) as searched:
         directory = plan.begin(searched)
@@ -34,9 +42,13 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
 
 
 def prepare(config: Config) -> "Plan":
-    """Return the plan of an experiment, with nothing written. Raises InputError for what is wrong.
+    """Return the plan of an experiment, with nothing written.
 
-    Its directory is `run.out`, or a new one.
+    Args:
+        config: of the experiment; its directory is `run.out`, or a new one.
+
+    Raises:
+        InputError: what is wrong with it.
     """
     from fedsim.server import plan  # noqa: PLC0415  (Flower takes a second)
 
@@ -44,7 +56,10 @@ def prepare(config: Config) -> "Plan":
 
 
 def with_absolute_paths(config: Config) -> Config:
-    """Resolve paths here: Flower's processes have other working directories."""
+    """Return the configuration with its paths resolved here.
+
+    Flower's processes have other working directories.
+    """
     from fedsim.server.plan import default_directory  # noqa: PLC0415
 
     root = str(Path(config.data.root).expanduser().absolute()) if config.data.root else ""
@@ -58,8 +73,14 @@ def check_ledger(
 ) -> None:
     """Find out whether what is left of the budget is enough, before a runtime is started.
 
-    The caller holds the lock of the run. accept_epsilon: what the run may cost in the end, where it
-    was interrupted. Raises InputError.
+    Args:
+        plan: of the run.
+        directory: of the run, whose lock the caller holds.
+        accept_epsilon: what the run may cost in the end, where it was interrupted; None to accept
+            nothing.
+
+    Raises:
+        InputError: the budget is not enough.
     """
     if accept_epsilon is not None:
         budget.accept(directory, accept_epsilon)
@@ -67,6 +88,12 @@ def check_ledger(
 
 
 def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
+    """Train all trials in this process, and write what they leave.
+
+    Args:
+        plan: of the run.
+        directory: of the run, whose lock the caller holds.
+    """
     import logging  # noqa: PLC0415
 
     from fedsim import client_app  # noqa: PLC0415
@@ -83,6 +110,7 @@ def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
 
 
 def run_simulated(config: Config) -> None:
+    """Train all trials with Flower's simulation, in processes of their own."""
     from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
 
     with simulation(config) as submitted:

@@ -9,11 +9,21 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-ROOMS = ("adversaries", "fedsim/privacy")
-"""Folders whose functions somebody calls who did not write them; with all that is in them."""
+ROOMS = (
+    "adversaries",
+    "fedsim/api.py",
+    "fedsim/common",
+    "fedsim/config",
+    "fedsim/experiment.py",
+    "fedsim/privacy",
+)
+"""Modules, and folders with all that is in them, whose functions others than their writers call."""
+
+NOTHING = ("None", "Iterator[None]")
+"""What a function returns that has nothing to say of it, a context manager among them."""
 
 ENTRY = re.compile(r"^    \*{0,2}(\w+): \S")
-"""One argument of an `Args:` section, whose continuation lines are indented further."""
+"""One entry of a section, whose continuation lines are indented further."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -40,33 +50,55 @@ def _arguments(node: Function) -> list[str]:
     return [argument.arg for argument in every if argument.arg not in ("self", "cls")]
 
 
-def _documented(text: str) -> list[str]:
-    """Return the arguments that the `Args:` section of a docstring names."""
-    _, _, rest = f"\n{text}\n".partition("\nArgs:\n")
-    section = rest.split("\n\n")[0].splitlines()
-    return [found[1] for line in section if (found := ENTRY.match(line))]
+def _entries(text: str, section: str) -> list[str]:
+    """Return the names that a section of a docstring has an entry for."""
+    _, _, rest = f"\n{text}\n".partition(f"\n{section}:\n")
+    lines = rest.split("\n\n")[0].splitlines()
+    return [found[1] for line in lines if (found := ENTRY.match(line))]
 
 
 def _faults(node: Function) -> Iterator[str]:
     """Yield what the docstring of a function lacks, or says of arguments that it has not."""
-    text = ast.get_docstring(node) or ""
-    arguments, documented = _arguments(node), _documented(text)
-    if not text:
-        yield "no docstring"
-    elif sorted(documented) != sorted(arguments) and (documented or len(arguments) > 1):
+    text = ast.get_docstring(node) or "no docstring"
+    arguments, documented = _arguments(node), _entries(text, "Args")
+    if sorted(documented) != sorted(arguments) and (documented or len(arguments) > 1):
         yield f"takes {arguments}, documents {documented}"
-    returns = node.returns is not None and ast.unparse(node.returns) != "None"
     kinds = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
-    says = text.startswith(("Return", "Yield")) or re.search(r"^(Returns|Yields):$", text, re.M)
-    if returns and not says and not kinds & {"property", "cached_property"}:
+    returns = "None" if node.returns is None else ast.unparse(node.returns)
+    says = re.search(r"\b(return|yield)", text.splitlines()[0], re.I)
+    says = says or re.search(r"^(Returns|Yields):$", text, re.M)
+    if returns not in NOTHING and not says and not kinds & {"property", "cached_property"}:
         yield "does not say what it returns"
+
+
+def _modules(room: str) -> list[Path]:
+    path = ROOT / room
+    return [path] if path.suffix else sorted(path.rglob("*.py"))
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_function_documents_its_arguments_and_what_it_returns(room: str) -> None:
     found = []
-    for path in sorted((ROOT / room).rglob("*.py")):
+    for path in _modules(room):
         for name, node in _public(ast.parse(path.read_text()).body):
-            where = f"{path.relative_to(ROOT)}:{node.lineno} {name}"
-            found += [f"{where}: {fault}" for fault in _faults(node)]
-    assert found == []
+            found += [f"{path.relative_to(ROOT)} {name}: {fault}" for fault in _faults(node)]
+    assert "\n".join(found) == ""
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_class_that_documents_its_attributes_documents_each_of_them_once(room: str) -> None:
+    found = []
+    for path in _modules(room):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found += [f"{path.relative_to(ROOT)} {fault}" for fault in _field_faults(node)]
+    assert "\n".join(found) == ""
+
+
+def _field_faults(node: ast.ClassDef) -> Iterator[str]:
+    """Yield where the `Attributes:` of a class are others than its public fields."""
+    documented = _entries(ast.get_docstring(node) or "", "Attributes")
+    named = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+    fields = [each.id for each in named if isinstance(each, ast.Name) and each.id[0] != "_"]
+    if fields and documented and sorted(documented) != sorted(fields):
+        yield f"{node.name}: has {fields}, documents {documented}"

@@ -18,19 +18,35 @@ Result = TypeVar("Result")
 
 
 def slices(length: int, step: int) -> list[slice]:
-    """Return slices of at most `step` that cover a length."""
+    """Return slices that cover a length.
+
+    Args:
+        length: how much there is.
+        step: how long a slice may be, at least 1.
+    """
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def even(length: int, most: float) -> int:
-    """Return the length of parts that are at most so long, and as even as can be."""
+    """Return the length of parts that are not too long, and as even as can be.
+
+    Args:
+        length: of the whole, at least 1.
+        most: how long a part may be.
+    """
     return math.ceil(length / math.ceil(length / max(1, int(most))))
 
 
 def run(
     function: Callable[..., Result], blocks: Sequence[tuple[slice, ...]], threads: int
 ) -> Iterator[Result]:
-    """Yield the results of all blocks in order; threads work a little ahead."""
+    """Yield the results of all blocks in order; threads work a little ahead.
+
+    Args:
+        function: called with the slices of a block.
+        blocks: each one or several slices.
+        threads: how many share the work, at least 1.
+    """
     _keep_freed_memory()
     if threads == 1 or len(blocks) == 1:
         yield from (function(*block) for block in blocks)
@@ -76,7 +92,7 @@ class Lender(Generic[Result]):
 
     @contextmanager
     def lend(self) -> Iterator[Result]:
-        """Lend one; after an error it is not lent again."""
+        """Yield one to use inside of the block; after an error it is not lent again."""
         try:
             thing = self._idle.pop()
         except IndexError:

@@ -11,7 +11,14 @@ from adversaries.errors import InputError
 
 
 def resolve(name: str) -> torch.device:
-    """Return the device for `auto`, `cpu` or `cuda`. Raises InputError without CUDA."""
+    """Return the device of a name.
+
+    Args:
+        name: "auto" (CUDA where there is one), "cpu" or "cuda".
+
+    Raises:
+        InputError: "cuda" without a CUDA device.
+    """
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
             "run.device is cuda, but torch finds no CUDA device; use --device auto or --device cpu"
@@ -22,7 +29,11 @@ def resolve(name: str) -> torch.device:
 
 
 def threads(requested: int) -> int:
-    """Return the number of threads that share the trials of a cohort; 0 asks for one per core."""
+    """Return the number of threads that share the trials of a cohort.
+
+    Args:
+        requested: as configured; 0 for one per core that this process may use.
+    """
     if hasattr(os, "sched_getaffinity"):  # what this process may use, where the system says so
         return requested or len(os.sched_getaffinity(0))
     return requested or os.cpu_count() or 1
@@ -43,7 +54,15 @@ Precision = Literal["float32", "tf32", "bf16"]
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
-    """Raise InputError if the device does not know this precision."""
+    """Raise an error if the device does not know this precision.
+
+    Args:
+        precision: as configured.
+        device: where the tensors live.
+
+    Raises:
+        InputError: TF32 elsewhere than on CUDA.
+    """
     if precision == "tf32" and device.type != "cuda":
         raise InputError(
             f"run.precision is tf32, which {device.type} does not have; choose float32 or bf16"
@@ -55,6 +74,10 @@ def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
     """Run what is inside in this precision, and leave full float32 behind.
 
     PyTorch lets convolutions on CUDA use TF32 unless it is told otherwise.
+
+    Args:
+        precision: of the forward and backward passes inside.
+        device: where they run.
     """
     if device.type == "cuda":
         _allow_tf32(precision == "tf32")

@@ -17,5 +17,10 @@ def shown(text: str) -> str:
 
 
 def brief(text: str, most: int) -> str:
-    """Return text as `shown`, of so many letters at most and a mark where there were more."""
+    """Return text as `shown`, with a mark where it was cut off.
+
+    Args:
+        text: of somebody else.
+        most: letters that are kept.
+    """
     return shown(text[:most]) + "…" * (len(text) > most)

@@ -13,7 +13,7 @@ PACKAGES = ("fedsim", "adversaries")
 
 
 def complaint() -> str:
-    """Say which other distribution has a hand in what runs, and the remedy; "" where none has."""
+    """Return which other distribution has a hand in what runs, with the remedy; "" for none."""
     holders = packages_distributions()
     names = {name for package in PACKAGES for name in holders.get(package, ())}
     others = sorted(names - {DISTRIBUTION})

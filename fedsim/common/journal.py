@@ -21,7 +21,13 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class Journal(Generic[Entry]):
-    """The entries of a file, the checksum of the last one, and how many bytes they take."""
+    """The entries of a file, as it was read.
+
+    Attributes:
+        entries: in their order.
+        check: the checksum of the last one, "" without any.
+        size: how many bytes their whole lines take.
+    """
 
     entries: list[Entry]
     check: str = ""
@@ -31,8 +37,14 @@ class Journal(Generic[Entry]):
 def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Journal[Entry]:
     """Return the entries of a file, none if there is none.
 
-    parse: raises KeyError, TypeError or ValueError for an object that is no entry; loss: what
-    nobody knows for lack of a damaged line, and what to do about it. Raises InputError.
+    Args:
+        path: the file.
+        parse: makes an entry of an object; raises KeyError, TypeError or ValueError for one that is
+            no entry.
+        loss: what nobody knows for lack of a damaged line, and what to do about it, for the error.
+
+    Raises:
+        InputError: the file cannot be read, or a line is damaged.
     """
     if not path.exists():
         return Journal([])
@@ -62,7 +74,12 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Jou
 def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
     """Cut off what is behind the last whole line of a file as it was read.
 
-    Raises as `private_files.opened_own`.
+    Args:
+        path: the file.
+        journal: what was read of it.
+
+    Raises:
+        InputError, OSError: as of `private_files.opened_own`.
     """
     if path.exists() and path.stat().st_size > journal.size:
         with os.fdopen(private_files.opened_own(path), "ab") as file:
@@ -70,9 +87,16 @@ def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
 
 
 def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
-    """Write an object of strict JSON behind the line whose checksum is `previous`; return its own.
+    """Write an object behind the last line, on the disk; return its checksum.
 
-    It is on disk then. Raises as `private_files.append`.
+    Args:
+        path: the file.
+        values: the object, of strict JSON, without a "check".
+        previous: the checksum of the last line, "" for a new file.
+
+    Raises:
+        InputError, OSError: as of `private_files.append`.
+        ValueError: a number that JSON has not.
     """
     check = _checksum(values, previous)
     text = json.dumps({**values, "check": check}, allow_nan=False)

@@ -46,7 +46,14 @@ def told(size: float) -> str:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Peak bytes of a block of t trials and r records: fixed + t trial + r record + t r example."""
+    """Peak bytes of a block of t trials and r records: fixed + t trial + r record + t r example.
+
+    Attributes:
+        fixed: bytes whatever the block.
+        trial: bytes for each trial.
+        record: bytes for each record.
+        example: bytes for each record of each trial.
+    """
 
     fixed: float
     trial: float
@@ -54,15 +61,24 @@ class Footprint:
     example: float
 
     def bytes(self, trials: int, records: int) -> float:
-        """Return the peak bytes of a block."""
+        """Return the peak bytes of a block.
+
+        Args:
+            trials: t.
+            records: r.
+        """
         own = trials * self.trial + records * self.record
         return self.fixed + own + trials * records * self.example
 
 
 def footprint(run: Callable[[int, int], object], device: torch.device) -> Footprint:
-    """Measure `run(trials, records)` on four small blocks.
+    """Return the footprint of a computation, measured on four small blocks.
 
     The kernels' own scratch memory does not show on a CPU.
+
+    Args:
+        run: computes a block of (trials, records).
+        device: where it runs.
     """
     blocks = [(1, 1), (1, 3), (3, 1), (3, 3)]
     run(1, 1)  # what is made once and kept
@@ -73,7 +89,12 @@ def footprint(run: Callable[[int, int], object], device: torch.device) -> Footpr
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
-    """Return the most bytes of tensors that a function holds at once, beyond what was there."""
+    """Return the most bytes of tensors that a function holds at once, beyond what was there.
+
+    Args:
+        run: the function.
+        device: where it runs.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)

@@ -30,7 +30,12 @@ def as_named(path: Path) -> Path:
 def make_directory(path: Path) -> None:
     """Make a directory (0700), and those above it, if there is none.
 
-    Raises InputError where it is a link, OSError.
+    Args:
+        path: the directory.
+
+    Raises:
+        InputError: it is a link.
+        OSError: it cannot be made.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _directory(path):
@@ -38,7 +43,15 @@ def make_directory(path: Path) -> None:
 
 
 def check_writable(directory: Path) -> None:
-    """See that files can be made in a directory. Raises InputError where it is a link, OSError."""
+    """See that files can be made in a directory.
+
+    Args:
+        directory: that is there.
+
+    Raises:
+        InputError: it is a link.
+        OSError: they cannot.
+    """
     with _directory(directory) as place:
         name = _unforeseen("writable")
         os.close(_new(name, place, 0o600))
@@ -46,7 +59,14 @@ def check_writable(directory: Path) -> None:
 
 
 def any_whole(directory: Path) -> bool:
-    """Whether a directory holds more than a kill in the middle of a write left. Raises OSError."""
+    """Return whether a directory holds more than a kill in the middle of a write left.
+
+    Args:
+        directory: that is there.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
     names = (path.name for path in directory.iterdir())
     return any(not (name.startswith(".") and name.endswith(PARTIAL)) for name in names)
 
@@ -55,8 +75,18 @@ def any_whole(directory: Path) -> bool:
 def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Open what becomes the file of this name, on the disk, when the block has ended well.
 
-    Until then there is what was there before. Raises InputError where the directory is a link,
-    OSError.
+    Until then there is what was there before.
+
+    Args:
+        path: the file.
+        mode: its permissions, whatever the umask.
+
+    Yields:
+        The file, to be written.
+
+    Raises:
+        InputError: the directory is a link.
+        OSError: it cannot be written.
     """
     partial = _unforeseen(path.name)
     with _directory(path.parent) as place:
@@ -75,15 +105,28 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file whole or not at all. Raises as `replacing`."""
+    """Write a file whole or not at all.
+
+    Args:
+        path: the file.
+        content: all of it.
+        mode: its permissions, whatever the umask.
+
+    Raises:
+        InputError, OSError: as of `replacing`.
+    """
     with replacing(path, mode) as file:
         file.write(content)
 
 
 def opened_new(path: Path) -> BinaryIO:
-    """Open an empty file (0600), in the place of the one of this name, to be written bit by bit.
+    """Return an empty file (0600), in the place of the one of this name, to be written bit by bit.
 
-    Raises as `replacing`.
+    Args:
+        path: the file.
+
+    Raises:
+        InputError, OSError: as of `replacing`.
     """
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
@@ -92,10 +135,16 @@ def opened_new(path: Path) -> BinaryIO:
 
 
 def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
-    """Open a file of this user as it is, or an empty one, 0600; return its descriptor.
+    """Return the descriptor of a file of this user as it is, or of an empty one, 0600.
 
-    Raises InputError where a link, a pipe, another account's file or one with another name besides
-    is there, or the directory is a link; OSError.
+    Args:
+        path: the file.
+        access: flags of `os.open`; to append, unless they are given.
+
+    Raises:
+        InputError: a link, a pipe, another account's file or one with another name besides is
+            there, or the directory is a link.
+        OSError: it cannot be opened.
     """
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
@@ -111,7 +160,15 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to the end of a file, and return when that is on the disk. Raises as `opened_own`."""
+    """Add to the end of a file, and return when that is on the disk.
+
+    Args:
+        path: the file.
+        content: to be added.
+
+    Raises:
+        InputError, OSError: as of `opened_own`.
+    """
     new = not path.exists()
     with os.fdopen(opened_own(path), "ab") as file:
         file.write(content)

@@ -39,7 +39,15 @@ SERVER = -1
 
 
 def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER) -> int:
-    """Return the 128-bit key of a leaf (BLAKE2b of the path)."""
+    """Return the 128-bit key of a leaf (BLAKE2b of the path).
+
+    Args:
+        seed: of the run, in [0, 2^64).
+        role: what the leaf is for.
+        trial: number of the trial, 0 where the role has none.
+        round: number of the round, 0 where the role has none.
+        partition: of the owner, or `SERVER`.
+    """
     path = struct.pack("<Qqqqq", seed, role, trial, round, partition)
     return int.from_bytes(hashlib.blake2b(path, digest_size=16).digest(), "little")
 
@@ -47,7 +55,15 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 def generator(
     seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
 ) -> np.random.Generator:
-    """Return the generator of a leaf."""
+    """Return the generator of a leaf.
+
+    Args:
+        seed: of the run, in [0, 2^64).
+        role: what the leaf is for.
+        trial: number of the trial, 0 where the role has none.
+        round: number of the round, 0 where the role has none.
+        partition: of the owner, or `SERVER`.
+    """
     leaf = key(seed, role, trial=trial, round=round, partition=partition)
     return np.random.Generator(np.random.Philox(key=leaf))
 
@@ -57,8 +73,13 @@ def gaussian_noise(
 ) -> npt.NDArray[np.float64]:
     """Return independent standard normals [T, size], a row for each trial; equal ones for equal.
 
-    `seed` None draws the keys from the operating system's entropy instead of the seed tree: what a
-    deployment that protects people needs, and not reproducible.
+    Args:
+        seed: of the run; None draws the keys from the operating system's entropy instead of the
+            seed tree: what a deployment that protects people needs, and not reproducible.
+        trials: numbers of the T trials.
+        round: number of the round.
+        partition: of the owner, or `SERVER`.
+        size: numbers of a row.
     """
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):

@@ -65,9 +65,15 @@ def most_unpacked(packed: int) -> int:
 
 @contextlib.contextmanager
 def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
-    """Turn what a damaged file raises inside of the block into one error, told the reason.
+    """Turn what a damaged file raises inside of the block into one error.
 
     An InputError, which says it better, is let through.
+
+    Args:
+        refusal: makes the error of the reason.
+
+    Raises:
+        InputError: what `refusal` made.
     """
     try:
         yield
@@ -91,7 +97,16 @@ def reason(error: BaseException) -> str:
 
 
 def content(path: Path, most: int) -> bytes:
-    """Return the bytes of a file. Raises OSError, and ValueError where there are more."""
+    """Return the bytes of a file.
+
+    Args:
+        path: the file.
+        most: bytes that it may have.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it has more.
+    """
     with path.open("rb") as file:
         return _limited(file, most)
 
@@ -116,7 +131,15 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file. Raises FileNotFoundError, and InputError for one line."""
+    """Return the tables of a TOML file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        InputError: one line about what cannot be read, or is no TOML.
+    """
     try:
         return toml_of(content(path, MOST_TOML))
     except FileNotFoundError:
@@ -136,9 +159,14 @@ def toml_of(text: bytes) -> dict[str, Any]:
 
 
 def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
-    """Return the named arrays of a .npz file, all, or those of `only` that there are.
+    """Return the named arrays of a .npz file.
 
-    Raises of `DAMAGE`, also where they hold objects, which are pickles.
+    Args:
+        path: the file.
+        only: names of the wanted ones, of which those are returned that there are; None for all.
+
+    Raises:
+        DAMAGE: also where they hold objects, which are pickles.
     """
     with path.open("rb") as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:

@@ -17,7 +17,13 @@ HELD = ("report.json", "config.toml", "ledger.jsonl")
 def create(directory: Path) -> Path:
     """Make the directory (0700) if there is none, and see that it can be written; return it.
 
-    To be called before the work whose result goes there. Raises InputError.
+    To be called before the work whose result goes there.
+
+    Args:
+        directory: of the report.
+
+    Raises:
+        InputError: it cannot be made or written.
     """
     try:
         private_files.make_directory(directory)
@@ -30,7 +36,13 @@ def create(directory: Path) -> Path:
 def check(directory: Path) -> None:
     """See that the directory can be made and written, and leave nothing behind.
 
-    For work that may still find nothing to report. Raises InputError.
+    For work that may still find nothing to report.
+
+    Args:
+        directory: of the report.
+
+    Raises:
+        InputError: it cannot be made or written.
     """
     missing = [place for place in (directory, *directory.parents) if not os.path.lexists(place)]
     try:
@@ -44,7 +56,12 @@ def check(directory: Path) -> None:
 def check_new(directory: Path, replacing: str | None = None) -> None:
     """As `check`, and see that the directory holds no run and no report, which would be replaced.
 
-    replacing: the kind of report that may be there, None for none. Raises InputError.
+    Args:
+        directory: of the report.
+        replacing: the kind of report that may be there; None for none.
+
+    Raises:
+        InputError: it holds one, or cannot be made or written.
     """
     for name in HELD:
         if not os.path.lexists(directory / name):
@@ -78,7 +95,12 @@ def _kind(path: Path, wanted: str) -> object:
 
 
 def refusal(directory: Path, error: OSError) -> InputError:
-    """Return the error that says that a directory cannot be written."""
+    """Return the error that says that a directory cannot be written.
+
+    Args:
+        directory: of the report.
+        error: why not.
+    """
     return InputError(
         f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
     )
@@ -86,7 +108,14 @@ def refusal(directory: Path, error: OSError) -> InputError:
 
 @contextlib.contextmanager
 def refusing(directory: Path) -> Iterator[None]:
-    """Turn a failure to write into the directory, inside of the block, into an InputError."""
+    """Turn a failure to write into the directory, inside of the block, into an error of one line.
+
+    Args:
+        directory: of the report.
+
+    Raises:
+        InputError: the block raised OSError.
+    """
     try:
         yield
     except OSError as error:
@@ -96,7 +125,15 @@ def refusing(directory: Path) -> Iterator[None]:
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page.
 
-    Raises InputError where the directory is a link, OSError, ValueError on NaN.
+    Args:
+        directory: of the report, made if there is none.
+        report: strict JSON.
+        page: HTML.
+
+    Raises:
+        InputError: the directory is a link.
+        OSError: it cannot be written.
+        ValueError: a number that JSON has not.
     """
     private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)

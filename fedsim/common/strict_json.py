@@ -8,9 +8,14 @@ import numpy as np
 
 
 def strict_json(value: Any) -> Any:
-    """Return nested data as strict JSON values: infinity is None, a NumPy scalar a plain one.
+    """Return nested data as strict JSON values.
 
-    Raises ArithmeticError on NaN, which is never an answer.
+    Args:
+        value: mappings, lists, tuples and scalars; infinity becomes None, a NumPy scalar a plain
+            one.
+
+    Raises:
+        ArithmeticError: NaN, which is never an answer.
     """
     if isinstance(value, Mapping):
         return {str(key): strict_json(item) for key, item in value.items()}

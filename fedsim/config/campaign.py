@@ -13,10 +13,16 @@ from fedsim.config.values import Fraction, PositiveInt, Seed
 class TrialsConfig(Table):
     """Repetitions of the whole training; `cohort` of them share one message.
 
-    pairing: "independent", or "common" where trials 2i and 2i + 1 are in opposite worlds and have
-    all random numbers but that bit in common; until_halfwidth: of the interval of the advantage, at
-    which no further cohort is begun, 0 to run all `count`; first: how many of them were planned at
-    first where a campaign was extended, 0 where it was not.
+    Attributes:
+        count: T, how many repetitions.
+        cohort: how many are trained together.
+        worlds: half of the trials on D and half on D', or all on D.
+        pairing: "independent", or "common" where trials 2i and 2i + 1 are in opposite worlds and
+            have all random numbers but that bit in common.
+        until_halfwidth: of the interval of the advantage, at which no further cohort is begun; 0 to
+            run all `count`.
+        first: how many of them were planned at first where a campaign was extended, 0 where it was
+            not.
     """
 
     count: PositiveInt = 200
@@ -44,12 +50,18 @@ class TrialsConfig(Table):
 class AuditConfig(Table):
     """The adversary's prior, the confidence of every statement, and what utility is measured on.
 
-    mode: "participant" computes the belief as the adversary must, from what it receives and knows;
-    "instrumented" computes the same belief from the noise, which the auditor of a campaign reads.
-    vantages: whose beliefs are computed; "configured" is federation.vantage alone. bayesian_pairs:
-    how many pairs of its records each owner compares in a round, in the evaluated trials, for the
-    Bayesian accountant; 0 for none. attacks: by membership inference on the challenge, names with
-    commas between them, "all" or "none".
+    Attributes:
+        mode: "participant" computes the belief as the adversary must, from what it receives and
+            knows; "instrumented" computes the same belief from the noise, which the auditor of a
+            campaign reads.
+        vantages: whose beliefs are computed; "configured" is federation.vantage alone.
+        prior: the adversary's probability of D before the first round.
+        confidence: of every interval and bound.
+        evaluated_trials: in how many trials, the first of them, utility is measured.
+        bayesian_pairs: how many pairs of its records each owner compares in a round, in the
+            evaluated trials, for the Bayesian accountant; 0 for none.
+        attacks: by membership inference on the challenge, names with commas between them, "all" or
+            "none".
     """
 
     mode: Literal["participant", "instrumented"] = "participant"
@@ -69,9 +81,17 @@ class RunConfig(Table):
     """How the run is carried out; only the seed and the precision change a result.
 
     Where memory binds, blocks are cut otherwise and sums round otherwise, in the seventh digit.
-    threads: 0 for one per core; max_memory: such as "4GiB", "" for what the device has to spare;
-    precision: of the forward and backward passes, never of norms, sums and beliefs; client_cpus,
-    client_gpus: what Flower's simulation gives each owner (0 GPUs: an equal share of one).
+
+    Attributes:
+        name: of the experiment, for readers; that of its file unless it is given.
+        seed: of every random number but those that draw D.
+        device: where the tensors live; "auto" is CUDA where there is one.
+        threads: that share the trials of a cohort; 0 for one per core.
+        max_memory: such as "4GiB"; "" for what the device has to spare.
+        precision: of the forward and backward passes, never of norms, sums and beliefs.
+        client_cpus: what Flower's simulation gives each owner.
+        client_gpus: likewise; 0 for an equal share of one.
+        out: the run directory; "" for a new one.
     """
 
     name: str = "digits"

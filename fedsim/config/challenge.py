@@ -10,14 +10,21 @@ from fedsim.common.tables import Table
 class ChallengeConfig(Table):
     """Whom the adversary must identify: the most dissimilar record or owner, or a given one.
 
-    space: what dissimilarity is between, features or what the last layer sees of a record at the
-    initial parameters of the first trial; owner: where one record is in question, whose records the
-    choice is among.
-    kind: what is in question: a "record" of D; one that was made to be noticed and takes the place
-    of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a vector of norm C
-    that is added to the sum in place of a record's gradient. copies: how many of it D has; label:
-    that of what was made, -1 for what the first model likes least; coordinate: which one of the
-    model the vector lies along, -1 for a random direction.
+    Attributes:
+        dissimilarity: the measure by which record, replacement or owner are chosen.
+        space: what dissimilarity is between, features or what the last layer sees of a record at
+            the initial parameters of the first trial.
+        choice: of the pairs or owners, which: the most dissimilar, the least, or the median.
+        record: position in D of a given one; -1 to choose.
+        replacement: position in the pool of what D' has in its stead; -1 to choose.
+        owner: where one record is in question, whose records the choice is among; -1 for all
+            owners'.
+        kind: what is in question: a "record" of D; one that was made to be noticed and takes the
+            place of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a
+            vector of norm C that is added to the sum in place of a record's gradient.
+        copies: how many of it D has.
+        label: that of what was made; -1 for what the first model likes least.
+        coordinate: which one of the model the vector lies along; -1 for a random direction.
     """
 
     dissimilarity: str = "euclidean"
@@ -40,12 +47,15 @@ class ChallengeConfig(Table):
 class CanariesConfig(Table):
     """Canaries for a one-run audit, each in or out of a trial's whole training by a fair coin.
 
-    count: how many, 0 for none; kind: gradients in random directions ("gradient") or along single
-    parameters ("dirac"), as long as clipping allows, or records of the pool with a wrong label
-    ("mislabelled"); owners: where they are planted in turn, with commas between them, "" for all;
-    guesses: how many of them are guessed about, 0 for one in eight, -1 to try several numbers and
-    pay for it; known_data: whether scores leave out what the records add to a sum, as an auditor
-    can who knows D.
+    Attributes:
+        count: how many, 0 for none.
+        kind: gradients in random directions ("gradient") or along single parameters ("dirac"), as
+            long as clipping allows, or records of the pool with a wrong label ("mislabelled").
+        owners: where they are planted in turn, with commas between them, "" for all.
+        guesses: how many of them are guessed about; 0 for one in eight, -1 to try several numbers
+            and pay for it.
+        known_data: whether scores leave out what the records add to a sum, as an auditor can who
+            knows D.
     """
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0

@@ -16,7 +16,20 @@ from fedsim.config.values import Scalar
 
 
 class Config(Table):
-    """A whole experiment."""
+    """A whole experiment.
+
+    Attributes:
+        data: which records there are.
+        federation: who holds them, who adds the noise, where the adversary sits.
+        model: the network.
+        training: how the federation trains it.
+        privacy: the mechanism.
+        challenge: what the adversary is to find out.
+        canaries: of a one-run audit, if any.
+        trials: repetitions of the whole training.
+        audit: what is measured of them.
+        run: how the run is carried out.
+    """
 
     data: DataConfig = DataConfig()
     federation: FederationConfig = FederationConfig()
@@ -62,7 +75,9 @@ class Config(Table):
     def reading_data_from(self, root: str, *, as_they_are: bool = False) -> "Config":
         """Return the same experiment with its files in another folder.
 
-        as_they_are: nothing is downloaded into that folder, whatever the experiment says.
+        Args:
+            root: that folder.
+            as_they_are: nothing is downloaded into it, whatever the experiment says.
         """
         changes: dict[str, Scalar] = {"root": root}
         if as_they_are:

@@ -13,11 +13,19 @@ from fedsim.trust.model import Vantage
 class DataConfig(Table):
     """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed.
 
-    root: the folder or file that they are read from; label: of tables, the column of the labels;
-    exclude: of tables, columns that are no features, with commas between them; image_size: the side
-    of the squares that pictures of a folder are brought to, 0 to leave them; download: whether
-    missing originals may be fetched into root; classes: the labels whose records alone there are,
-    with commas between them, "" for all.
+    Attributes:
+        name: of the data set.
+        root: the folder or file that they are read from.
+        label: of tables, the column of the labels.
+        exclude: of tables, columns that are no features, with commas between them.
+        image_size: the side of the squares that pictures of a folder are brought to, in pixels; 0
+            to leave them.
+        download: whether missing originals may be fetched into root.
+        classes: the labels whose records alone there are, with commas between them, "" for all.
+        records: how many D has.
+        held_out: how many that nobody trains on, for evaluation.
+        pool: how many more the replacement is chosen among; 0 for all that is left.
+        seed: of the draw.
     """
 
     name: str = "digits"
@@ -36,12 +44,22 @@ class DataConfig(Table):
 class FederationConfig(Table):
     """Who holds which records, who adds the noise, where the adversary sits.
 
-    partition_key: the column that `partition = "key"` does not split, or "label";
-    secure_aggregation: how owners' messages are summed under distributed trust: "simulated", in the
-    clear, where the server sees every message under a share of the noise only, or by Flower's
-    protocol; colluding: how many other owners tell the adversary what they know, which leaves their
-    own records unprotected; tolerated_dropouts: without how many owners a round may go on;
-    dropout_rate: probability that an owner fails to answer in a round, for simulations.
+    Attributes:
+        owners: how many there are.
+        partition: the scheme by which D is divided among them.
+        partition_key: the column that `partition = "key"` does not split, or "label".
+        dirichlet_alpha: concentration of the schemes "dirichlet" and "quantity".
+        adversary: number of the curious owner; -1 for the last that does not hold the challenge.
+        trust: who adds the noise.
+        vantage: what the adversary sees.
+        timeout: seconds that an owner has for an answer.
+        secure_aggregation: how owners' messages are summed under distributed trust: "simulated", in
+            the clear, where the server sees every message under a share of the noise only, or by
+            Flower's protocol.
+        colluding: how many other owners tell the adversary what they know, which leaves their own
+            records unprotected.
+        tolerated_dropouts: without how many owners a round may go on.
+        dropout_rate: probability that an owner fails to answer in a round, for simulations.
     """
 
     owners: Annotated[int, Field(ge=2)] = 2

@@ -16,7 +16,12 @@ from fedsim.config.values import Scalar
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) of nested tables, as Flower does."""
+    """Yield (dotted key, value) of nested tables, as Flower does.
+
+    Args:
+        tree: tables by name, and values by key.
+        prefix: put before each key, with its dot.
+    """
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")
@@ -33,7 +38,14 @@ KNOWN_KEYS = tuple(to_run_config(Config()))
 
 
 def from_run_config(values: Mapping[str, Any]) -> Config:
-    """Validate a flat dotted map. Raises InputError with one line that names the key."""
+    """Return the configuration that a flat dotted map stands for.
+
+    Args:
+        values: by dotted key; what is left out has its default.
+
+    Raises:
+        InputError: one line that names the key that is unknown or whose value does not do.
+    """
     tree: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         if key not in KNOWN_KEYS:
@@ -47,7 +59,15 @@ def from_run_config(values: Mapping[str, Any]) -> Config:
 
 
 def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
-    """Read a TOML file and apply dotted overrides. Raises InputError."""
+    """Return the configuration of a TOML file.
+
+    Args:
+        path: the file; its stem is run.name unless that is given.
+        overrides: by dotted key, put in place of what the file says.
+
+    Raises:
+        InputError: one line about what cannot be read, is unknown or does not do.
+    """
     try:
         tree = reading.toml(path)
     except FileNotFoundError:
@@ -59,7 +79,14 @@ def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
 
 
 def parse_override(text: str) -> tuple[str, Scalar]:
-    """Read one `KEY=VALUE`; VALUE is a TOML scalar, or else a string. Raises InputError."""
+    """Return key and value of one `KEY=VALUE`.
+
+    Args:
+        text: VALUE is a TOML scalar, or else a string.
+
+    Raises:
+        InputError: it has another form.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"--set {text!r} is not KEY=VALUE, for example --set data.records=100")
@@ -74,7 +101,14 @@ def parse_override(text: str) -> tuple[str, Scalar]:
 
 
 def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
-    """Read what `--set` was given, the last word on a key counting. Raises InputError."""
+    """Return what `--set` was given by key, the last word on a key counting.
+
+    Args:
+        texts: each a `KEY=VALUE`; None for none.
+
+    Raises:
+        InputError: as of `parse_override`.
+    """
     return dict(parse_override(text) for text in texts or ())
 
 

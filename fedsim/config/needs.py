@@ -36,8 +36,10 @@ TESTS: dict[str, Callable[[Any, Any], bool]] = {
 class Setting:
     """A statement about the value of one key, such as that `training.local-steps` is above 1.
 
-    key: dotted, as in a configuration file; test: one of TESTS; tested: what the value is compared
-    with.
+    Attributes:
+        key: dotted, as in a configuration file.
+        test: one of TESTS.
+        tested: what the value is compared with.
     """
 
     key: str
@@ -79,8 +81,11 @@ class Setting:
 class Need:
     """Settings that go together with certain values of others alone, and why.
 
-    what: where all of these hold, needs: all of these must; why: continues the sentence "X is x,
-    but WHAT is w, ..."; instead: the setting that would need none of it, as TOML has it.
+    Attributes:
+        what: where all of these hold,
+        needs: all of these must.
+        why: continues the sentence "X is x, but WHAT is w, ...".
+        instead: the setting that would need none of it, as TOML has it.
     """
 
     what: tuple[Setting, ...]
@@ -102,32 +107,62 @@ class Need:
 
 
 def equals(key: str, value: Scalar) -> Setting:
-    """Return that a key has this value."""
+    """Return that a key has this value.
+
+    Args:
+        key: dotted, as in a configuration file.
+        value: that it has.
+    """
     return Setting(key, "is", value)
 
 
 def differs(key: str, value: Scalar) -> Setting:
-    """Return that a key has another value than this."""
+    """Return that a key has another value than this.
+
+    Args:
+        key: dotted, as in a configuration file.
+        value: that it has not.
+    """
     return Setting(key, "is not", value)
 
 
 def one_of(key: str, *values: str) -> Setting:
-    """Return that a key has one of these values."""
+    """Return that a key has one of these values.
+
+    Args:
+        key: dotted, as in a configuration file.
+        *values: of which it has one.
+    """
     return Setting(key, "is one of", values)
 
 
 def above(key: str, bound: float) -> Setting:
-    """Return that a number is greater than this."""
+    """Return that a number is greater than this.
+
+    Args:
+        key: dotted, as in a configuration file.
+        bound: exclusive.
+    """
     return Setting(key, "is above", bound)
 
 
 def below(key: str, bound: float) -> Setting:
-    """Return that a number is less than this."""
+    """Return that a number is less than this.
+
+    Args:
+        key: dotted, as in a configuration file.
+        bound: exclusive.
+    """
     return Setting(key, "is below", bound)
 
 
 def at_least(key: str, bound: int) -> Setting:
-    """Return that a number is this or greater."""
+    """Return that a number is this or greater.
+
+    Args:
+        key: dotted, as in a configuration file.
+        bound: inclusive.
+    """
     return Setting(key, "is at least", bound)
 
 

@@ -13,12 +13,27 @@ from fedsim.privacy.mechanism import Neighbouring
 class PrivacyConfig(Table):
     """The mechanism. One of the targets or noise-multiplier is not 0.
 
-    unit: what neighbouring federations differ in, one record or all data of one owner ("client").
-    rho_beta, rho_alpha, epsilon: what the noise is calibrated to; mutual_information: another such
-    target, the nats that all rounds together may tell of the secret; stop_at: the epsilon at delta
-    that no round may exceed (0: no limit); noise: "isotropic" for DP-SGD's, or "pac" for noise
-    shaped by the candidates of the stated prior, which are D and D' ("pair") or pac_draws random
-    halves of the records of all owners but the adversary.
+    Attributes:
+        unit: what neighbouring federations differ in, one record or all data of one owner
+            ("client").
+        neighbouring: whether that is missing, or replaced by another.
+        sensitivity: what the noise is a multiple of: the most that one unit can change ("global"),
+            or what the challenge changes ("local").
+        rho_beta: target, a bound on the adversary's belief.
+        rho_alpha: target, a bound on the adversary's advantage.
+        epsilon: target at delta.
+        noise_multiplier: standard deviation of the noise over the sensitivity, where no target is
+            given.
+        delta: the probability with which the guarantee may fail.
+        accountant: by whose bound epsilon is reached.
+        noise_source: the seed tree, or the operating system's entropy.
+        stop_at: the epsilon at delta that no round may exceed (0: no limit).
+        noise: "isotropic" for DP-SGD's, or "pac" for noise shaped by the candidates of the stated
+            prior.
+        mutual_information: target, the nats that all rounds together may tell of the secret.
+        pac_prior: the candidates: D and D' ("pair"), or pac_draws random halves of the records of
+            all owners but the adversary.
+        pac_draws: how many halves.
     """
 
     unit: Literal["record", "client"] = "record"

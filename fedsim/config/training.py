@@ -11,10 +11,13 @@ from fedsim.config.values import PositiveInt
 class ModelConfig(Table):
     """The network that the federation trains.
 
-    batch_norm: what takes the place of layers that mix the records of a batch; frozen: names of
-    layers or parameters that are not trained, with commas between them; initialisation: whether
-    every trial draws a first model of its own, all start from that of the first, or all from that
-    one fitted to the records that both worlds have.
+    Attributes:
+        name: one of the models, or a torchvision:NAME.
+        hidden: width of the hidden layer, for models that leave it open.
+        batch_norm: what takes the place of layers that mix the records of a batch.
+        frozen: names of layers or parameters that are not trained, with commas between them.
+        initialisation: whether every trial draws a first model of its own, all start from that of
+            the first, or all from that one fitted to the records that both worlds have.
     """
 
     name: str = "mlp"
@@ -29,13 +32,27 @@ class TrainingConfig(Table):
 
     Where privacy.unit is "client" an owner sends the clipped update of its own training instead.
 
-    clipping: false sums gradients as they are, and clipping_norm is then the unit of the noise
-    alone; sampling_rate: the probability that a record takes part in a round (1: full batch);
-    local_steps: noisy steps that an owner takes on its own model within a round;
-    local_learning_rate: their learning rate, or that of an owner's own training, 0 for that of the
-    server; local_epochs, batch_size: of an owner's own training, 0 for all its records in one
-    batch; warmup_rounds: over which the learning rate grows to its full value; decay_every,
-    decay_factor: of the schedule "step".
+    Attributes:
+        rounds: k, how many.
+        learning_rate: of the server's step, times the schedule.
+        clipping_norm: C, the longest that one record's gradient, or one owner's update, may be.
+        clipping: false sums gradients as they are, and clipping_norm is then the unit of the noise
+            alone.
+        sampling_rate: the probability that a record takes part in a round (1: full batch).
+        local_steps: noisy steps that an owner takes on its own model within a round.
+        local_learning_rate: their learning rate, or that of an owner's own training; 0 for that of
+            the server.
+        local_epochs: of an owner's own training.
+        batch_size: of an owner's own training; 0 for all its records in one batch.
+        optimizer: the server's.
+        momentum: of "sgd".
+        beta1: of "adam", for its mean of gradients.
+        beta2: of "adam", for its mean of their squares.
+        adam_epsilon: of "adam", added to the root of that mean.
+        schedule: how the learning rate changes over the rounds.
+        warmup_rounds: over which the learning rate grows to its full value.
+        decay_every: rounds, of the schedule "step".
+        decay_factor: of the schedule "step".
     """
 
     rounds: PositiveInt = 30
