@@ -18,7 +18,7 @@ app = ClientApp()
 
 @app.query("identify")
 def identify(message: Message, context: Context) -> Message:
-    """Tell the server which partition this node holds, or that it is an auditor's.
+    """Return which partition this node holds, or that it is an auditor's.
 
     Args:
         message: as received.
@@ -31,7 +31,7 @@ def identify(message: Message, context: Context) -> Message:
 
 @app.query("sensitivity")
 def local_sensitivity(message: Message, context: Context) -> Message:
-    """Measure the local sensitivity of the challenge: an instrument, not part of a DP release.
+    """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
 
     Args:
         message: with the model.
@@ -44,7 +44,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 @app.query("data")
 def data(message: Message, context: Context) -> Message:
-    """Tell the server the digest of what all nodes must hold alike.
+    """Return the digest of what all nodes must hold alike.
 
     Args:
         message: as received.
@@ -78,6 +78,9 @@ def evaluate(message: Message, context: Context) -> Message:
     Args:
         message: with both.
         context: of the node.
+
+    Returns:
+        A reply without anything of the node's data.
     """
     if auditor.is_auditor(context):
         return auditor.attend(message, context)
@@ -88,7 +91,7 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query("findings")
 def findings(message: Message, context: Context) -> Message:
-    """Hand the adversary's findings to whoever audits the run, after its last round.
+    """Return the adversary's findings to whoever audits the run, after its last round.
 
     Args:
         message: as received.

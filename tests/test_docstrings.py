@@ -12,10 +12,19 @@ ROOT = Path(__file__).parents[1]
 ROOMS = (
     "adversaries",
     "fedsim/api.py",
+    "fedsim/client",
+    "fedsim/client_app.py",
     "fedsim/common",
     "fedsim/config",
+    "fedsim/data",
     "fedsim/experiment.py",
+    "fedsim/game",
     "fedsim/privacy",
+    "fedsim/protocol",
+    "fedsim/recording",
+    "fedsim/training",
+    "fedsim/transcripts",
+    "fedsim/trust",
 )
 """Modules, and folders with all that is in them, whose functions others than their writers call."""
 

@@ -80,7 +80,7 @@ class Answer:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Read an entry of the file.
+        """Return an entry of the file.
 
         Args:
             values: of the entry.

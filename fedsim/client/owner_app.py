@@ -39,7 +39,7 @@ from fedsim.protocol.messages import Request, Role
 
 
 def data_digest(message: Message, context: Context) -> Message:
-    """Tell the server the digest of this owner's data, before the first round.
+    """Return the digest of this owner's data, which the server asks for before the first round.
 
     Of the records themselves where there is nothing to protect: no noise would hide what it says.
 
@@ -55,7 +55,7 @@ def data_digest(message: Message, context: Context) -> Message:
 
 
 def local_sensitivity(message: Message, context: Context) -> Message:
-    """Measure the local sensitivity of the challenge: an instrument, not part of a DP release.
+    """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
 
     Args:
         message: with the model.
@@ -165,6 +165,9 @@ def evaluate(message: Message, context: Context) -> Message:
         message: with both.
         context: of the node.
 
+    Returns:
+        A reply with the seconds that it took.
+
     Raises:
         RefusedError: as of `train`.
     """
@@ -176,7 +179,7 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 def findings(message: Message, context: Context) -> Message:
-    """Hand the adversary's findings to the auditor, who asks after the last round.
+    """Return the adversary's findings to the auditor, who asks after the last round.
 
     Args:
         message: as received.

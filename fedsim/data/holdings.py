@@ -210,7 +210,7 @@ def named(columns: Iterable[str]) -> str:
 
 
 def hold(split: Split, owner_of: Ints, owners: int) -> Holdings:
-    """Count the records of D by owner and label.
+    """Return how many records of D each owner has, by label.
 
     Args:
         split: with D.

@@ -45,7 +45,7 @@ class Split:
 
 
 def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -> Split:
-    """Draw D, the pool and the held-out records, disjoint, from the seed alone.
+    """Return D, the pool and the held-out records, disjoint, drawn from the seed alone.
 
     D and the pool follow on each other in a permutation of `dataset.train`. The held-out records
     come from a permutation of `dataset.test`, or else from the end of the first one.

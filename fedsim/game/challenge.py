@@ -47,7 +47,7 @@ class Challenge:
 
 
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
-    """Choose the pair by dissimilarity or as given, and seat the adversary.
+    """Return the pair, chosen by dissimilarity or as given, and who attacks.
 
     Where challenge.owner is given, its own records alone are compared. Where the unit of privacy is
     an owner, it is the one whose records lie farthest from those of the others. The adversary is

@@ -180,7 +180,7 @@ def direction(config: Config, record: int, parameters: int) -> Made:
 
 
 def replaces(config: Config) -> bool:
-    """Whether D' has something in the place of the challenge."""
+    """Return whether D' has something in the place of the challenge."""
     return config.privacy.neighbouring is Neighbouring.REPLACE
 
 

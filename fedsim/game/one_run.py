@@ -158,7 +158,7 @@ def scores(
 
 
 def needs_data(config: Config) -> bool:
-    """Whether scores are made with records, and not only with what was released."""
+    """Return whether scores are made with records, and not only with what was released."""
     return config.canaries.known_data or config.canaries.kind == "mislabelled"
 
 

@@ -117,7 +117,7 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
 
 
 def protects(node_config: Mapping[str, Scalar]) -> bool:
-    """Whether nothing of the records may leave that noise did not touch.
+    """Return whether nothing of the records may leave that noise did not touch.
 
     False for simulated people, and where nothing is to be protected.
 

@@ -160,7 +160,7 @@ class Runtime:
 
 
 def gives_tasks_to_anybody(url: str) -> bool | None:
-    """Whether a Runtime API wants no secret. Claims no task.
+    """Return whether a Runtime API wants no secret. Claims no task.
 
     Args:
         url: https:// or http://.
@@ -182,7 +182,7 @@ def gives_tasks_to_anybody(url: str) -> bool | None:
 
 
 def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey) -> bool | None:
-    """Whether a node's key is registered.
+    """Return whether a node's key is registered.
 
     Asks to activate the node for an interval that no server grants, which is looked at after the
     key.
@@ -218,7 +218,11 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
 
 
 def replies_are_own(body: bytes) -> bool:
-    """Whether a request that brings replies says that all are of the node that brings them."""
+    """Return whether a request that brings replies says that all are of the node that brings them.
+
+    Args:
+        body: of the request; False for one that cannot be read.
+    """
     try:
         request = PushMessagesRequest.FromString(body)
     except DecodeError:

@@ -94,7 +94,7 @@ class Request:
 
     @classmethod
     def from_content(cls, content: RecordDict) -> "Request":
-        """Read the request of a message.
+        """Return the request of a message.
 
         Args:
             content: of the message.

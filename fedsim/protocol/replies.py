@@ -67,7 +67,7 @@ def sort_out(
     asked: Collection[int],
     inspect: Callable[[Message], None] = lambda _: None,
 ) -> Replies:
-    """Sort the replies of the partitions that were asked.
+    """Return the replies of the partitions that were asked, sorted out.
 
     Args:
         replies: as they arrived.

@@ -46,7 +46,7 @@ class SecureAggregationError(RuntimeError):
 
 
 def enabled(config: Config) -> bool:
-    """Whether the owners of this federation send masked messages alone."""
+    """Return whether the owners of this federation send masked messages alone."""
     return config.federation.secure_aggregation == "secagg+"
 
 
@@ -56,7 +56,7 @@ def threshold(config: Config) -> int:
 
 
 def owner_mod(message: Message, context: Context, call_next: Handler) -> Message:
-    """Let an owner's sum leave masked, and not at all otherwise (a mod of the train handler).
+    """Return an owner's answer, in which its sum is masked (a mod of the train handler).
 
     What else the reply holds (a measurement, for the auditor) goes along unmasked.
 

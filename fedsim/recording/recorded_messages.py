@@ -207,7 +207,7 @@ def round_number(message: Message) -> int:
 
 
 def is_training(message: Message) -> bool:
-    """Whether a message asks to train."""
+    """Return whether a message asks to train."""
     return message.metadata.message_type.startswith("train")
 
 

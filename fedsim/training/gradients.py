@@ -52,16 +52,20 @@ class Dense(Gradient):
     values: Tensor
 
     def squared_norms(self) -> Tensor:
-        """Sum the squares."""
+        """Return the sums of the squares, [T, n]."""
         return self.values.pow(2).sum(tuple(range(2, self.values.dim())))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Add up the weighted gradients."""
+        """Return the sum of the weighted gradients, [T, *shape].
+
+        Args:
+            weights: [T, n].
+        """
         weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
         return (weights * self.values).sum(1)
 
     def formed(self) -> Tensor:
-        """Flatten the values."""
+        """Return the values, flattened to [T, n, size]."""
         return self.values.flatten(2)
 
 
@@ -84,7 +88,7 @@ class Products(Gradient):
     arrange: Callable[[Tensor], Tensor]
 
     def squared_norms(self) -> Tensor:
-        """Take them from the formed gradients, or from the Gram matrices."""
+        """Return |g|^2 [T, n], from the formed gradients or from the Gram matrices."""
         if not self.formed_at_once:
             if self.inputs.shape[-2] == 1:
                 each = self.inputs.pow(2).sum((-2, -1)) * self.errors.pow(2).sum((-2, -1))
@@ -96,7 +100,11 @@ class Products(Gradient):
         return self.products.pow(2).sum((-3, -2, -1))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Weight the formed gradients, or the errors before one product with the inputs."""
+        """Return the weighted sum [T, *shape], of the formed gradients or from the weighted errors.
+
+        Args:
+            weights: [T, n].
+        """
         if self.formed_at_once:
             trials, records = weights.shape
             flat = self.products.reshape(trials, records, -1)
@@ -114,7 +122,7 @@ class Products(Gradient):
         return self.arrange(total)
 
     def formed(self) -> Tensor:
-        """Arrange the products."""
+        """Return the products, arranged and flattened to [T, n, size]."""
         return self.arrange(self.products).flatten(2)
 
     @property
@@ -145,17 +153,21 @@ class Rows(Gradient):
     rows: int
 
     def squared_norms(self) -> Tensor:
-        """By the Gram matrix of e over pairs of positions that name the same row."""
+        """Return |g|^2 [T, n], by the Gram matrix of e over pairs of positions of the same row."""
         same = (self.indices[..., :, None] == self.indices[..., None, :]) & (self._taken[..., None])
         return ((self.errors @ self.errors.mT) * same).sum((-2, -1)).clamp(min=0)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Add the weighted errors of all records into one table for each trial."""
+        """Return one table for each trial, with the weighted errors of all records, [T, rows, D].
+
+        Args:
+            weights: [T, n].
+        """
         values = self.errors * (weights[..., None] * self._taken)[..., None]
         return self._scatter(values.flatten(1, 2), self.indices.flatten(1))
 
     def formed(self) -> Tensor:
-        """Add each record's errors into a table of its own."""
+        """Return a table for each record, flattened to [T, n, rows * D]."""
         trials, records = self.errors.shape[:2]
         values = (self.errors * self._taken[..., None]).flatten(0, 1)
         indices = self.indices.expand(trials, -1, -1).flatten(0, 1)
@@ -183,15 +195,19 @@ class Shared(Gradient):
     parts: Sequence[Gradient]
 
     def squared_norms(self) -> Tensor:
-        """Sum the squares of the formed sums."""
+        """Return |g|^2 [T, n] of the formed sums: the parts' norms do not add up."""
         return self._formed.pow(2).sum(-1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Add up the weighted, formed sums."""
+        """Return the sum of the weighted gradients, [T, size].
+
+        Args:
+            weights: [T, n].
+        """
         return (weights[:, None] @ self._formed).squeeze(1)
 
     def formed(self) -> Tensor:
-        """Form every part, and add them up."""
+        """Return the sums of the formed parts, [T, n, size]."""
         return self._formed
 
     @cached_property

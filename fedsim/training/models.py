@@ -34,7 +34,11 @@ class ChannelAffine(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map [N, channels, *spatial] to the same shape, for any number of spatial axes."""
+        """Return the records, scaled and shifted.
+
+        Args:
+            x: [N, channels, *spatial], with any number of spatial axes.
+        """
         spatial = [1] * (x.dim() - 2)
         return x * self.weight.view(-1, *spatial) + self.bias.view(-1, *spatial)
 

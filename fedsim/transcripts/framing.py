@@ -199,7 +199,7 @@ class Scan:
 
 
 def opened(path: Path) -> io.FileIO:
-    """Open a file to read, unbuffered: a buffer keeps bytes that the next writer has cut off.
+    """Return a file opened to read, unbuffered: a buffer keeps what the next writer has cut off.
 
     Args:
         path: of the file.

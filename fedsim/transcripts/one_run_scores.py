@@ -14,7 +14,7 @@ from fedsim.transcripts.records import ObservedRound
 
 
 def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
-    """Score the canaries of a run by what an auditor's node recorded of it (`fedsim.auditor.app`).
+    """Return the scores of a run's canaries by what an auditor's node recorded of it.
 
     Rounds that it missed add nothing: a score is the sum over those it saw.
 

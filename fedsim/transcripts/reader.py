@@ -63,7 +63,7 @@ class Reader:
 
 
 def read(path: Path) -> Transcript:
-    """Read a whole transcript. A torn last record is dropped, and counted in `torn`.
+    """Return a whole transcript. A torn last record is dropped, and counted in `torn`.
 
     Args:
         path: of the file.
@@ -129,7 +129,7 @@ def wait_for_header(
 
 
 def has_ended(path: Path) -> bool:
-    """Whether a recorder said that nothing follows.
+    """Return whether a recorder said that nothing follows.
 
     Args:
         path: of the file.

@@ -17,15 +17,14 @@ class Central(TrustModel):
     )
 
     def noise_share(self, clients: int, sources: int) -> float:
-        """Return 1 for the server's noise, 0 for none."""
+        # The server draws all of it, or nobody any.
         return 1.0 if sources else 0.0
 
     def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
-        """Return False: clients have no noise."""
+        # Clients have no noise.
         return False
 
     def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
-        """Say what a server or participant sees."""
         if vantage is Vantage.SERVER:
             return "sees clean sums: no protection"
         return "sees the aggregate of every round, and did not draw its noise"
@@ -38,9 +37,7 @@ class Central(TrustModel):
         adversary: int,
         colluders: Collection[int] = (),
     ) -> frozenset[int]:
-        """Return the server, whose noise nobody else knows."""
         return frozenset() if vantage is Vantage.SERVER else frozenset({SERVER})
 
     def unknown_sources(self, vantage: Vantage, participants: int, colluders: int) -> int:
-        """Return 1 for the server's noise, but 0 towards the server."""
         return 0 if vantage is Vantage.SERVER else 1

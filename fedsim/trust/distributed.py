@@ -21,15 +21,14 @@ class Distributed(TrustModel):
     )
 
     def noise_share(self, clients: int, sources: int) -> float:
-        """Return sqrt(s / m) for the noise of s of m clients."""
+        # Each of m shares has 1 / m of the variance.
         return math.sqrt(max(1, sources) / clients)
 
     def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
-        """Whether a client's share hides the target: all do but those that the onlooker knows."""
+        # All shares do but those that the onlooker knows.
         return not (colluder or (vantage is Vantage.PARTICIPANT and adversary))
 
     def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
-        """Say what a server or participant sees."""
         if vantage is Vantage.SERVER:
             return AS_IF_SECURE.format(clients) if in_the_clear else SECURE
         return "sees the aggregate of every round, and removes its own noise from it"

@@ -13,17 +13,16 @@ class Local(TrustModel):
     words = "Here every owner adds the whole noise to its own message."
 
     def noise_share(self, clients: int, sources: int) -> float:
-        """Return sqrt(s) for the noise of s sources, each of the whole standard deviation."""
+        # Each source has the whole variance.
         return math.sqrt(max(1, sources))
 
     def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
-        """Whether a client's noise hides the target; the server sees the target's message alone."""
+        # The server looks at the target's own message, of which that client's noise is all.
         if vantage is Vantage.SERVER:
             return target
         return not (colluder or (vantage is Vantage.PARTICIPANT and adversary))
 
     def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
-        """Say what a server or participant sees."""
         if vantage is Vantage.SERVER:
             return "sees every owner's sum under that owner's own noise"
         return "sees the aggregate of every round, and removes its own noise from it"

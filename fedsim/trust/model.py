@@ -48,7 +48,7 @@ class TrustModel(ABC):
 
     @abstractmethod
     def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
-        """Whether a client's own noise hides the target from a vantage.
+        """Return whether a client's own noise hides the target from a vantage.
 
         Args:
             vantage: who looks.
@@ -59,7 +59,7 @@ class TrustModel(ABC):
 
     @abstractmethod
     def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
-        """Say what a server or participant sees.
+        """Return what a server or participant sees, in words.
 
         Args:
             vantage: which of the two.
