@@ -22,6 +22,7 @@ ROOMS = (
     "fedsim/privacy",
     "fedsim/protocol",
     "fedsim/recording",
+    "fedsim/studies",
     "fedsim/training",
     "fedsim/transcripts",
     "fedsim/trust",

@@ -49,25 +49,25 @@ def account(
 
     Args:
         source: a configuration, a run directory, or a TOML file with [[rounds]] that differ;
-            instead of the mechanism by hand
-        noise_multiplier: noise standard deviation over the sensitivity of a sum
-        rounds: k, noisy sums that leave a client or the server
-        delta: probability with which the guarantee may fail; None for that of the configuration
-        local_steps: noisy steps of a client within a round; None for 1
-        sampling_rate: probability that a record joins a step; None for 1, full batches
-        neighbouring: "add-remove" (None) or "replace"
-        trust: who adds the noise: "central" (None), "local" or "distributed"
-        clients: m; None for 2
-        participants: clients in each round; None for all
-        colluding: other clients that tell the adversary their noise; None for 0
-        vantage: where the adversary sits: "participant" (None), "server" or "released-model"
-        prior: the adversary's belief before anything is released; None for even odds
+            instead of the mechanism by hand.
+        noise_multiplier: noise standard deviation over the sensitivity of a sum.
+        rounds: k, noisy sums that leave a client or the server.
+        delta: probability with which the guarantee may fail; None for that of the configuration.
+        local_steps: noisy steps of a client within a round; None for 1.
+        sampling_rate: probability that a record joins a step; None for 1, full batches.
+        neighbouring: "add-remove" (None) or "replace".
+        trust: who adds the noise: "central" (None), "local" or "distributed".
+        clients: m; None for 2.
+        participants: clients in each round; None for all.
+        colluding: other clients that tell the adversary their noise; None for 0.
+        vantage: where the adversary sits: "participant" (None), "server" or "released-model".
+        prior: the adversary's belief before anything is released; None for even odds.
 
     Returns:
         The bounds towards the vantage, and everything that `fedsim account --json` prints.
 
     Raises:
-        InputError: for values out of range, two descriptions of one mechanism, or none.
+        InputError: values out of range; two descriptions of one mechanism, or none.
     """
     who = None if trust is None else chosen(Trust, trust, Trust.CENTRAL)
     if source is not None:

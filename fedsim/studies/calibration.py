@@ -38,7 +38,20 @@ REPEATED = (
 
 @dataclass(frozen=True)
 class Sought:
-    """What is known of the mechanism, and which number is sought."""
+    """What is known of the mechanism, and which number is sought.
+
+    Attributes:
+        unknown: the number that is sought.
+        noise_multiplier: nominal; None where it is sought.
+        rounds: k; None where they are sought.
+        sampling_rate: probability that a record joins a step; 1 where it is sought.
+        local_steps: noisy steps of a client within a round.
+        neighbouring: the relation between the two worlds.
+        trust: who adds the noise.
+        clients: m.
+        colluding: other clients that tell the adversary their noise.
+        vantage: who looks.
+    """
 
     unknown: Unknown
     noise_multiplier: float | None
@@ -64,7 +77,22 @@ class Sought:
         colluding: int | None,
         vantage: str | None,
     ) -> "Sought":
-        """Take what is known, with the defaults for the rest. Raises InputError."""
+        """Return what is known, with the defaults for the rest.
+
+        Args:
+            noise_multiplier: nominal; None if it is sought.
+            rounds: k; None if they are sought.
+            sampling_rate: None if it is sought, or for 1.
+            local_steps: None for 1.
+            neighbouring: None for "add-remove".
+            trust: None for "central".
+            clients: m; None for 2.
+            colluding: None for 0.
+            vantage: None for "participant".
+
+        Raises:
+            InputError: nothing is left to find, or too much; an unknown word.
+        """
         return cls(
             _unknown(noise_multiplier, rounds, sampling_rate),
             noise_multiplier,
@@ -79,7 +107,14 @@ class Sought:
         )
 
     def answer(self, requirement: Requirement) -> Description:
-        """Return the description in which the unknown just meets the requirement."""
+        """Return the description in which the unknown just meets the requirement.
+
+        Args:
+            requirement: of all rounds together, towards the vantage.
+
+        Raises:
+            InputError: as of the searches of `privacy.calibration`.
+        """
         # Refuse what makes no sense before the search, whose answer it would not use.
         self.nominal(1.0)
         setting = (self.trust, self.vantage, self.clients, self.local_steps)
@@ -111,7 +146,14 @@ class Sought:
         return self._describe(replace(rounds, sampling_rate=rate))
 
     def nominal(self, effective: float) -> float:
-        """Return the multiplier to add for this effective one. Raises InputError if none helps."""
+        """Return the multiplier to add for an effective one.
+
+        Args:
+            effective: that the vantage is to face.
+
+        Raises:
+            InputError: no noise helps.
+        """
         return nominal_noise_multiplier(
             effective,
             self.trust,
@@ -131,7 +173,8 @@ class Sought:
 class Calibrated(Guarantee):
     """What a target allows, and what it guarantees.
 
-    unknown: which number was sought
+    Attributes:
+        unknown: which number was sought.
     """
 
     unknown: Unknown = "noise_multiplier"
@@ -160,26 +203,33 @@ def calibrate(
     vantage: str | None = None,
     accountant: str = DEFAULT_ACCOUNTANT,
 ) -> Calibrated:
-    """Find the least noise, the most rounds or the highest sampling rate that meets one target.
+    """Return the least noise, the most rounds or the highest sampling rate that meets one target.
 
     What is sought is what is left out: the noise multiplier, or, beside it, the rounds, or, beside
     both, the sampling rate.
 
     Args:
-        rho_beta: how sure the adversary may become of one person, 0.5 to 1
-        rho_alpha: by how much it may do better than guessing, 0 to 1
-        epsilon: the bound on belief as epsilon, instead of rho_beta
-        mutual_information: nats that all rounds may tell of which world it is (PAC privacy)
-        delta: probability with which the guarantee may fail; rho_beta and epsilon need one
-        rounds, noise_multiplier, local_steps, sampling_rate, neighbouring, trust, clients,
-            colluding, vantage: as of `account`
-        accountant: by which rho_beta and epsilon are met
+        rho_beta: how sure the adversary may become of one person, 0.5 to 1.
+        rho_alpha: by how much it may do better than guessing, 0 to 1.
+        epsilon: the bound on belief as epsilon, instead of rho_beta.
+        mutual_information: nats that all rounds may tell of which world it is (PAC privacy).
+        delta: probability with which the guarantee may fail; rho_beta and epsilon need one.
+        rounds: k, noisy sums that leave a client or the server.
+        noise_multiplier: noise standard deviation over the sensitivity of a sum.
+        local_steps: noisy steps of a client within a round; None for 1.
+        sampling_rate: probability that a record joins a step; None for 1, unless it is sought.
+        neighbouring: "add-remove" (None) or "replace".
+        trust: who adds the noise: "central" (None), "local" or "distributed".
+        clients: m; None for 2.
+        colluding: other clients that tell the adversary their noise; None for 0.
+        vantage: where the adversary sits: "participant" (None), "server" or "released-model".
+        accountant: by which rho_beta and epsilon are met.
 
     Returns:
         The mechanism that just meets the target, and what `fedsim calibrate --json` prints.
 
     Raises:
-        InputError: for no target or several, values out of range, and what no mechanism reaches.
+        InputError: no target or several; values out of range; what no mechanism reaches.
     """
     sought = Sought.of(
         noise_multiplier,
@@ -212,7 +262,17 @@ def calibrate(
 
 
 def check_targets(targets: Mapping[str, object], delta: object, accountant: str) -> None:
-    """Raise InputError unless one target is given, with what it needs and no more."""
+    """Raise an error unless one target is given, with what it needs and no more.
+
+    Args:
+        targets: by option; None for one that is not given.
+        delta: None if it is not given.
+        accountant: its name.
+
+    Raises:
+        InputError: no target or several; no delta for one that needs it; an accountant that has no
+            say.
+    """
     given = [name for name, value in targets.items() if value is not None]
     if len(given) != 1:
         raise InputError(
@@ -230,7 +290,15 @@ def check_targets(targets: Mapping[str, object], delta: object, accountant: str)
 
 
 def refuse_accountant(name: str, reason: str) -> None:
-    """Raise InputError for an accountant that was asked for where it decides nothing."""
+    """Raise an error for an accountant that was asked for where it decides nothing.
+
+    Args:
+        name: the accountant's; the default's is no request.
+        reason: why it decides nothing.
+
+    Raises:
+        InputError: another than the default.
+    """
     if name != DEFAULT_ACCOUNTANT:
         raise InputError(f"--accountant is '{name}', but {reason}; leave it out")
 

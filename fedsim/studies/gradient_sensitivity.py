@@ -59,7 +59,14 @@ BLOCK_PAIRS = 2**21
 
 @dataclass(frozen=True)
 class Ranked:
-    """A pair with its local sensitivity; rank 1 is the largest, and equals share a rank."""
+    """A pair with its local sensitivity.
+
+    Attributes:
+        record: position in D.
+        replacement: position in the pool; None if the record is missing and not replaced.
+        sensitivity: |g(x) - g(x')|, or |g(x)| without a replacement; at most the bound.
+        rank: 1 is the largest, and equals share a rank.
+    """
 
     record: int
     replacement: int | None
@@ -71,10 +78,14 @@ class Ranked:
 class Truth:
     """What the oracle found at one model, of all pairs of D and the pool or all records of D.
 
-    pairs: how many there are; bound: what clipping allows, C or 2C; largest: the first ones; given:
-    those that were asked for, in that order; by_record [n]: the largest local sensitivity of every
-    record of D, over all that may replace it; histogram int64 [BINS]: how many pairs lie in each
-    part of 0..bound.
+    Attributes:
+        pairs: how many there are.
+        bound: what clipping allows, C or 2C.
+        largest: the first ones.
+        given: those that were asked for, in that order.
+        by_record: float64 [n], the largest local sensitivity of every record of D, over all that
+            may replace it.
+        histogram: int64 [BINS], how many pairs lie in each part of 0..bound.
     """
 
     pairs: int
@@ -97,9 +108,15 @@ class Truth:
 def record_sensitivities(
     known: Federation, parameters: Tensor, progress: Progress | None = None
 ) -> Floats:
-    """Return |g(x)| of every record x of D at every model, [T, n]; parameters [T, P].
+    """Return |g(x)| of every record x of D at every model, [T, n].
 
-    Raises RuntimeError if one exceeds what clipping allows.
+    Args:
+        known: the federation's data, model and clipping.
+        parameters: [T, P], the models.
+        progress: told of the share that is done.
+
+    Raises:
+        RuntimeError: one exceeds what clipping allows.
     """
     members = len(known.split.members)
     tensors = known.members(np.arange(members))
@@ -116,8 +133,15 @@ def pair_sensitivities(
 ) -> Floats:
     """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| where x' is None, [T, m].
 
-    parameters [T, P]. Either all or none of the pairs have a replacement. Raises InputError for
-    positions that are not there, and RuntimeError if one exceeds what clipping allows.
+    Args:
+        known: the federation's data, model and clipping.
+        parameters: [T, P], the models.
+        pairs: m of them; either all or none have a replacement.
+        progress: told of the share that is done.
+
+    Raises:
+        InputError: positions that are not there.
+        RuntimeError: one exceeds what clipping allows.
     """
     if not pairs:
         return np.empty((len(parameters), 0))
@@ -149,9 +173,18 @@ def sensitivity_matrix(
 ) -> Floats:
     """Return |g(x) - g(x')| of every x of D and some x' of the pool at one model, [n, p'].
 
-    parameters [P]; replacements [p']: positions in the pool. From inner products, as |g|^2 + |g'|^2
-    - 2 <g, g'>: distances below 1e-4 C lose digits, and are still right to 1e-7 C. Raises
-    InputError for positions that are not there, RuntimeError as `pair_sensitivities`.
+    From inner products, as |g|^2 + |g'|^2 - 2 <g, g'>: distances below 1e-4 C lose digits, and are
+    still right to 1e-7 C.
+
+    Args:
+        known: the federation's data, model and clipping.
+        parameters: [P], the model.
+        replacements: int [p'], positions in the pool.
+        progress: told of the share that is done.
+
+    Raises:
+        InputError: positions that are not there.
+        RuntimeError: one exceeds what clipping allows.
     """
     columns = np.asarray(replacements, dtype=np.intp)
     _check_positions("replacement", columns, len(known.split.pool), "the pool")
@@ -175,12 +208,21 @@ def largest(
 ) -> Truth:
     """Return the pairs of the largest local sensitivity at one model, and where others rank.
 
-    parameters [P]. replace: over all pairs of D and the pool; add-remove: over all records of D.
-    `of`: pairs whose ranks are asked for. Pairs that differ by less than ROUNDING times what
-    clipping allows count as equal, of which the lowest positions come first. In bounded memory, and
-    in one pass over the pool. Raises InputError for positions that are not there, for more of the
-    largest than there are pairs, and where gradients are not clipped; RuntimeError if a local
-    sensitivity exceeds what clipping allows.
+    Pairs that differ by less than ROUNDING times what clipping allows count as equal, of which the
+    lowest positions come first. In bounded memory, and in one pass over the pool.
+
+    Args:
+        known: the federation's data, model and clipping.
+        parameters: [P], the model.
+        neighbouring: replace is over all pairs of D and the pool, add-remove over all records of D.
+        top: how many of the largest, at least 1.
+        of: pairs whose ranks are asked for.
+        progress: told of the share that is done.
+
+    Raises:
+        InputError: positions that are not there; more of the largest than there are pairs;
+            gradients that are not clipped.
+        RuntimeError: a local sensitivity exceeds what clipping allows.
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(known.split.members), len(known.split.pool)
@@ -188,6 +230,7 @@ def largest(
     _check_searchable(known, neighbouring, top, total, of)
     bound = sensitivity(neighbouring, known.clipper.clipping_norm)
     models = parameters[None]
+    # What is asked for is measured first: a pair ranks behind those that exceed its threshold.
     asked = pair_sensitivities(known, models, of)[0]
     thresholds = np.sort(asked + ROUNDING * bound)
     counter = _Counter(
@@ -197,6 +240,7 @@ def largest(
         total,
         min(total, top + SPARE),
     )
+    # Every block of pairs is counted and let go.
     if replace:
         found = _each_block(known, parameters, np.arange(pool), counter.count, progress)
     else:
@@ -207,6 +251,7 @@ def largest(
     histogram = np.zeros(BINS, dtype=np.int64)
     exceeded = np.zeros(len(of) + 1, dtype=np.int64)
     best = np.empty(0, dtype=np.int64)
+    # Add the counts up, and keep the keys of the largest of all blocks.
     for counts in found:
         np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
         histogram += counts.histogram
@@ -236,7 +281,16 @@ def _kind(pair: Pair) -> Neighbouring:
 
 
 def check_pairs(known: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:
-    """Raise InputError unless the pairs are of this kind, and of records that are there."""
+    """Raise an error unless the pairs are of this kind, and of records that are there.
+
+    Args:
+        known: the federation's data.
+        pairs: to be checked.
+        neighbouring: under replace each has a replacement, under add-remove none.
+
+    Raises:
+        InputError: one is not.
+    """
     replace = neighbouring is Neighbouring.REPLACE
     if any((replacement is not None) != replace for _, replacement in pairs):
         raise InputError(
@@ -406,6 +460,7 @@ def _each_block(
     at_once = known.clipper.formed_at_once(features[0], labels[0])
     rows_at_once = max(1, ROWS_BYTES // (8 * parameters.numel()))
     done = 0
+    # As many of D's gradients as fit, against all of the pool's, block by block.
     for rows in slices(len(labels), rows_at_once):
         ours = torch.cat(
             [

@@ -57,9 +57,13 @@ COPIES = 7
 class Game:
     """What N models say of the n records of D, and of records that nobody trained on.
 
-    rounds [k]: after which rounds the trajectory's global models are; mechanism: what stands
-    between one record and all global models, None where nothing bounds a record's part; accuracy
-    [N]: of the final models on the held-out records.
+    Attributes:
+        observations: the losses, and which records each model was trained on.
+        rounds: [k], after which rounds the trajectory's global models are.
+        noise_multiplier: nominal.
+        mechanism: what stands between one record and all global models; None where nothing bounds a
+            record's part.
+        accuracy: float64 [N], of the final models on the held-out records.
     """
 
     observations: Observations
@@ -70,11 +74,21 @@ class Game:
 
 
 def play(config: Config, count: int, progress: Progress | None = None) -> Game:
-    """Train `count` models on random halves of D and record their losses.
+    """Train models on random halves of D and record their losses.
 
     A model's numbers depend on the seed and on its own number alone, and not on trials.cohort, but
-    for rounding. The learning rate is for the mean over the n/2 records that are expected. Raises
-    InputError for what cannot be played, before anything is trained.
+    for rounding. The learning rate is for the mean over the n/2 records that are expected.
+
+    Args:
+        config: the training.
+        count: N, how many models.
+        progress: told of the share that is done.
+
+    Returns:
+        The losses, and what bounds what they tell.
+
+    Raises:
+        InputError: what cannot be played, before anything is trained; a model that diverged.
     """
     check(config)
     _check_memory(config, count)
@@ -91,6 +105,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     population = np.empty((count, len(others[1])))
     accuracy = np.empty(count)
     cohort = federation.fit_cohort(config).trials.cohort
+    # Batch by batch: train, and take losses of all records at some of the global models.
     for first in range(0, count, cohort):
         part = range(first, min(first + cohort, count))
         rows = slice(part.start, part.stop)
@@ -117,7 +132,13 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
 
 
 def inclusion(seed: int, count: int, records: int) -> Bools:
-    """Return which records of D each model is trained on, bool [N, n]: fair coins."""
+    """Return which records of D each model is trained on, bool [N, n]: fair coins.
+
+    Args:
+        seed: of the run.
+        count: N, how many models.
+        records: n, how many D has.
+    """
     rows = [
         generator(seed, Role.INCLUSION, trial=model).random(records) < 0.5 for model in range(count)
     ]
@@ -130,10 +151,20 @@ def of_shadows(count: int) -> Bools:
 
 
 def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
-    """Return the scores [G, n] of the models that are no shadows, and the attack's threshold.
+    """Return an attack's scores of the models that are no shadows, and its threshold.
 
     Shadows alone choose a threshold that is not fixed in advance, where TPR - FPR is most on their
-    own scores, each left out of its own shadows. None where the attack answers at random.
+    own scores, each left out of its own shadows.
+
+    Args:
+        attack: to be tried.
+        seen: what all N models say.
+
+    Returns:
+        float64 [G, n], and the threshold; None where the attack answers at random.
+
+    Raises:
+        InputError: as of the attack's score.
     """
     shadows = of_shadows(len(seen.losses))
     given, games = seen.of(shadows), seen.of(~shadows)
@@ -144,9 +175,15 @@ def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
 
 
 def check(config: Config) -> None:
-    """Raise InputError for a training that is not DP-SGD on records, one step in a round.
+    """Raise an error for a training that is not DP-SGD on records, one step in a round.
 
     What is about one challenge has no place either: here every record is one.
+
+    Args:
+        config: the training.
+
+    Raises:
+        InputError: a setting that does not fit, with the one that does.
     """
     for key, value, needed in (
         ("privacy.unit", config.privacy.unit, "record"),
@@ -178,6 +215,10 @@ def mechanism(config: Config, nominal: float) -> Mechanism | None:
 
     A record is there or not, whatever neighbours the noise was made for, and all noise of all
     owners hides it from somebody who is none of them.
+
+    Args:
+        config: the training.
+        nominal: the noise multiplier.
     """
     training, federation_ = config.training, config.federation
     if not training.clipping:
@@ -195,11 +236,15 @@ def mechanism(config: Config, nominal: float) -> Mechanism | None:
 
 
 def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
-    """Return how many true positives anybody can have at these rates of false ones, [m].
+    """Return how many true positives anybody can have at some rates of false ones, [m].
 
     Phi(Phi^-1(rate) + mu) without sampling; else the least over epsilon of e^epsilon rate +
     delta(epsilon) and of 1 - e^-epsilon (1 - rate - delta(epsilon)), from the loss distribution of
     both directions.
+
+    Args:
+        described: what hides a record.
+        rates: float64 [m], of false positives, in [0, 1].
     """
     if described.noiseless:
         return np.ones_like(rates)
@@ -209,6 +254,7 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
     reach = max(1.0, PLD.epsilon(described, 1e-9))
     epsilons = np.linspace(0, min(reach, 20.0), 257)
     deltas = np.array([PLD.delta(described, float(epsilon)) for epsilon in epsilons])
+    # Either direction's bound at every epsilon, [m, 257]; the least of all counts.
     column = rates[:, None]
     above = np.exp(epsilons) * column + deltas
     below = 1 - np.exp(-epsilons) * (1 - column - deltas)

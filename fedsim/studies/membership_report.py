@@ -51,7 +51,14 @@ LABEL = (
 def assemble(
     config: Config, game: Game, attacks: Mapping[str, Attack], seconds: float
 ) -> dict[str, Any]:
-    """Return the report as strict JSON values."""
+    """Return the report as strict JSON values.
+
+    Args:
+        config: the training.
+        game: that was played.
+        attacks: by name, those to be tried.
+        seconds: that it took.
+    """
     shadows = membership_game.of_shadows(len(game.observations.losses))
     members = game.observations.inclusion[~shadows]
     generator = np.random.default_rng(RESAMPLING_SEED)
@@ -240,7 +247,15 @@ def summary(report: Report) -> RenderableType:
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    """Write report.html and report.json into a directory; return the page.
+
+    Args:
+        report: as of `assemble`.
+        directory: made if there is none.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
     return report_directory.write_report(directory, report, render_html(report))
 
 

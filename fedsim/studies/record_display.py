@@ -17,7 +17,13 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute's value in the record and in the other, as text."""
+    """One attribute's value in two records, as text.
+
+    Attributes:
+        name: of the attribute.
+        value: in the record.
+        other: in the other one.
+    """
 
     name: str
     value: str
@@ -26,14 +32,24 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Differences:
-    """Where two records differ: the attributes that differ most, and of how many they are."""
+    """Where two records differ.
+
+    Attributes:
+        attributes: those that differ most, the first the most.
+        differing: how many differ in all.
+    """
 
     attributes: tuple[Attribute, ...]
     differing: int
 
 
 def images(split: Split, pair: Pair) -> tuple[Pixels, Pixels | None]:
-    """Return a record's picture and its replacement's, [H, W] or [H, W, 3]; None for none."""
+    """Return a record's picture and its replacement's, [H, W] or [H, W, 3]; None for none.
+
+    Args:
+        split: D and the pool.
+        pair: of positions in them.
+    """
     record = picture(split.members_records.features[pair.record])
     if pair.replacement is None:
         return record, None
@@ -55,6 +71,10 @@ def differences(split: Split, pair: Pair) -> Differences:
 
     Ordered by how far apart the features are, as scaled for training; values are the original ones
     where the dataset keeps them. Typical is the median, or the most frequent value.
+
+    Args:
+        split: D and the pool.
+        pair: of positions in them.
     """
     dataset = split.dataset
     members = split.members_records.features.reshape(len(split.members), -1)

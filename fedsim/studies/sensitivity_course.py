@@ -37,8 +37,10 @@ from fedsim.training.optimizers import ServerOptimizer
 class Checkpoint:
     """What every record and pair would have moved in one round of the first trial.
 
-    round: counted from 1; model [P]: what it starts from; truth: the oracle's, with the ranks of
-    the pairs that are followed.
+    Attributes:
+        round: counted from 1.
+        model: [P], what it starts from.
+        truth: the oracle's, with the ranks of the pairs that are followed.
     """
 
     round: int
@@ -50,8 +52,12 @@ class Checkpoint:
 class Course:
     """The local sensitivities of m pairs over the k rounds of T trials on D.
 
-    sensitivities [T, k, m]; noise_stds [T, k]: of the whole noise of a round; bound: what clipping
-    allows, C or 2C.
+    Attributes:
+        pairs: m of them.
+        sensitivities: float64 [T, k, m].
+        noise_stds: float64 [T, k], of the whole noise of a round.
+        bound: what clipping allows, C or 2C.
+        checkpoints: in the order of their rounds.
     """
 
     pairs: tuple[Pair, ...]
@@ -77,9 +83,22 @@ def follow(
 
     Where privacy.sensitivity is "local", each round's noise is scaled to the local sensitivity of
     pairs[0], the challenge. Under distributed trust the owners' shares are drawn as one, which has
-    the same law. checkpoints: rounds before which all records and all pairs are compared, in the
-    first trial. Results do not depend on trials.cohort, but for rounding. Raises InputError for
-    what cannot be followed, and RuntimeError if a local sensitivity exceeds what clipping allows.
+    the same law. Results do not depend on trials.cohort, but for rounding.
+
+    Args:
+        config: the training.
+        pairs: to be followed, the challenge first.
+        trials: T, at least 1.
+        progress: told of the share that is done.
+        checkpoints: rounds, from 1, before which all records and all pairs are compared, in the
+            first trial.
+
+    Returns:
+        What was measured.
+
+    Raises:
+        InputError: what cannot be followed.
+        RuntimeError: a local sensitivity exceeds what clipping allows.
     """
     check(config)
     _check_asked(config, pairs, trials, checkpoints)
@@ -116,7 +135,14 @@ def follow(
 
 
 def check(config: Config) -> None:
-    """Raise InputError for a training whose steps are not those of Algorithm 1."""
+    """Raise an error for a training whose steps are not those of Algorithm 1.
+
+    Args:
+        config: the training.
+
+    Raises:
+        InputError: a setting that does not fit, with the one that does.
+    """
     for key, value, needed in (
         ("privacy.unit", config.privacy.unit, "record"),
         ("privacy.noise", config.privacy.noise, "isotropic"),

@@ -129,7 +129,16 @@ def _rank_of_record(view: View, chosen: Ranked) -> int:
 
 
 def write(study: Study, report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    """Write report.html and report.json into a directory; return the page.
+
+    Args:
+        study: what was found.
+        report: the same, as of `assemble`.
+        directory: made if there is none.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
     return report_directory.write_report(directory, report, render_html(study, report))
 
 
@@ -313,7 +322,12 @@ LEGEND = (
 
 
 def render_html(study: Study, report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        study: what was found.
+        report: the same, as of `assemble`.
+    """
     is_image = study.known.split.dataset.kind == "image"
     return audit_page.render(
         PAGE,

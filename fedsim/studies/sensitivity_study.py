@@ -78,9 +78,12 @@ CHOICES = {
 class View:
     """All pairs at the model from which one step of the first trial starts.
 
-    step: counted from 1; truth: what the oracle found; comparison: of the dissimilarities by rank
-    correlation with these local sensitivities, None where the correlation is undefined; refusals:
-    why a dissimilarity has none.
+    Attributes:
+        step: counted from 1.
+        truth: what the oracle found.
+        comparison: of the dissimilarities by rank correlation with these local sensitivities; None
+            where the correlation is undefined.
+        refusals: why a dissimilarity has none, by name.
     """
 
     step: int
@@ -97,9 +100,13 @@ class View:
 class Candidate:
     """A pair, by which choice it came in, and its local sensitivity.
 
-    place: 1 for the first of its choice, or the number of the owner; owner: who holds the record;
-    seen: local sensitivity and rank among all pairs, in every view; course [T, k]: local
-    sensitivity in every step of every trial.
+    Attributes:
+        choice: one of `CHOICES`.
+        place: 1 for the first of its choice, or the number of the owner.
+        pair: with its dissimilarity.
+        owner: who holds the record.
+        seen: local sensitivity and rank among all pairs, in every view.
+        course: float64 [T, k], local sensitivity in every step of every trial.
     """
 
     choice: str
@@ -114,9 +121,15 @@ class Candidate:
 class Study:
     """What was found.
 
-    candidates: the experiment's own challenge first; views: of the first and of the last step;
-    compared: on how many records of D and, under replace, replacements dissimilarities were
-    compared; seconds: by stage; peak_memory: of this process, in bytes.
+    Attributes:
+        config: the experiment.
+        known: its data, model and clipping.
+        candidates: the experiment's own challenge first.
+        views: of the first and of the last step.
+        compared: on how many records of D and, under replace, replacements dissimilarities were
+            compared.
+        seconds: by stage.
+        peak_memory: of this process, in bytes.
     """
 
     config: Config
@@ -137,8 +150,14 @@ def study(
 ) -> Study:
     """Return what the configured choice of a challenge is worth.
 
-    top: how many pairs from either end of the ranking; trials: how many trainings on D the local
-    sensitivity is followed through; stages: shows progress. Raises InputError.
+    Args:
+        config: the experiment.
+        top: how many pairs from either end of the ranking, at least 1.
+        trials: T, how many trainings on D the local sensitivity is followed through, at least 1.
+        stages: shows progress.
+
+    Raises:
+        InputError: what cannot be studied.
     """
     check(config, top, trials)
     seconds: dict[str, float] = {}
@@ -189,7 +208,16 @@ def study(
 
 
 def check(config: Config, top: int, trials: int) -> None:
-    """Raise InputError for what cannot be studied, before the work rather than after it."""
+    """Raise an error for what cannot be studied, before the work rather than after it.
+
+    Args:
+        config: the experiment.
+        top: as of `study`.
+        trials: as of `study`.
+
+    Raises:
+        InputError: a number or a setting that does not fit.
+    """
     if config.privacy.unit != "record":
         raise InputError(
             "the sensitivity to a whole owner is not studied, only that to a record; set "
@@ -215,9 +243,13 @@ def check(config: Config, top: int, trials: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What distances are between: features of D and, under replace, of the pool.
+    """What distances are between.
 
-    columns, threads: as `adversaries.neighbours.dataset_sensitivity` takes them.
+    Attributes:
+        features: [n, *shape], of D.
+        pool: [p, *shape], of the pool; None under add-remove.
+        columns: as `dataset_sensitivity.select` takes them.
+        threads: how many share the work.
     """
 
     features: Features
@@ -227,7 +259,15 @@ class Compared:
 
     @classmethod
     def of(cls, config: Config, known: Federation) -> "Compared":
-        """Return what the configured challenge compares. Raises InputError."""
+        """Return what the configured challenge compares.
+
+        Args:
+            config: the experiment.
+            known: its data and model.
+
+        Raises:
+            InputError: as of `challenge.compared_features`.
+        """
         split, replace = known.split, config.privacy.neighbouring is Neighbouring.REPLACE
         return cls(
             challenge.compared_features(config, known, split.members_records.features),

@@ -24,11 +24,13 @@ Choice = TypeVar("Choice", bound=StrEnum)
 class Guarantee:
     """What theory says of one mechanism.
 
-    description: what is released over all rounds, and who adds the noise
-    vantage: towards whom the bounds hold
-    bounds: at one delta: epsilon (infinite: `math.inf`), rho_beta, rho_alpha and what follows
-    document: everything that the command prints with --json, accountant by accountant
-    config: of the configuration or run that was accounted for; None for a mechanism given by hand
+    Attributes:
+        description: what is released over all rounds, and who adds the noise.
+        vantage: towards whom the bounds hold.
+        bounds: at one delta: epsilon (infinite: `math.inf`), rho_beta, rho_alpha and what follows.
+        document: everything that the command prints with --json, accountant by accountant.
+        config: of the configuration or run that was accounted for; None for a mechanism given by
+            hand.
     """
 
     description: Description
@@ -39,7 +41,16 @@ class Guarantee:
 
 
 def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
-    """Return one of several by its name, the default for None. Raises InputError."""
+    """Return one of several by its name.
+
+    Args:
+        kind: the several.
+        value: a name; None for the default.
+        default: one of them.
+
+    Raises:
+        InputError: an unknown name.
+    """
     try:
         return default if value is None else kind(value)
     except ValueError:
@@ -49,7 +60,12 @@ def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
 
 
 def asked(description: Description, vantage: Vantage) -> Row:
-    """Return the request as JSON repeats it; a value that differs between rounds is None."""
+    """Return the request as JSON repeats it; a value that differs between rounds is None.
+
+    Args:
+        description: what is released.
+        vantage: who looks.
+    """
     rounds = description.rounds
 
     def common(name: str) -> Any:
@@ -76,7 +92,12 @@ def asked(description: Description, vantage: Vantage) -> Row:
 
 
 def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
-    """Return what every accountant says of a mechanism at delta, or why it says nothing."""
+    """Return what every accountant says of a mechanism, or why it says nothing.
+
+    Args:
+        mechanism: as the vantage faces it.
+        delta: in (0, 1).
+    """
 
     def row(name: str) -> Row:
         bound = identifiability.bounds(mechanism, delta, name)
@@ -96,7 +117,12 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
 
 
 def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
-    """Return an accountant's row, or a row with its reason for refusing."""
+    """Return an accountant's row, or a row with its reason for refusing.
+
+    Args:
+        answer: makes the row of an accountant's name; may raise InputError.
+        name: the accountant's.
+    """
     try:
         return answer(name)
     except InputError as reason:
@@ -104,7 +130,12 @@ def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
 
 
 def to_whom(description: Description, delta: float) -> list[Row]:
-    """Return the bounds of every trust and vantage for the same rounds, or why there are none."""
+    """Return the bounds of every trust and vantage for the same rounds, or why there are none.
+
+    Args:
+        description: what is released.
+        delta: in (0, 1).
+    """
     rows: list[Row] = []
     for trust in Trust:
         try:

@@ -41,7 +41,12 @@ OF_A_RUN = ("run.out", "run.name")
 
 @dataclass(frozen=True)
 class Point:
-    """One run of the grid: its folder, and the keys that it is about with their values."""
+    """One run of the grid.
+
+    Attributes:
+        name: its folder.
+        values: of the keys that the sweep is over.
+    """
 
     name: str
     values: dict[str, Scalar]
@@ -49,7 +54,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: its report, or else why there is none."""
+    """What became of a run.
+
+    Attributes:
+        point: of the grid.
+        report: None where there is none.
+        failure: why not, else "".
+    """
 
     point: Point
     report: Report | None
@@ -57,11 +68,16 @@ class Outcome:
 
 
 def grid(over: Sequence[str]) -> list[Point]:
-    """Return every combination of the values in `KEY=V1,V2,...`, the last key varying fastest.
+    """Return every combination of values, the last key varying fastest.
 
-    A folder is named for the last parts of the keys and the values. Raises InputError for what is
-    not of that form, for a key that is unknown, given twice or the run's folder, for a value given
-    twice, and for values that no folder can be named for apart.
+    A folder is named for the last parts of the keys and the values.
+
+    Args:
+        over: each `KEY=V1,V2,...`.
+
+    Raises:
+        InputError: another form; a key that is unknown, given twice or the run's folder; a value
+            given twice; values that no folder can be named for apart.
     """
     axes: dict[str, list[Scalar]] = {}
     for text in over:
@@ -195,7 +211,16 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 
 def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
-    """Write summary.csv, report.json, report.html and figures; return the page. Raises OSError."""
+    """Write summary.csv, report.json, report.html and figures; return the page.
+
+    Args:
+        name: of the sweep, for readers.
+        outcomes: of all runs, at least one.
+        directory: made if there is none.
+
+    Raises:
+        InputError, OSError: as of `report_directory.write_report`.
+    """
     from fedsim.figures import canvas  # noqa: PLC0415
     from fedsim.report.report_figures import inline  # noqa: PLC0415
     from fedsim.studies import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)

@@ -20,12 +20,19 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]) -> Figure | None:
-    """Draw the runs along a key, one colour for each combination of the others' values.
+    """Return a figure of the runs along a key, one colour for each combination of other values.
 
-    rows: as of `fedsim.studies.sweep.rows`; others [n]: the combination that each belongs to;
-    bounds: the lower bounds on epsilon that are drawn, and their names in the legend. Left the
-    advantage with its interval, its prediction and its bound, right epsilon and the lower bounds.
-    None where the key is no number or fewer than two runs have finished.
+    Left the advantage with its interval, its prediction and its bound, right epsilon and the lower
+    bounds.
+
+    Args:
+        key: the axis.
+        rows: as of `fedsim.studies.sweep.rows`, n of them.
+        others: [n], the combination that each belongs to.
+        bounds: the lower bounds on epsilon that are drawn, and their names in the legend.
+
+    Returns:
+        The figure; None where the key is no number or fewer than two runs have finished.
     """
     finished = [
         (row, other)
