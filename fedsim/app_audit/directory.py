@@ -13,6 +13,9 @@ from fedsim.privacy.mechanism import Neighbouring
 ROUNDS_KEY = "num-server-rounds"
 """The key under which Flower's own templates declare the number of rounds."""
 
+TRIALS = 300
+"""How often an app is run under attack, unless somebody says."""
+
 LONGEST_TIME = 1e6
 """Seconds; a socket takes no time much longer, and nobody waits for it."""
 
@@ -20,7 +23,7 @@ LONGEST_TIME = 1e6
 def audit_directory(
     app: Path,
     *,
-    trials: int = 300,
+    trials: int = TRIALS,
     rounds: int | None = None,
     nodes: int = 5,
     run_config: Mapping[str, Scalar] | None = None,
@@ -53,21 +56,9 @@ def audit_directory(
             holds no Flower app.
         AppFailedError: if the app fails.
     """
-    if nodes < 2:
-        raise InputError(f"{nodes} nodes are no federation; give at least 2")
-    if not time_limit > 0:
-        raise InputError(f"in {time_limit:g} s no app runs; give --time-limit more")
-    if time_limit > LONGEST_TIME:
-        raise InputError(
-            f"{time_limit:g} s is no limit; give --time-limit {LONGEST_TIME:.0f} s at most"
-        )
+    _check(nodes, time_limit)
     check(trials, confidence)
-    overrides = dict(run_config or {})
-    if rounds is not None:
-        overrides[ROUNDS_KEY] = rounds
-    asked = overrides.get(ROUNDS_KEY, 1)
-    if isinstance(asked, int | float) and asked < 1:
-        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
+    overrides = _overrides(run_config or {}, rounds)
     with opened(app, nodes, overrides, time_limit, show) as audited:
         return audit(
             audited,
@@ -78,3 +69,26 @@ def audit_directory(
             confidence=confidence,
             progress=progress,
         )
+
+
+def _check(nodes: int, time_limit: float) -> None:
+    """Raise InputError for what no app is run with."""
+    if nodes < 2:
+        raise InputError(f"{nodes} nodes are no federation; give at least 2")
+    if not time_limit > 0:
+        raise InputError(f"in {time_limit:g} s no app runs; give --time-limit more")
+    if time_limit > LONGEST_TIME:
+        raise InputError(
+            f"{time_limit:g} s is no limit; give --time-limit {LONGEST_TIME:.0f} s at most"
+        )
+
+
+def _overrides(run_config: Mapping[str, Scalar], rounds: int | None) -> dict[str, Scalar]:
+    """Return the run configuration with so many rounds. Raises InputError for less than one."""
+    overrides = dict(run_config)
+    if rounds is not None:
+        overrides[ROUNDS_KEY] = rounds
+    asked = overrides.get(ROUNDS_KEY, 1)
+    if isinstance(asked, int | float) and asked < 1:
+        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
+    return overrides

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.app_audit.configuration import Claim, Scope
-from fedsim.audits.verdict import exit_status
+from fedsim.app_audit.configuration import Scope
+from fedsim.audits.verdict import Verdict
+from fedsim.cli.auditing.options import OfApps, OfEvery, given
 from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.config import parse_overrides
@@ -34,55 +35,28 @@ CONTRADICTION = (
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
-def audit_app(
-    app: Path,
-    *,
-    trials: int,
-    rounds: int | None,
-    nodes: int,
-    run_config: list[str],
-    claim: Claim | None,
-    neighbouring: Neighbouring,
-    confidence: float,
-    seed: int,
-    out: Path | None,
-    as_json: bool,
-    strict: bool,
-    time_limit: float,
-) -> int:
-    """Audit the app in a directory, print the outcome, and return the exit status.
+def audit_app(app: Path, every: OfEvery, options: OfApps) -> Verdict:
+    """Audit the app in a directory, print the outcome, and return the verdict on the claim.
 
-    Has the app's code run in a process of its own. Raises InputError for options that contradict
-    each other, and as `fedsim.app_audit.audit.audit` does.
+    Has the app's code run in a process of its own.
+
+    Args:
+        app: the directory of the app.
+        every: how it is audited.
+        options: how it is run.
+
+    Raises:
+        InputError: the options contradict each other, and as `audit_directory` does.
     """
-    from fedsim.app_audit.directory import audit_directory  # noqa: PLC0415
-
+    out = every.out
     if out is not None and (out / "report.json").exists():
         raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
     if out is not None:
         report_directory.check(out)
     console = Terminal(stderr=True)
-
-    def show(text: str) -> None:  # so that nobody takes it for the audit's
-        console.print(f"app: {text}", soft_wrap=True, highlight=False)
-
-    with _progress(trials, console) as progress:
-        outcome = audit_directory(
-            app,
-            trials=trials,
-            rounds=rounds,
-            nodes=nodes,
-            run_config=parse_overrides(run_config),
-            claim=claim,
-            neighbouring=neighbouring,
-            confidence=confidence,
-            seed=seed,
-            time_limit=time_limit,
-            show=show,
-            progress=progress,
-        )
+    outcome = _outcome(app, every, options, console)
     document = outcome.as_json()
-    if as_json:
+    if every.as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
         Terminal().print(summary(outcome))
@@ -92,9 +66,28 @@ def audit_app(
         page_of = render_html(outcome, results(outcome))
         with report_directory.refusing(out):
             page = report_directory.write_report(out, document, page_of)
-        if not as_json:
+        if not every.as_json:
             console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return exit_status(outcome.verdict, strict)
+    return outcome.verdict
+
+
+def _outcome(app: Path, every: OfEvery, options: OfApps, console: Console) -> "AppAudit":
+    """Run the audit, and show what the app prints meanwhile."""
+    from fedsim.app_audit.directory import TRIALS, audit_directory  # noqa: PLC0415
+
+    def show(text: str) -> None:  # so that nobody takes it for the audit's
+        console.print(f"app: {text}", soft_wrap=True, highlight=False)
+
+    asked = given(options) | {"run_config": parse_overrides(options.run_config)}
+    with _progress(asked.get("trials", TRIALS), console) as progress:
+        return audit_directory(
+            app,
+            **asked,
+            claim=every.claim,
+            confidence=every.level,
+            show=show,
+            progress=progress,
+        )
 
 
 def summary(outcome: "AppAudit") -> Group:

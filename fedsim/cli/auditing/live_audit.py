@@ -4,7 +4,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -12,11 +11,11 @@ from rich.live import Live
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import significance
-from fedsim.app_audit.configuration import Claim
 from fedsim.auditor.live_audit import Belief, LiveAudit
 from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.auditing.options import OfAuditors, OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
@@ -25,59 +24,45 @@ from fedsim.transcripts.reader import Reader, follow, has_ended
 from fedsim.transcripts.records import ObservedRound
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a transcript of an auditor is audited.
-
-    data_root: where this machine has the run's dataset, None for one that comes with a package;
-    canary_seed_file: a file that holds the seed of the canaries, None for none; challenge: whether
-    beliefs about the challenge are worked out, which takes the data; worlds: the run's
-    directory, whose bits say whether the beliefs were right; claim: what somebody
-    claims of the run, None if nobody does; out: where the report goes.
-    """
-
-    data_root: Path | None
-    canary_seed_file: Path | None
-    challenge: bool
-    worlds: Path | None
-    claim: Claim | None
-    out: Path | None
-    confidence: float
-    as_json: bool
-
-
-def check(options: Options) -> None:
+def check(every: OfEvery, options: OfAuditors) -> None:
     """Raise InputError for options that no auditor's transcript can be audited with."""
-    significance(options.confidence)
+    significance(every.level)
     if options.canary_seed_file is not None:
         _seed(options.canary_seed_file)
-    elif not options.challenge:
+    elif options.no_challenge:
         raise InputError(
             "--no-challenge leaves the canaries alone, and nothing without their seed; give it "
             "with --canary-seed-file, or leave --no-challenge out"
         )
 
 
-def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = None) -> Verdict:
+def audit_live(
+    path: Path, every: OfEvery, options: OfAuditors, stop: Callable[[], bool] | None = None
+) -> Verdict:
     """Work out the beliefs of an auditor, show them as they come, and leave a report.
 
-    Returns the verdict on the claim.
-
-    stop: as of `transcript.follow`, to follow the transcript until then; None for one as it is.
     Every belief is a line of beliefs.jsonl in the report's directory; of a transcript that is
-    followed, with --json, it is one on standard output as well, and the report the last. Raises
-    InputError.
+    followed, with --json, it is one on standard output as well, and the report the last.
+
+    Args:
+        path: the transcript.
+        every: how it is audited.
+        options: what the auditor's node knows besides.
+        stop: as of `transcript.follow`, to follow it until then; None for one as it is.
+
+    Returns:
+        The verdict on the claim.
+
+    Raises:
+        InputError: the options do not fit the transcript, or there is none.
     """
     from fedsim.auditor import live_report  # noqa: PLC0415  (matplotlib is slow to import)
 
-    check(options)  # what is wrong with them shows before the run, not after
+    check(every, options)  # what is wrong with them shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
     worlds = None if run is None else run_transcript.read(run)["worlds"]
-    seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
-    root = "" if options.data_root is None else str(options.data_root.expanduser().absolute())
-    audit = LiveAudit(root, canary_seed=seed, challenge=options.challenge)
-    directory = path.with_name(f"{path.stem}-audit") if options.out is None else options.out
-    lines = directory / "beliefs.jsonl"
+    audit, directory = _audit(options), every.directory(path)
+    streaming = every.as_json and stop is not None
     console = Terminal(stderr=True)
     report_directory.check(directory)
     rounds = _rounds(path, stop)
@@ -89,31 +74,35 @@ def audit_live(path: Path, options: Options, stop: Callable[[], bool] | None = N
             _check_same(run, audit.config)
     report_directory.create(directory)
     with report_directory.refusing(directory):
-        with private_files.opened_new(lines) as file, view(console) as show:
+        with private_files.opened_new(directory / "beliefs.jsonl") as file, view(console) as show:
             seen: list[Belief] = []
-            for observed in rounds:
-                belief = audit.observe(observed)
-                if belief is None:
-                    continue
+            for belief in filter(None, map(audit.observe, rounds)):
                 line = json.dumps(strict_json(belief.as_json()))
                 file.write(f"{line}\n".encode())
                 file.flush()
-                if options.as_json and stop is not None:
+                if streaming:
                     print(line, flush=True)
                 seen.append(belief)
                 show(live_report.table(seen))
         with Reader(path) as reader:
             report = live_report.assemble(
-                audit, reader.facts, options.confidence, worlds, options.claim, has_ended(path)
+                audit, reader.facts, every.level, worlds, every.claim, has_ended(path)
             )
         page = live_report.write(report, directory)
-    if options.as_json and stop is not None:
+    if streaming:
         print(json.dumps(report, allow_nan=False), flush=True)
-    elif options.as_json:
+    elif every.as_json:
         print_json(report)
     console.print(live_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return verdict_of(report)
+
+
+def _audit(options: OfAuditors) -> LiveAudit:
+    """Return an audit with what the auditor's node knows. Raises InputError."""
+    seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
+    root = "" if options.data_root is None else str(options.data_root.expanduser().absolute())
+    return LiveAudit(root, canary_seed=seed, challenge=not options.no_challenge)
 
 
 def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:

@@ -1,0 +1,193 @@
+"""The options of `fedsim audit`, as a user gives them, and what belongs together among them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from fedsim.app_audit.configuration import Claim
+from fedsim.privacy.mechanism import Neighbouring
+
+Recorded = Annotated[
+    Path | None,
+    typer.Argument(metavar="[TRANSCRIPT]", help="A transcript, or a folder of them."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the report; default NAME-audit beside a transcript."),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="Delta at which every epsilon is stated.", show_default="1e-5"),
+]
+Confidence = Annotated[
+    float | None, typer.Option(help="Confidence of every interval.", show_default="0.95")
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit with 3 where nobody claims anything, too.")
+]
+
+ClaimedEpsilon = Annotated[
+    float | None, typer.Option(help="An epsilon that somebody claims of the whole run.")
+]
+ClaimedDelta = Annotated[float | None, typer.Option(help="The delta of --claimed-epsilon.")]
+ClaimedUnit = Annotated[
+    Literal["client", "record"] | None,
+    typer.Option(
+        help="Whom the claim protects: a client, with its whole update as training returns it, "
+        "or a record of its data.",
+        show_default="as it can be told",
+    ),
+]
+
+App = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="Instead of a transcript: a Flower app's directory, whose code is run.",
+    ),
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(help="With --app: how often it is run under attack.", show_default="300"),
+]
+Rounds = Annotated[
+    int | None, typer.Option(help="With --app: its num-server-rounds.", show_default="its own")
+]
+Nodes = Annotated[int | None, typer.Option(help="With --app: clients.", show_default="5")]
+RunConfig = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="With --app: its run config; may be repeated."),
+]
+NeighbouringOfApp = Annotated[
+    Neighbouring | None,
+    typer.Option(
+        help="With --app: a client sends its update or none, or another update.",
+        show_default="add-remove",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="With --app: of every random number.", show_default="0"),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="With --app: that one run of it may take.", show_default="3600"
+    ),
+]
+
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        help="Go on while a transcript is written; of a folder, with the next one, to Ctrl-C.",
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="With --follow: end after one run.")]
+Patience = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="With --follow: without a sign of life, after which a run is taken for dead.",
+        show_default="600",
+    ),
+]
+
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(help="Of an auditor's transcript: where this machine has the run's data."),
+]
+CanarySeedFile = Annotated[
+    Path | None,
+    typer.Option(help="Of an auditor's transcript: a file with the canaries' seed."),
+]
+NoChallenge = Annotated[
+    bool,
+    typer.Option("--no-challenge", help="Of an auditor's transcript: canaries only, no data."),
+]
+Worlds = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN", help="Of an auditor's transcript: the run that tells who was right."
+    ),
+]
+
+
+DEFAULT_CONFIDENCE = 0.95
+DEFAULT_DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class OfEvery:
+    """What every audit takes: the claim it judges, how sure it is to be, and where it reports.
+
+    delta, confidence: None where they were left out
+    """
+
+    claim: Claim | None
+    delta: float | None
+    confidence: float | None
+    out: Path | None
+    as_json: bool
+    strict: bool
+
+    @property
+    def level(self) -> float:
+        """The confidence of every interval."""
+        return DEFAULT_CONFIDENCE if self.confidence is None else self.confidence
+
+    @property
+    def stated_at(self) -> float:
+        """The delta at which epsilons of a transcript are stated: a claim's, if there is one."""
+        if self.claim is not None:
+            return self.claim.delta
+        return DEFAULT_DELTA if self.delta is None else self.delta
+
+    def directory(self, transcript: Path) -> Path:
+        """Return where the report of a transcript goes: beside it, unless somebody says."""
+        beside = transcript.with_name(f"{transcript.stem}-audit")
+        return beside if self.out is None else self.out
+
+
+@dataclass(frozen=True)
+class OfApps:
+    """What is for a Flower app alone, as `audit_directory` takes it; None where left out."""
+
+    trials: int | None
+    rounds: int | None
+    nodes: int | None
+    run_config: list[str] | None
+    neighbouring: Neighbouring | None
+    seed: int | None
+    time_limit: float | None
+
+
+@dataclass(frozen=True)
+class OfAuditors:
+    """What is for the transcript of an auditor's node alone; None where left out.
+
+    data_root: where this machine has the run's dataset; canary_seed_file: holds the seed of the
+    canaries; no_challenge: whether no beliefs about the challenge are worked out, which takes the
+    data; worlds: the run's directory, whose bits say whether the beliefs were right
+    """
+
+    data_root: Path | None
+    canary_seed_file: Path | None
+    no_challenge: bool | None
+    worlds: Path | None
+
+
+@dataclass(frozen=True)
+class OfFollowing:
+    """What goes with --follow, for a transcript that is still written; None where left out."""
+
+    follow: bool | None
+    once: bool | None
+    patience: float | None
+
+
+def given(options: OfApps | OfAuditors | OfFollowing) -> dict[str, Any]:
+    """Return those options of a group that were not left out, by name."""
+    return {name: value for name, value in vars(options).items() if value is not None}
