@@ -2,9 +2,6 @@
 
 Flower may start a process for every message, on cores that others use too. An auditor's node
 computes nothing, so that what computes is only imported where an owner's node needs it.
-
-Every handler takes a message of the server and the context that this node keeps, and returns the
-reply.
 """
 
 from flwr.app import Context, Message

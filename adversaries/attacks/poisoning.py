@@ -1,8 +1,7 @@
 """Poisoned neighbours: what D has that D' has not, made so that a model betrays it.
 
 After Jagielski, Ullman and Oprea, "Auditing differentially private machine learning: how private
-is private SGD?", 2020 (arXiv:2006.07709). Features are [n, d], one flat row for each record; worlds
-bool [T], True where the model was trained with the poison.
+is private SGD?", 2020 (arXiv:2006.07709).
 """
 
 import math
@@ -32,7 +31,7 @@ def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
     vector among them is one: the one nearest to `towards`, so that machines agree.
 
     Args:
-        features: [n, d], as they are.
+        features: [n, d], one flat row for each record, as they are.
         towards: float64 [d]; the result's inner product with it is not negative.
 
     Raises:

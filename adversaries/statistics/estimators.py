@@ -1,9 +1,7 @@
 """What T trials of the identification game say the adversary achieved.
 
-The data are T independent trials: worlds bool [T], True where the model was trained on D; log_odds
-float64 [T], the adversary's final Lambda for D; sensitivities and noise_std float64 [T, k], the
-realised LS_i and the sigma_i that hides it. Log-odds start from prior 1/2; with another one,
-subtract logit(prior) where epsilon is read off them.
+The trials are independent. Log-odds start from prior 1/2; with another one, subtract logit(prior)
+where epsilon is read off them.
 
 The paper is Bernau et al., "Quantifying identifiability to choose and audit epsilon in
 differentially private deep learning". Its estimators of epsilon make no confidence statement. Those

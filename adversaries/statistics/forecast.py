@@ -1,11 +1,4 @@
-"""What theory predicts for the trials of a run, and how well they follow it.
-
-worlds: bool [T], True where the model was trained on D; log_odds: float64 [T, k], the adversary's
-Lambda for D after every step; sensitivities and noise_std: float64 [T, k], the realised LS_i and
-the sigma_i that hides it; where records are sampled, also present_norms and absent_norms, the
-clipped gradient norms of the record and of its replacement. Log-odds start from prior 1/2 unless a
-function takes the prior.
-"""
+"""What theory predicts for the trials of a run, and how well they follow it."""
 
 import math
 from dataclasses import dataclass

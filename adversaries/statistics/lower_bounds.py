@@ -1,8 +1,4 @@
-"""Lower bounds on epsilon that hold with confidence, from T trials of the identification game.
-
-worlds: bool [T], True where the model was trained on D; log_odds: float64 [T], the adversary's
-final Lambda for D from even odds.
-"""
+"""Lower bounds on epsilon that hold with confidence, from T trials of the identification game."""
 
 import math
 from collections.abc import Callable, Collection, Mapping

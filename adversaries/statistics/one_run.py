@@ -5,9 +5,9 @@ highest scores are guessed to be in, the lowest to be out, and of the others not
 differential privacy allows is a bound on how many guesses are right, although all of them are about
 one training (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023).
 
-included: bool [m], the coins, fair and independent of one another; scores: float64 [m], from what
-was released and what the canaries are, never from the coins. Canaries are added or left out, so
-that what is audited is the guarantee for add-remove neighbours that differ in one canary.
+The coins are fair and independent of one another. Scores come from what was released and what the
+canaries are, never from the coins. Canaries are added or left out, so that what is audited is the
+guarantee for add-remove neighbours that differ in one canary.
 """
 
 import math

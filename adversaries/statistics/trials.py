@@ -1,8 +1,4 @@
-"""The outcome of T trials of the identification game, as every estimator takes it.
-
-worlds: bool [T], True where the model was trained on D; log_odds: float64 [T], the adversary's
-final Lambda for D.
-"""
+"""The outcome of T trials of the identification game, as every estimator takes it."""
 
 import numpy as np
 import numpy.typing as npt
