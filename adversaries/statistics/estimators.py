@@ -165,7 +165,7 @@ def epsilon_from_sensitivities(
     A tautology under noise that is scaled to LS: it gives back the epsilon that set the noise.
 
     Args:
-        sensitivities: float64 [T, k], the realised LS_i.
+        sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         delta: of the guarantee, in (0, 1).
         epsilon_of_mu: the accounting, from (mu, delta): the paper's RDP, or the exact conversion,

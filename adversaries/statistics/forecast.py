@@ -77,7 +77,7 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     makes mu infinite.
 
     Args:
-        sensitivities: float64 [T, k], the realised LS_i.
+        sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
 
     Raises:
@@ -96,7 +96,7 @@ def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Pre
     drawn before them and the prediction is approximate; `deterministic` says which.
 
     Args:
-        sensitivities: float64 [T, k], the realised LS_i.
+        sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         prior: the adversary's probability of D, in (0, 1).
 
@@ -198,7 +198,7 @@ def scores(
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T, k], Lambda for D after every step.
-        sensitivities: float64 [T, k], the realised LS_i.
+        sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         generator: of the normals for steps that say nothing.
         prior: the probability of D from which the log-odds start, in (0, 1).
