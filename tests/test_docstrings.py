@@ -22,6 +22,8 @@ ROOMS = (
     "fedsim/privacy",
     "fedsim/protocol",
     "fedsim/recording",
+    "fedsim/runtimes",
+    "fedsim/server",
     "fedsim/studies",
     "fedsim/training",
     "fedsim/transcripts",

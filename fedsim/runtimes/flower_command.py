@@ -45,7 +45,13 @@ class FlowerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Submission:
-    """A run that was submitted to a SuperLink, known to the Flower home by a name."""
+    """A run that was submitted to a SuperLink.
+
+    Attributes:
+        home: the Flower home that knows the SuperLink.
+        connection: by which name it does.
+        run_id: Flower's number of the run.
+    """
 
     home: Path
     connection: str
@@ -57,7 +63,11 @@ class Submission:
         return run["status"], run.get("status-details", "")
 
     def wait(self) -> None:
-        """Wait for the end of the run. Raises FlowerError if it is any but completion."""
+        """Wait for the end of the run.
+
+        Raises:
+            FlowerError: it is any but completion.
+        """
         while not (status := self.status())[0].startswith("finished"):
             time.sleep(POLL_INTERVAL)
         if status[0] != "finished:completed":
@@ -70,13 +80,32 @@ class Submission:
 
 
 def submit(home: Path, connection: str, app: Path, run_config: Path, *options: str) -> Submission:
-    """Submit an app with a run config (TOML). Raises FlowerError if the SuperLink refuses it."""
+    """Return a run that was submitted.
+
+    Args:
+        home: the Flower home.
+        connection: the SuperLink's name in it.
+        app: the folder of the app.
+        run_config: its run configuration, a TOML file.
+        *options: of `flwr run` besides.
+
+    Raises:
+        FlowerError: the SuperLink refuses it.
+    """
     answer = flwr(home, "run", str(app), connection, "--run-config", str(run_config), *options)
     return Submission(home, connection, str(answer["run-id"]))
 
 
 def flwr(home: Path, *arguments: str) -> dict[str, Any]:
-    """Run one `flwr` command and return its JSON. Raises FlowerError."""
+    """Return the JSON of one `flwr` command.
+
+    Args:
+        home: the Flower home.
+        *arguments: the command and its options.
+
+    Raises:
+        FlowerError: it failed.
+    """
     result = subprocess.run(
         [executable("flwr"), *arguments, "--format", "json"],
         cwd=home,
@@ -112,7 +141,11 @@ def environment(home: Path) -> dict[str, str]:
 def executable(name: str) -> str:
     """Return the path of a command, beside this Python or on the PATH.
 
-    Raises FlowerError if it is in neither place.
+    Args:
+        name: of the command.
+
+    Raises:
+        FlowerError: it is in neither place.
     """
     found = shutil.which(name, path=_search_path())
     if found is None:

@@ -20,7 +20,16 @@ FIRST_NODE = 1000
 
 
 class InProcessGrid(Grid):
-    """A Grid that calls a ClientApp directly, with one Flower context for each node."""
+    """A Grid that calls a ClientApp directly.
+
+    Args:
+        client_app: of all nodes.
+        nodes: how many there are.
+        run_config: that each of them is given.
+
+    Attributes:
+        contexts: one Flower context for each node, by its id.
+    """
 
     def __init__(self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]) -> None:
         self._client_app = client_app
@@ -55,7 +64,15 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a new message."""
+        """Return a new message.
+
+        Args:
+            content: of the message.
+            message_type: Flower's name of its kind.
+            dst_node_id: the node that it is for.
+            group_id: of the messages that it belongs with.
+            ttl: for how long it is good, in seconds; None for Flower's default.
+        """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -65,11 +82,20 @@ class InProcessGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Run the ClientApp on each message; an exception becomes an error reply."""
+        """Return the ClientApp's reply to each message; an exception becomes an error reply.
+
+        Args:
+            messages: one after another.
+            timeout: not looked at.
+        """
         return [self._execute(message) for message in messages]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Run the ClientApp on each message and keep the replies."""
+        """Return the ids of messages whose replies were computed, and are kept.
+
+        Args:
+            messages: one after another.
+        """
         ids = []
         for message in messages:
             reply = self._execute(message)

@@ -32,11 +32,11 @@ FIRST = 1
 
 
 def held_by_descendant(ancestor: psutil.Process, connection: tuple[End, End]) -> bool:
-    """Whether a living descendant of a living process holds a TCP connection.
+    """Return whether a living descendant of a living process holds a TCP connection.
 
     Args:
-        ancestor: Whose descendants are looked through.
-        connection: The end that is asked about, and the other.
+        ancestor: whose descendants are looked through.
+        connection: the end that is asked about, and the other.
     """
     try:
         descendants = ancestor.children(recursive=True)
@@ -54,7 +54,12 @@ def _connections(process: psutil.Process) -> set[tuple[End, End]]:
 
 
 class Private:
-    """An ASGI app that passes on the requests of a process's descendants, and refuses all other."""
+    """An ASGI app that passes on the requests of a process's descendants, and refuses all other.
+
+    Args:
+        app: that answers them.
+        ancestor: the process.
+    """
 
     def __init__(self, app: ASGIApp, ancestor: psutil.Process) -> None:
         self._app = app
@@ -73,10 +78,15 @@ class Private:
 
 
 def starter(pid: int) -> psutil.Process:
-    """Return the process of this number, which started this one.
+    """Return the process that started this one.
 
-    Raises SystemExit where it did not or has ended, so that this one is a child of the system's
-    first process by now: everybody descends from that one, which is therefore never taken.
+    Args:
+        pid: its number.
+
+    Raises:
+        SystemExit: it did not start this one or has ended, so that this one is a child of the
+            system's first process by now: everybody descends from that one, which is therefore
+            never taken.
     """
     with suppress(psutil.NoSuchProcess):
         found = psutil.Process(pid)

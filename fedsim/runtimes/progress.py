@@ -24,7 +24,16 @@ from fedsim.config import Config
 
 @contextmanager
 def progress(directory: RunDirectory, config: Config, console: Console) -> Iterator[None]:
-    """Show the events of the run as they are written, whichever process writes them."""
+    """Show the events of a run as they are written, whichever process writes them.
+
+    Args:
+        directory: of the run.
+        config: the experiment.
+        console: that shows them.
+
+    Yields:
+        Nothing; the run is the body of the `with`.
+    """
     stop = threading.Event()
     columns = (
         SpinnerColumn(),
@@ -59,9 +68,14 @@ def progress(directory: RunDirectory, config: Config, console: Console) -> Itera
 
 @contextmanager
 def preparing(console: Console) -> Iterator[Callable[[float], None]]:
-    """Show that a run is being prepared; yields what a search for the challenge reports to.
+    """Show that a run is being prepared.
 
-    That takes the fraction of the pairs which have been compared.
+    Args:
+        console: that shows it.
+
+    Yields:
+        What a search for the challenge reports to: it takes the fraction of the pairs which have
+        been compared.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
@@ -73,7 +87,15 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 
 @contextmanager
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
-    """Show one bar on a terminal; yields what takes the fraction that is done."""
+    """Show one bar on a terminal.
+
+    Args:
+        console: that shows it.
+        what: is measured.
+
+    Yields:
+        What takes the fraction that is done.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
         *columns, TimeElapsedColumn(), console=console, transient=True, disable=_is_hidden(console)
@@ -122,7 +144,13 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
 
 
 def conclude(directory: RunDirectory, start: float, console: Console) -> None:
-    """Print the summary, where the time went, and where the report lies."""
+    """Print the summary, where the time went, and where the report lies.
+
+    Args:
+        directory: of the finished run.
+        start: when the command began, in seconds since the epoch.
+        console: that prints.
+    """
     from fedsim.report import page as report  # noqa: PLC0415
 
     result = directory.read_report()

@@ -49,7 +49,11 @@ CONNECTION = "private"
 
 
 def require_ray() -> None:
-    """Raise InputError where Ray, which only those who simulate need, is not installed."""
+    """Check that Ray is installed, which only those who simulate need.
+
+    Raises:
+        InputError: it is not.
+    """
     if find_spec("ray") is None:
         raise InputError(
             "--runtime simulation needs Ray, which is not installed: "
@@ -61,7 +65,14 @@ def require_ray() -> None:
 def simulation(config: Config) -> Iterator[Submission]:
     """Start a private SuperLink, submit the run, and stop everything at the end.
 
-    Raises FlowerError when the SuperLink does not start or refuses the run.
+    Args:
+        config: the experiment.
+
+    Yields:
+        The run.
+
+    Raises:
+        FlowerError: the SuperLink does not start or refuses the run.
     """
     with (
         tempfile.TemporaryDirectory(prefix="fedsim-", dir=_folder()) as temporary,

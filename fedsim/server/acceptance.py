@@ -101,7 +101,18 @@ def accept_round(
     secure: SecureSum | None,
     log_event: LogEvent | None,
 ) -> Received:
-    """Return the clients' good replies of a round. Raises OwnerFailedError as `accept`."""
+    """Return the clients' good replies of a round.
+
+    Args:
+        batch: the batch of trials.
+        round: the round.
+        answers: all messages that came.
+        secure: the exchange that the messages are masked by; None where the server sees them.
+        log_event: where missing clients are noted.
+
+    Raises:
+        OwnerFailedError: as of `accept`.
+    """
     # Without its memory of a round the adversary could not go on.
     follows = batch.config.audit.mode == "participant"
     return Received(
@@ -120,7 +131,17 @@ def accept_round(
 def accept_findings(
     batch: Batch, answers: Iterable[Message], rounds: int, log_event: LogEvent | None
 ) -> Message:
-    """Return the adversary's reply after so many rounds. Raises OwnerFailedError as `accept`."""
+    """Return the adversary's reply.
+
+    Args:
+        batch: the batch of trials.
+        answers: all messages that came.
+        rounds: k, how many were run.
+        log_event: where what is nobody's is noted.
+
+    Raises:
+        OwnerFailedError: as of `accept`.
+    """
     config, needed = batch.config, None
     follows = config.audit.mode == "participant"
     if follows and Vantage.PARTICIPANT in vantages.measured(config):
@@ -139,7 +160,16 @@ def accept_findings(
 
 
 def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | None) -> Floats:
-    """Ask the target's client how far the target moves a sum, [T]. Raises OwnerFailedError."""
+    """Return how far the target moves a sum, as its client says, float64 [T].
+
+    Args:
+        sending: of the round that is about to begin.
+        grid: sends the question.
+        log_event: where what is nobody's is noted.
+
+    Raises:
+        OwnerFailedError: as of `accept`.
+    """
     batch = sending.batch
     config, owner = batch.config, batch.challenge.owner
     content = Sending(batch, sending.round, sending.arrays, sending.spent).to_everybody(
@@ -195,7 +225,16 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
 
 
 def check_size(batch: Batch, round: Round, reply: Message) -> None:
-    """Raise ValueError for a sum that is longer than its client's can be, or leaves the grid."""
+    """Check that a sum is no longer than its client's can be, or within the grid.
+
+    Args:
+        batch: the batch of trials.
+        round: the round.
+        reply: of the client, with a sum of the round's shape.
+
+    Raises:
+        ValueError: it is not.
+    """
     sent = messages.only(reply.content.array_records[messages.REPLY])
     if round.grid is not None:
         round.grid.check_range(sent, 1)

@@ -74,7 +74,12 @@ class Batch:
         )
 
     def unknown_noise(self, vantage: Vantage, participants: tuple[int, ...]) -> frozenset[int]:
-        """Return whose noise of a round's participants hides the target from a vantage."""
+        """Return whose noise hides the target from a vantage: sources, as of `TrustModel`.
+
+        Args:
+            vantage: who looks.
+            participants: the clients that took part in the round.
+        """
         return self.config.federation.trust.model.unknown_noise(
             vantage,
             participants,
@@ -114,7 +119,11 @@ class Round:
 
 @dataclass(frozen=True)
 class Received:
-    """The good replies of a round, sorted by partition, so that every runtime sums alike."""
+    """The good replies of a round.
+
+    Attributes:
+        replies: by partition, sorted, so that every runtime sums alike.
+    """
 
     replies: dict[int, Message]
 

@@ -41,10 +41,17 @@ MOST_UNANSWERED = 8
 
 
 class Auditors:
-    """The auditors of a run, by Flower node.
+    """The auditors of a run.
 
-    owners: the nodes of the owners; asked: of the nodes that were asked who they are and did not
-    answer yet, by message; log_event: where comings and goings are noted.
+    Args:
+        owners: the Flower nodes of the owners.
+        auditors: the Flower nodes of the auditors that are there.
+        log_event: where comings and goings are noted.
+        asked: the nodes that were asked who they are and did not answer yet, by message; None for
+            none.
+
+    Attributes:
+        nodes: the Flower nodes of the auditors that are there.
     """
 
     def __init__(
@@ -64,7 +71,11 @@ class Auditors:
             log_event(auditor=node, joined=True)
 
     def look_around(self, grid: Grid) -> None:
-        """Read what auditors answered, and ask new nodes who they are; waits for nobody."""
+        """Read what auditors answered, and ask new nodes who they are; waits for nobody.
+
+        Args:
+            grid: with the messages of the run.
+        """
         self._listen(grid)
         present = set(grid.get_node_ids())
         for node in sorted(self.nodes - present):
@@ -76,7 +87,13 @@ class Auditors:
             self._send(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
 
     def inform(self, grid: Grid, kind: str, content: Callable[[], RecordDict]) -> None:
-        """Send every auditor a message of this kind; waits for nobody."""
+        """Send every auditor a message; waits for nobody.
+
+        Args:
+            grid: sends it.
+            kind: its Flower type.
+            content: returns what one of them is sent.
+        """
         behind = Counter(self._awaited.values())
         for node in sorted(self.nodes):
             if behind[node] >= MOST_UNANSWERED:
@@ -84,7 +101,12 @@ class Auditors:
         self._send(grid, [Message(content(), node, kind) for node in sorted(self.nodes)])
 
     def dismiss(self, grid: Grid, timeout: float) -> None:
-        """Give the auditors so many seconds to fetch their last messages, then end the run."""
+        """Let the auditors fetch their last messages, then end the run.
+
+        Args:
+            grid: with the messages of the run.
+            timeout: how long they have, in seconds.
+        """
         deadline = time.monotonic() + timeout
         while True:
             self._listen(grid)
@@ -136,9 +158,16 @@ class Auditors:
 
 
 def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
-    """Return the node of each owner, by partition, where a run's directory says which they are.
+    """Return the node of each owner, where a run's directory says which they are.
 
-    Raises InputError where it says it in a way that cannot be read.
+    Args:
+        directory: of the run.
+
+    Returns:
+        Flower nodes by partition; None where it does not say.
+
+    Raises:
+        InputError: it says it in a way that cannot be read.
     """
     if not directory.has(REGISTERED):
         return None
@@ -156,17 +185,25 @@ def connect(
     registered: Mapping[int, int] | None = None,
     log_event: Callable[..., None] = lambda **_: None,
 ) -> tuple[dict[int, int], list[int], dict[str, int]]:
-    """Wait for every owner's node; return the node of each partition, and those of auditors.
+    """Return the nodes of a run, once every owner's is there.
 
-    Third, the nodes that were asked who they are and have not answered, by message: once the owners
-    are complete they can only be strangers, or auditors, who have INTRODUCTION seconds more.
-    registered: the one node that each partition is believed of, so that a node which is nobody's
-    cannot stop a run by what it says; None where anybody is believed. log_event: where the owners
-    are named that are absent after PATIENCE seconds.
+    Args:
+        grid: with the nodes.
+        owners: how many there are.
+        timeout: how long they have to connect, in seconds.
+        registered: the one node that each partition is believed of, so that a node which is
+            nobody's cannot stop a run by what it says; None where anybody is believed.
+        log_event: where the owners are named that are absent after PATIENCE seconds.
 
-    Raises InputError when fewer than `owners` distinct partitions answer within `timeout` seconds,
-    or a partition is claimed by an owner's node that it is not; RuntimeError when a node answers
-    with an error while owners are missing.
+    Returns:
+        The node of each partition; those of auditors; and those that were asked who they are and
+        have not answered, by message: once the owners are complete they can only be strangers, or
+        auditors, who have INTRODUCTION seconds more.
+
+    Raises:
+        InputError: too few distinct partitions answer in time, or a partition is claimed by an
+            owner's node that it is not.
+        RuntimeError: a node answers with an error while owners are missing.
     """
     deadline = time.monotonic() + timeout
     nodes: dict[int, int] = {}
@@ -177,12 +214,14 @@ def connect(
     complete = math.inf
     begun, named = time.monotonic(), False
     while True:
+        # Ask every node that is new who it is, and hear those that were asked before.
         new = set(grid.get_node_ids()) - {*nodes.values(), *auditors, *asked.values(), *strangers}
         queries = [Message(RecordDict(), node, IDENTIFY) for node in sorted(new)]
         sent = grid.push_messages(queries) if queries else ()
         # None for a node that went away meanwhile.
         asked |= {id: node for id, node in zip(sent, sorted(new), strict=True) if id is not None}
         claims, failed = _introduced(grid, asked, reasons, registered)
+        # Believe a claim, note it of a stranger, or refuse the run.
         for node, partition in claims.items():
             if partition == messages.AUDITOR:
                 auditors.append(node)
@@ -205,6 +244,7 @@ def connect(
                 )
             if nodes.setdefault(partition, node) != node:
                 raise InputError(f"two nodes claim partition {partition}; give each its own")
+        # Complete: whoever has not answered yet has a little longer. Else wait, up to the timeout.
         if set(range(owners)) <= set(nodes):
             complete = min(complete, time.monotonic())
             if not asked or time.monotonic() >= complete + INTRODUCTION:
@@ -233,11 +273,18 @@ def check_data(
 ) -> None:
     """Ask every owner for the digest of its data, and compare it with what the server expects.
 
-    digest: of an owner, and of whether its records themselves are told; log_event: where the owners
-    are named whose records are protected, so that only place and shape of theirs were compared.
-    Raises InputError that names the owners whose data are not what the server has for them: nobody
-    would notice, since each cuts its own files by index. RuntimeError for an owner that does not
-    answer.
+    Args:
+        grid: sends the questions.
+        nodes: the Flower node of each partition.
+        digest: returns what is expected of an owner, given whether its records themselves are told.
+        timeout: how long the owners have, in seconds.
+        log_event: where the owners are named whose records are protected, so that only place and
+            shape of theirs were compared.
+
+    Raises:
+        InputError: data are not what the server has for their owners, who are named: nobody would
+            notice, since each cuts its own files by index.
+        RuntimeError: an owner does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
     answers = grid.send_and_receive(queries, timeout=timeout)

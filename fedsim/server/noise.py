@@ -30,7 +30,15 @@ def begin(batch: Batch) -> NoiseMechanism:
 def add(
     mechanism: NoiseMechanism, batch: Batch, round: Round, received: Received, total: Floats
 ) -> Noised:
-    """Return a round's sum, float64 of its shape, with the server's noise; may change the sum."""
+    """Return a round's sum with the server's noise.
+
+    Args:
+        mechanism: of the batch.
+        batch: the batch of trials.
+        round: the round.
+        received: the clients' replies.
+        total: the sum of their messages, float64 of the round's shape; may be overwritten.
+    """
 
     def measured() -> dict[str, Array]:
         (record,) = received.records(messages.MEASUREMENT).values()
@@ -55,6 +63,9 @@ def summed(
         received: the clients' replies.
         secure: the exchange that the messages are masked by; None where the server sees them.
         log_event: where clients that do not help to unmask are noted.
+
+    Raises:
+        SecureAggregationError: as of `SecureSum.unmask`.
     """
     if secure is not None and round.grid is not None:
         by_node = {reply.metadata.src_node_id: reply for reply in received.replies.values()}

@@ -24,7 +24,17 @@ Seat = Callable[[Batch, Round, Received, Noised], Mapping[Vantage, Step]]
 def curious_server(
     batch: Batch, round: Round, received: Received, noised: Noised
 ) -> Mapping[Vantage, Step]:
-    """Conclude from what the server received: the target's message, or the sum of all."""
+    """Return what the server concludes from the target's message, or from the sum of all.
+
+    Args:
+        batch: the batch of trials.
+        round: the round.
+        received: the clients' replies.
+        noised: the sum with its noise.
+
+    Returns:
+        One step, or none where the server's belief is not measured.
+    """
     config = batch.config
     if Vantage.SERVER not in vantages.measured(config):
         return {}
@@ -57,7 +67,14 @@ def curious_server(
 def oracle(
     batch: Batch, round: Round, received: Received, noised: Noised
 ) -> Mapping[Vantage, Step]:
-    """Compute what each vantage would conclude from a round, out of the noise itself."""
+    """Return what each vantage would conclude from a round, computed out of the noise itself.
+
+    Args:
+        batch: the batch of trials.
+        round: the round.
+        received: the clients' replies, with what the auditor is told.
+        noised: the sum with its noise.
+    """
     sights = {
         vantage: _sight(batch, round, received, vantage)
         for vantage in vantages.measured(batch.config)
@@ -108,6 +125,11 @@ class Observations:
         """Add what the adversaries conclude from a round, and what clients measured in it.
 
         A noise mechanism that says itself what an adversary learns is not asked about twice.
+
+        Args:
+            round: the round.
+            received: the clients' replies.
+            noised: the sum with its noise.
         """
         seat = SEATS[self._batch.config.audit.mode]
         learnt = noised.learnt
@@ -121,7 +143,12 @@ class Observations:
             self._distances.append(np.concatenate(arrays, axis=1))
 
     def score_canaries(self, round: Round, release: Release) -> None:
-        """Look for every canary in the released sum, as anybody can who is sent it."""
+        """Look for every canary in the released sum, as anybody can who is sent it.
+
+        Args:
+            round: the round.
+            release: of that round.
+        """
         config = self._batch.config
         if not config.canaries.count:
             return

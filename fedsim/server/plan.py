@@ -29,10 +29,11 @@ from fedsim.trust.model import Vantage
 class Plan:
     """What is decided before the first round of a run.
 
-    config: the experiment, with batches of trials that fit in memory.
-    noise_multiplier: sigma over the sensitivity of what adds the noise, 0 under PAC noise.
-    rounds: how many every trial has: training.rounds, or as many as privacy.stop-at allows.
-    batches: the trials of each batch, in the order in which they are run.
+    Attributes:
+        config: the experiment, with batches of trials that fit in memory.
+        noise_multiplier: sigma over the sensitivity of what adds the noise, 0 under PAC noise.
+        rounds: how many every trial has: training.rounds, or as many as privacy.stop-at allows.
+        batches: the trials of each batch, in the order in which they are run.
     """
 
     config: Config
@@ -48,14 +49,19 @@ class Plan:
     def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
         """Return the target and who attacks it, searched for once in a process.
 
-        searched: is told the fraction of the pairs that the search has compared. Raises InputError.
+        Args:
+            searched: is told the fraction of the pairs that the search has compared.
+
+        Raises:
+            InputError: as of `challenge.choose`.
         """
         return challenge.choose(self.config, searched)
 
     def federation(self) -> Federation:
         """Return the data, the model and the device, with work in blocks that fit in memory.
 
-        Raises InputError where not even one example's does.
+        Raises:
+            InputError: not even one example's does.
         """
         config = self.config
         known = federation.load(config)
@@ -66,25 +72,37 @@ class Plan:
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
         """Return the run's directory, made if it is not there, after the search for the target.
 
-        Raises InputError, also where the directory holds something else.
+        Args:
+            searched: is told the fraction of the pairs that the search has compared.
+
+        Raises:
+            InputError: as of `challenge.choose`, or the directory holds something else.
         """
         self.challenge(searched)
         return RunDirectory.create(self.path, self.config)
 
     def left(self, directory: RunDirectory) -> "Plan":
-        """Return the plan of what a directory's finished batches leave. The caller holds its lock.
+        """Return the plan of what a directory's finished batches leave.
 
-        Raises InputError as `budget.plan` and `cohorts.ranges`.
+        Args:
+            directory: of the run; the caller holds its lock.
+
+        Raises:
+            InputError: as of `budget.plan` and `cohorts.ranges`.
         """
         rounds = budget.plan(self.config, self.noise_multiplier, directory)
         return replace(self, rounds=rounds, batches=tuple(cohorts.ranges(self.config, directory)))
 
 
 def prepare(config: Config) -> Plan:
-    """Return the plan of an experiment, with nothing written. Raises InputError for what is wrong.
+    """Return the plan of an experiment, with nothing written.
 
-    config: `run.out` is the directory. The batches of a run that this directory holds stay as small
-    as they are there.
+    Args:
+        config: the experiment, whose `run.out` is the directory. The batches of a run that this
+            directory holds stay as small as they are there.
+
+    Raises:
+        InputError: for what is wrong with it.
     """
     check(config)
     fitting = _fitting(config)
@@ -93,9 +111,15 @@ def prepare(config: Config) -> Plan:
 
 
 def preflight(config: Config) -> Plan:
-    """Return the plan of a checked experiment whose batches fit. Raises InputError.
+    """Return the plan of a checked experiment whose batches fit.
 
     The noise multiplier is searched for here and nowhere else.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: its noise, its budget or its report is impossible.
     """
     nominal = privacy.noise_multiplier(config)
     made = Plan(config, nominal, config.training.rounds, tuple(cohorts.ranges(config)))
@@ -114,7 +138,14 @@ def default_directory(config: Config) -> Path:
 
 
 def check(config: Config) -> None:
-    """Raise InputError for steps that would fail in the middle of a run."""
+    """Check for what would fail in the middle of a run.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: something would.
+    """
     ServerOptimizer(config.training, config.data.records)
     schedules.factor(config.training, 1)
     sampling.check(config)
@@ -125,7 +156,16 @@ def check(config: Config) -> None:
 
 
 def check_rounding(config: Config, nominal: float, parameters: int) -> None:
-    """Raise InputError where the integers of distributed trust are too coarse for its noise."""
+    """Check that the integers of distributed trust are fine enough for its noise.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        parameters: P, of the model.
+
+    Raises:
+        InputError: they are too coarse.
+    """
     if config.federation.trust.model.summed_securely:
         delta = config.privacy.delta
         described, judge = privacy.describe(config, nominal), accountant(config.privacy.accountant)

@@ -16,7 +16,12 @@ INTERVAL = 0.2
 
 
 class PollingGrid(Grid):
-    """Another Grid, with a shorter wait for replies."""
+    """Another Grid, with a shorter wait for replies.
+
+    Args:
+        grid: that sends and receives.
+        interval: between two questions for replies, in seconds.
+    """
 
     def __init__(self, grid: Grid, interval: float = INTERVAL) -> None:
         self._grid = grid
@@ -39,7 +44,15 @@ class PollingGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a new message."""
+        """Return a new message.
+
+        Args:
+            content: of the message.
+            message_type: Flower's name of its kind.
+            dst_node_id: the node that it is for.
+            group_id: of the messages that it belongs with.
+            ttl: for how long it is good, in seconds; None for Flower's default.
+        """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -47,7 +60,11 @@ class PollingGrid(Grid):
         return self._grid.get_node_ids()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages; return their ids."""
+        """Return the ids of messages that were sent.
+
+        Args:
+            messages: to be sent.
+        """
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -57,7 +74,15 @@ class PollingGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send messages; return the replies that come within `timeout` seconds (None: all)."""
+        """Return the replies to messages that are sent.
+
+        Args:
+            messages: to be sent.
+            timeout: how long replies have, in seconds; None to wait for all.
+
+        Returns:
+            Those that came, with an error reply for each message whose node is gone.
+        """
         sent = list(messages)
         # None for a message that Flower could not take.
         ids: list[str | None] = list(self._grid.push_messages(sent))

@@ -37,7 +37,11 @@ class Sending:
         ]
 
     def to_everybody(self, role: Role) -> RecordDict:
-        """Return the model and what the round before released, for somebody in this role."""
+        """Return the model and what the round before released, for somebody in a role.
+
+        Args:
+            role: of the receiver.
+        """
         content = RecordDict(
             {messages.REQUEST: self.request(role).to_record(), messages.MODEL: self.arrays}
         )
@@ -49,7 +53,11 @@ class Sending:
         return content
 
     def request(self, role: Role) -> Request:
-        """Return what somebody in this role is asked; who is told of the target is its own."""
+        """Return what somebody in a role is asked; who is told of the target is its own.
+
+        Args:
+            role: of the receiver.
+        """
         batch, told = self.batch, (-1, -1, -1)
         if role in (Role.CHALLENGED, Role.ADVERSARY, Role.AUDITOR):
             target = batch.challenge

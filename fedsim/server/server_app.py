@@ -48,7 +48,12 @@ DISMISS_TIMEOUT = 30.0
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the experiment that the run config describes; results go to `run.out`."""
+    """Run the experiment that the run config describes; results go to `run.out`.
+
+    Args:
+        grid: that Flower gives the app.
+        context: with the run config.
+    """
     plan = prepare(_placed(from_run_config(context.run_config)))
     # Between machines, that is; a simulation's grid has a short interval of its own.
     between_machines = RUNTIMES.get(type(grid).__name__) == DEPLOYMENT
@@ -68,7 +73,16 @@ def _placed(config: Config) -> Config:
 
 
 def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
-    """Plan an experiment and carry it out in a directory. Raises InputError."""
+    """Plan an experiment and carry it out.
+
+    Args:
+        grid: with a node for each owner.
+        config: the experiment.
+        directory: of the run.
+
+    Raises:
+        InputError: as of `preflight` and `carry_out`.
+    """
     check(config)
     carry_out(grid, preflight(config), directory)
 
@@ -76,8 +90,14 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
 def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     """Run all batches that are not finished yet, then write transcript and report.
 
-    Where the directory names the owners' nodes, no others are let in. Raises InputError, also where
-    another process runs the same directory.
+    Args:
+        grid: with a node for each owner.
+        plan: of the run.
+        directory: of the run; where it names the owners' nodes, no others are let in.
+
+    Raises:
+        InputError: the directory is damaged, or another process runs it.
+        OwnerFailedError: an owner is missing that may not be.
     """
     with directory.lock():
         _run(grid, plan, directory)

@@ -62,10 +62,18 @@ class DPSGD(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Send the model, and the aggregate of the round before, to every client.
+        """Return every client's message, with the model and the aggregate of the round before.
 
-        The round is charged first: once its messages are out it may be seen. Raises
-        BudgetExceededError where it would exceed privacy.stop-at.
+        The round is charged first: once its messages are out it may be seen.
+
+        Args:
+            server_round: counts from 1.
+            arrays: the model, float32 [T, P].
+            config: Flower's, not looked at.
+            grid: by which auditors are informed and keys exchanged.
+
+        Raises:
+            BudgetExceededError: the round would exceed privacy.stop-at.
         """
         self._charge(server_round)
         self._round = self._begin(server_round, arrays, grid)
@@ -75,7 +83,18 @@ class DPSGD(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
-        """Release r = sum of the clients' messages + the server's noise; step with r / n."""
+        """Release r = sum of the clients' messages + the server's noise; step with r / n.
+
+        Args:
+            server_round: counts from 1.
+            replies: as they arrived.
+
+        Returns:
+            The next model, and the clients' computing time.
+
+        Raises:
+            OwnerFailedError: a client is missing that may not be, or its sum is false.
+        """
         assert self._round is not None
         received = self._accept(self._round, replies)
         self._settle(server_round, received)
@@ -89,7 +108,14 @@ class DPSGD(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """After the last round, send the final model and the last aggregate to every client."""
+        """Return, after the last round, the messages with the final model and the last aggregate.
+
+        Args:
+            server_round: counts from 1; none before the last.
+            arrays: the model, float32 [T, P].
+            config: Flower's, not looked at.
+            grid: by which auditors are informed.
+        """
         if server_round < self.last_round:
             return []
         return self._ask(MessageType.EVALUATE, server_round + 1, arrays, grid)
@@ -97,7 +123,18 @@ class DPSGD(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Check that every client received the final model; none says anything of its data."""
+        """Check that every client received the final model; none says anything of its data.
+
+        Args:
+            server_round: counts from 1.
+            replies: as they arrived.
+
+        Returns:
+            The clients' computing time; None before the last round.
+
+        Raises:
+            OwnerFailedError: as of `acceptance.accept`.
+        """
         if server_round < self.last_round:
             return None
         answered = acceptance.accept(
@@ -114,12 +151,18 @@ class DPSGD(Strategy):
         """Say nothing: the run directory and the report describe the run."""
 
     def findings(self, grid: Grid) -> list[dict[str, Array]]:
-        """Ask the adversary's node for its log-likelihood ratios and its attacks on the model.
+        """Return what the adversary's node found, and what was observed at the server.
 
         In an oracle audit the ratios are the auditor's own, and those of the server are never the
         node's; arrays of other vantages than the configured one have it in their names. With
         `audit.bayesian-pairs`, also what the clients found of their own records,
         `bayesian_distances` [E, k, pairs].
+
+        Args:
+            grid: by which the node is asked.
+
+        Raises:
+            OwnerFailedError: as of `acceptance.accept_findings`.
         """
         node = self.batch.nodes[self.batch.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")

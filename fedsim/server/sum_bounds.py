@@ -29,6 +29,9 @@ def clipped_parts(
     """Return of how many clipped gradients, or updates, an owner's clean sum is made at most.
 
     Args:
+        config: the experiment.
+        known: the federation's data.
+        chosen: the challenge.
         planted: how many of the configured canaries are in this owner's records.
         partition: the owner.
 
@@ -53,9 +56,13 @@ def longest_sum(
     noise_std: Floats,
     size: int,
 ) -> Floats:
-    """Return how long the message of an owner can be in every trial, [T], noise included.
+    """Return how long the message of an owner can be in every trial, noise included.
 
     Args:
+        config: the experiment.
+        known: the federation's data.
+        chosen: the challenge.
+        partition: the owner.
         noise_std: [T], of the noise that each of the trials has in a step if owners add it.
         size: P, the number of parameters.
 

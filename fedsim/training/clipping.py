@@ -186,7 +186,7 @@ class Clipper:
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of each of a few records.
+        """Return the clipped gradient of each of a few records, float64 [T, n, P].
 
         Always in full precision: this is what a belief rests on.
 
@@ -194,9 +194,6 @@ class Clipper:
             parameters: float32 [T, P].
             features: [n, *shape].
             labels: [n] integers.
-
-        Returns:
-            float64 [T, n, P].
 
         Raises:
             FloatingPointError: a gradient is not finite.
@@ -216,14 +213,11 @@ class Clipper:
         return torch.cat(list(run(block, blocks, self.threads)))
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
-        """Return of how many records one model's clipped gradients fit in a thread's memory.
+        """Return of how many records a thread may hold the clipped gradients at once, 1 at least.
 
         Args:
             record: [*shape], like those whose gradients `clipped_gradients` is to form.
             label: its label, a scalar.
-
-        Returns:
-            At least 1.
         """
         need = self._method(record, label, "float32").footprint
         # Formed in float32, then in float64 before and after clipping.
@@ -238,7 +232,7 @@ class Clipper:
     def clipped_distances(
         self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor
     ) -> Tensor:
-        """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients.
+        """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients, float64 [T, m].
 
         In full precision, as `clipped_gradients`; gradients exist for one block of trials and
         groups at a time.
@@ -249,9 +243,6 @@ class Clipper:
             labels: [n] integers.
             groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among
                 the n records, each trial its own.
-
-        Returns:
-            float64 [T, m].
 
         Raises:
             FloatingPointError: a gradient is not finite.
@@ -288,14 +279,11 @@ class Clipper:
         return distances
 
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
-        """Return which layers go through `torch.func`.
+        """Return why layers go through `torch.func`, by their names; '' stands for the whole model.
 
         Args:
             record: [*shape].
             label: its label, a scalar.
-
-        Returns:
-            Reasons by the layer's name; '' stands for the whole model.
         """
         return self._method(record, label, self.precision).fallbacks
 
@@ -424,14 +412,11 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
 
 
 def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Tensor:
-    """Return min(1, C/|g|) of every gradient.
+    """Return min(1, C/|g|) of every gradient, [T, n].
 
     Args:
         gradients: of each parameter; |g| is the norm of all of them together.
         clipping_norm: C.
-
-    Returns:
-        [T, n].
 
     Raises:
         FloatingPointError: a norm is not finite.
