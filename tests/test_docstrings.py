@@ -19,6 +19,8 @@ ROOMS = (
     "fedsim/data",
     "fedsim/experiment.py",
     "fedsim/game",
+    "fedsim/mechanisms",
+    "fedsim/noise",
     "fedsim/privacy",
     "fedsim/protocol",
     "fedsim/recording",

@@ -31,18 +31,34 @@ def adds_up(config: Config) -> bool:
 
 
 def times(counts: Counts, trainings: int) -> Counts:
-    """Return the rounds of so many trainings with these rounds each."""
+    """Return the rounds of several trainings.
+
+    Args:
+        counts: the rounds of each of them.
+        trainings: how many there are.
+    """
     return Counter({kind: count * trainings for kind, count in counts.items()})
 
 
 def described(config: Config, counts: Counts) -> Description:
-    """Return what a federation of this configuration releases in these rounds."""
+    """Return what a federation releases in some rounds.
+
+    Args:
+        config: the experiment.
+        counts: the rounds.
+    """
     rounds = (replace(kind, count=count) for kind, count in counts.items())
     return replace(privacy.describe(config, 0.0), rounds=tuple(rounds))
 
 
 def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
-    """Return epsilon of these rounds at privacy.delta by privacy.accountant; inf without noise."""
+    """Return epsilon of rounds, at privacy.delta by privacy.accountant; infinite without noise.
+
+    Args:
+        config: the experiment.
+        counts: the rounds.
+        vantage: towards whom.
+    """
     if not counts:
         return 0.0
     mechanism = described(config, counts).towards(vantage)
@@ -50,9 +66,15 @@ def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
 
 
 def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vantage) -> float:
-    """Return an upper bound on the epsilon of `counts` on the way to `total`, exact at its end.
+    """Return an upper bound on the epsilon of rounds on the way to others, exact at their end.
 
     Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
+
+    Args:
+        config: the experiment.
+        counts: the rounds so far.
+        total: all rounds in the end.
+        vantage: towards whom.
     """
     if counts == total or not counts <= total:
         return epsilon_of(config, counts, vantage)
@@ -61,20 +83,35 @@ def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vant
 
 
 def at_vantages(config: Config, counts: Counts, total: Counts) -> dict[str, float]:
-    """Return the `running_epsilon` of every vantage by its name."""
+    """Return the `running_epsilon` of every vantage by its name.
+
+    Args:
+        config: the experiment.
+        counts: the rounds so far.
+        total: all rounds in the end.
+    """
     return {vantage.value: running_epsilon(config, counts, total, vantage) for vantage in Vantage}
 
 
 def within(config: Config, counts: Counts, limit: float) -> bool:
-    """Return whether these rounds keep epsilon within a limit at the configured vantage."""
+    """Return whether some rounds keep epsilon within a limit at the configured vantage.
+
+    Args:
+        config: the experiment.
+        counts: the rounds.
+        limit: of epsilon, at privacy.delta.
+    """
     return epsilon_of(config, counts, config.federation.vantage) <= limit * (1 + ROUNDING)
 
 
 def rounded_up(count: int) -> int:
-    """Return a count of rounds of at most 16 as it is, a larger one with at most 1/16 more.
+    """Return a count of rounds, rounded up if it is above 16, by at most 1/16.
 
-    The next multiple of a power of two, so that there are 16 values between a number and its
+    To the next multiple of a power of two, so that there are 16 values between a number and its
     double.
+
+    Args:
+        count: at least 0.
     """
     unit = 1 << max(0, count.bit_length() - 5)
     return -(-count // unit) * unit

@@ -66,9 +66,14 @@ class OutOfRangeError(RuntimeError):
 class FixedPoint:
     """The grid of a federation's sums and the noise that goes with it.
 
-    step: g, a power of two; bits: an owner's integers are -2^(bits-1) to 2^(bits-1); sensitivity:
-    Delta', that of a rounded sum; noise_std: sigma of all owners' noise together; owners: m;
-    parameters: P; growth: (Delta' - Delta)/Delta.
+    Attributes:
+        step: g, a power of two.
+        bits: an owner's integers are -2^(bits-1) to 2^(bits-1).
+        sensitivity: Delta', that of a rounded sum.
+        noise_std: sigma, of all owners' noise together.
+        owners: m.
+        parameters: P.
+        growth: (Delta' - Delta)/Delta.
     """
 
     step: float
@@ -94,9 +99,15 @@ class FixedPoint:
         return torch.round(values.double() / self.step) * self.step
 
     def message(self, values: npt.NDArray[np.float64]) -> Words:
-        """Return points of the grid as integers modulo 2^32. Raises OutOfRangeError, for NaN too.
+        """Return points of the grid as integers modulo 2^32.
 
         Sums of points are points, to the last bit: their integers are far below 2^53.
+
+        Args:
+            values: points of the grid, of any shape.
+
+        Raises:
+            OutOfRangeError: one is beyond `limit`, or NaN.
         """
         largest = np.abs(values).max(initial=0)
         if not largest <= self.limit:  # NaN is not, either
@@ -112,16 +123,28 @@ class FixedPoint:
         return words.view(np.int32).astype(np.float64) * self.step
 
     def check_range(self, words: Words, messages: int) -> None:
-        """Raise ValueError unless integers can be the sum of so many messages: |w| <= m c/g."""
+        """Check that integers can be the sum of so many messages: |w| <= m c/g.
+
+        Args:
+            words: the integers modulo 2^32.
+            messages: m.
+
+        Raises:
+            ValueError: they cannot.
+        """
         most = messages << (self.bits - 1)
         values = words.view(np.int32)
         if values.max(initial=0) > most or values.min(initial=0) < -most:
             raise ValueError("it is beyond the range that messages have")
 
     def total_variation(self, rounds: int) -> float:
-        """Return tau: how far `rounds` rounds are from the Gaussian mechanism, see the module.
+        """Return tau: how far a training is from the Gaussian mechanism, as the module says.
 
-        0.0 where it is below what a double can hold.
+        Args:
+            rounds: k, of the training.
+
+        Returns:
+            0 to 1; 0.0 where it is below what a double can hold.
         """
         each = _aliasing(self.share_std / self.step, self.owners)
         refused = self.owners * math.erfc(TAIL / math.sqrt(2))
@@ -143,8 +166,16 @@ def choose(
 ) -> FixedPoint:
     """Return the finest grid on which no sum of all owners' messages can wrap.
 
-    Of public quantities alone: the nominal noise multiplier z, Delta, C, n, m and P. Raises
-    InputError where no grid has room for noise that large, or for 2^30 owners.
+    Args:
+        noise_multiplier: z, nominal.
+        sensitivity: Delta, of a sum that is not rounded.
+        clipping_norm: C.
+        records: n, of how many clipped gradients an owner's sum is made at most.
+        owners: m.
+        parameters: P.
+
+    Raises:
+        InputError: no grid has room for noise that large, or for so many owners.
     """
     bits = message_bits(owners)
     if bits < 2:
@@ -165,7 +196,16 @@ def choose(
 
 
 def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoint:
-    """Return the grid that the owners and the server of a federation all come to by themselves."""
+    """Return the grid that the owners and the server of a federation all come to by themselves.
+
+    Args:
+        config: the experiment.
+        noise_multiplier: z, nominal.
+        parameters: P.
+
+    Raises:
+        InputError: as of `choose`.
+    """
     training = config.training
     return choose(
         noise_multiplier,
@@ -179,9 +219,16 @@ def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoi
 
 
 def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
-    """Raise InputError unless what rounding may give away is negligible beside delta.
+    """Check that what rounding may give away is negligible beside delta.
 
-    epsilon: at delta, of all rounds, at the vantage point where it is largest.
+    Args:
+        fixed_point: the grid.
+        rounds: k.
+        delta: of the guarantee.
+        epsilon: at delta, of all rounds, at the vantage point where it is largest.
+
+    Raises:
+        InputError: it is not.
     """
     tau = fixed_point.total_variation(rounds)  # above 0, because an owner may refuse
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))

@@ -13,7 +13,15 @@ def noise_multiplier(config: Config) -> float:
     A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage,
     with the configured colluders, and for the case that as many owners as are tolerated are missing
     in every round. A noise multiplier that is given is taken as it is.
-    0 under noise shaped by candidates, which is no multiple of a sensitivity. Raises InputError.
+
+    Args:
+        config: the experiment.
+
+    Returns:
+        0 for noise that is no multiple of a sensitivity.
+
+    Raises:
+        InputError: no noise multiplier reaches the target.
     """
     privacy, federation = config.privacy, config.federation
     if privacy.noise_multiplier:
@@ -49,10 +57,14 @@ def _requirement(config: Config) -> calibration.Requirement:
 
 
 def describe(config: Config, nominal: float) -> Description:
-    """Return all rounds that the configuration plans, with this nominal noise multiplier.
+    """Return all rounds that the configuration plans.
 
     With as many owners missing as are tolerated. Without clipping there is no sensitivity that the
     noise could be a multiple of: it is 0.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
     """
     federation, training = config.federation, config.training
     if not training.clipping:
@@ -79,5 +91,9 @@ def mechanism(config: Config, nominal: float) -> Mechanism:
     """Return the mechanism that stands between the configured vantage and the challenge record.
 
     Its steps are all noisy steps that an owner takes, also those within a round.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
     """
     return describe(config, nominal).towards(config.federation.vantage)

@@ -13,8 +13,12 @@ from fedsim.noise.mechanism import Floats, Learnt
 class Step:
     """What one step says and was worth, [T] float64 each; the names are the transcript's.
 
-    ratios: lambda, the log-likelihood ratio of D to D'; sensitivities |g - g'|; noise_stds sigma;
-    present_norms |g|; absent_norms |g'|.
+    Attributes:
+        ratios: lambda, the log-likelihood ratio of D to D'.
+        sensitivities: |g - g'|.
+        noise_stds: sigma.
+        present_norms: |g|.
+        absent_norms: |g'|.
     """
 
     ratios: Tensor

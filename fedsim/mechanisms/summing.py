@@ -25,7 +25,13 @@ def grid(config: Config, noise_multiplier: float, parameters: int) -> FixedPoint
 def sensitivity(config: Config, noise_multiplier: float, parameters: int) -> float:
     """Return how far the target moves the sum, rounding included: what noise is a multiple of.
 
-    Arguments and exceptions are those of `grid`.
+    Args:
+        config: the experiment.
+        noise_multiplier: nominal.
+        parameters: P, of the model.
+
+    Raises:
+        InputError: as of `grid`.
     """
     found = grid(config, noise_multiplier, parameters)
     if found is not None:

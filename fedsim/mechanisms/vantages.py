@@ -23,12 +23,23 @@ def suffix(vantage: Vantage, primary: Vantage) -> str:
     """Return what the transcript appends to the names of a vantage point's arrays.
 
     Nothing for the configured one; else for example "_released_model".
+
+    Args:
+        vantage: whose arrays they are.
+        primary: the configured one.
     """
     return "" if vantage is primary else "_" + vantage.value.replace("-", "_")
 
 
 def tells_noise(config: Config, challenged: bool, adversary: bool, colluder: bool) -> bool:
-    """Whether the auditor of an instrumented run asks this owner for the noise that it added."""
+    """Return whether the auditor of an instrumented run asks an owner for the noise that it added.
+
+    Args:
+        config: the experiment.
+        challenged: whether the owner holds the challenge, or is it.
+        adversary: whether it is the curious participant.
+        colluder: whether it tells its noise.
+    """
     return any(
         config.federation.trust.model.hides(vantage, challenged, adversary, colluder)
         for vantage in measured(config)

@@ -47,7 +47,12 @@ class Trials:
     prior: str = "pair"
 
     def normals(self, round: int, size: int) -> Floats:
-        """Return the server's independent standard normals [T, size] of a round."""
+        """Return the server's independent standard normals [T, size] of a round.
+
+        Args:
+            round: counts from 1.
+            size: of a trial's.
+        """
         return gaussian_noise(self.noise_seed, self.streams, round, SERVER, size)
 
 

@@ -30,10 +30,12 @@ A candidate that is all but ruled out would else get next to no noise, and stand
 class Released:
     """What a round makes of the candidates: the release and what it says.
 
-    total [T, P]: r; log_posterior [T, m]: of the candidates, given all releases so far;
-    information [T]: the log det bound on the nats that this round told; noise_std [T]: root mean
-    square over the directions that have noise; spread [T]: the distance of the first two
-    candidates.
+    Attributes:
+        total: r, [T, P].
+        log_posterior: [T, m], of the candidates, given all releases so far.
+        information: [T], the log det bound on the nats that this round told.
+        noise_std: [T], root mean square over the directions that have noise.
+        spread: [T], the distance of the first two candidates.
     """
 
     total: Floats
@@ -44,11 +46,22 @@ class Released:
 
 
 def halves(seed: int, owner: int, records: int, draws: int) -> Bools:
-    """Return which of an owner's records are in each candidate, bool [m, n], the same every trial.
+    """Return which of an owner's records are in each candidate, the same in every trial.
 
     Random halves, each followed by its complement, so that every record is in exactly half of the
-    candidates; of an odd number the first of a pair has the smaller part. Raises ValueError for an
-    odd number of draws.
+    candidates; of an odd number the first of a pair has the smaller part.
+
+    Args:
+        seed: of the run.
+        owner: the partition.
+        records: n, how many it has.
+        draws: m, even.
+
+    Returns:
+        bool [m, n].
+
+    Raises:
+        ValueError: draws are odd.
     """
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")
@@ -59,9 +72,15 @@ def halves(seed: int, owner: int, records: int, draws: int) -> Bools:
 
 
 def pair(records: int, challenge: int, replaced: bool) -> Bools:
-    """Return which of an owner's records are in D and in D', bool [2, n], or [2, n + 1].
+    """Return which of an owner's records are in D and in D'.
 
-    challenge: the column of x^; replaced: whether x^' stands behind the records, in D' alone.
+    Args:
+        records: n, how many it has.
+        challenge: the column of x^.
+        replaced: whether x^' stands behind the records, in D' alone.
+
+    Returns:
+        bool [2, n], or [2, n + 1].
     """
     masks = np.ones((2, records + replaced), dtype=np.bool_)
     masks[1, challenge] = False
@@ -71,10 +90,19 @@ def pair(records: int, challenge: int, replaced: bool) -> Bools:
 
 
 def secrets(seed: int, trials: Sequence[int], worlds: Bools, membership: Bools) -> Integers:
-    """Return the secret candidate of every trial, [T]: uniform among those of the trial's world.
+    """Return the secret candidate of every trial: uniform among those of the trial's world.
 
-    worlds [T]: whether the challenge record is used; membership [m]: in which candidates it is.
-    Half of the candidates and half of the trials have it, so the secret is uniform over all m.
+    Half of the candidates and half of the trials have the challenge record, so the secret is
+    uniform over all m.
+
+    Args:
+        seed: of the run.
+        trials: whose random numbers each of the T trials draws.
+        worlds: bool [T], whether the challenge record is used.
+        membership: bool [m], in which candidates it is.
+
+    Returns:
+        int64 [T].
     """
     places = [np.flatnonzero(membership == world) for world in (False, True)]
     chosen = [
@@ -92,21 +120,25 @@ def release(
     normals: Floats,
     fit_posterior: bool,
 ) -> Released:
-    """Release the sums under the secret candidates with noise for a budget of information.
-
-    candidates [T, m, P]: the clean sums; secret [T]; log_posterior [T, m] given the rounds before;
-    information: the round's budget v in nats; normals [T, m]: independent standard normals.
+    """Return the sums under the secret candidates with noise for a budget of information.
 
     r = mean + sum_j u_j (<c_s - mean, u_j> + sigma_j z_j) along the directions u_j of the
     candidates' covariance, sigma_j^2 the least noise of linear information v. What rounding makes
     of differences outside these directions is not released. The noise is the same whatever signs
     and order the directions have: z = V^T normals.
 
-    fit_posterior: whether the covariance is that under what is known of the secret by now. With
-    m > 2 that may exceed the covariance under even odds, because the candidates depend on earlier
-    releases. For two candidates no odds give a larger covariance than even ones. The weights hold
-    `FLOOR` of even odds, Cov_w <= Cov_w' / (1 - FLOOR), so the budget is (1 - FLOOR) v under them.
+    Args:
+        candidates: c, the clean sums, [T, m, P].
+        secret: s, [T].
+        log_posterior: [T, m], given the rounds before.
+        information: the round's budget v in nats.
+        normals: [T, m], independent standard normals.
+        fit_posterior: whether the covariance is that under what is known of the secret by now. With
+            m > 2 that may exceed the covariance under even odds, because the candidates depend on
+            earlier releases. For two candidates no odds give a larger covariance than even ones.
     """
+    # The weights that the noise is fitted to. They hold `FLOOR` of even odds, Cov_w <=
+    # Cov_w' / (1 - FLOOR), so that the budget is (1 - FLOOR) v under them.
     posterior = np.exp(log_posterior)
     if fit_posterior:
         weights = (1 - FLOOR) * posterior + FLOOR / posterior.shape[-1]
@@ -114,9 +146,11 @@ def release(
     else:
         weights = np.full_like(posterior, 1 / posterior.shape[-1])
         budget = information
+    # The candidates along the directions of their covariance, and the least noise along each.
     seen = pac.spectrum(candidates, weights)
     variances = pac.anisotropic_variances(seen.eigenvalues, budget)
     noise = np.sqrt(variances) * (normals[:, None, :] @ seen.vectors)[:, 0]
+    # What is seen of the secret candidate, and what that says of all m.
     rows = np.arange(len(secret))
     observed = seen.coordinates[rows, secret] + noise
     told = log_posterior + log_likelihoods(observed, seen.coordinates, variances)
@@ -132,10 +166,15 @@ def release(
 
 
 def log_likelihoods(observed: Floats, coordinates: Floats, variances: Floats) -> Floats:
-    """Return log N(observed; coordinates_i, variances) up to a term that all m share, [T, m].
+    """Return log N(observed; coordinates_i, variances) up to a term that all m share.
 
-    observed [T, r]; coordinates [T, m, r] of the candidates; variances [T, r], 0 where there is
-    nothing to see.
+    Args:
+        observed: [T, r].
+        coordinates: [T, m, r], of the candidates.
+        variances: [T, r], 0 where there is nothing to see.
+
+    Returns:
+        [T, m].
     """
     inverse = np.divide(1, variances, out=np.zeros_like(variances), where=variances > 0)
     # (y - a)^2 less y^2: what the candidates share would drown what sets them apart.
@@ -145,7 +184,12 @@ def log_likelihoods(observed: Floats, coordinates: Floats, variances: Floats) ->
 
 
 def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
-    """Return the log-odds [T] that the secret is a candidate with the challenge record."""
+    """Return the log-odds [T] that the secret is a candidate with the challenge record.
+
+    Args:
+        log_posterior: [T, m].
+        membership: bool [m], which candidates have it.
+    """
     sides = [logsumexp(log_posterior[:, membership == world], axis=1) for world in (True, False)]
     odds: Floats = sides[0] - sides[1]
     return odds
@@ -154,7 +198,12 @@ def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
 class Releases:
     """The rounds of a cohort of trials: what the server remembers between them.
 
-    information: nats for each round; prior: "pair" or "halves"; seed: of the secrets.
+    Args:
+        information: nats for each round.
+        prior: "pair" or "halves".
+        seed: of the secrets.
+        trials: whose random numbers each of the T trials draws.
+        worlds: bool [T], which train on D.
     """
 
     def __init__(
@@ -175,12 +224,19 @@ class Releases:
         absent_norm: Floats,
         normals: Floats,
     ) -> tuple[Floats, Learnt]:
-        """Return the release [T, P] of a round and what the adversary concludes from it.
+        """Return the release of a round and what the adversary concludes from it.
 
-        candidates [T, m, P]: clean sums of all owners together; membership [m]: which of them have
-        the challenge record; present_norm, absent_norm [T]: |g|, |g'| of the challenge; normals
-        [T, m]. The ratio is by how much the log-odds of the record's being there have grown;
-        mutual_information is the bound on the nats that the round told of the secret.
+        Args:
+            candidates: [T, m, P], clean sums of all owners together.
+            membership: bool [m], which of them have the challenge record.
+            present_norm: |g| of the challenge, [T].
+            absent_norm: |g'|, [T].
+            normals: [T, m], independent standard normals.
+
+        Returns:
+            [T, P], and by name, [T] each: `ratios`, by how much the log-odds of the record's being
+            there have grown; `mutual_information`, the bound on the nats that the round told of the
+            secret; and what else a `Step` has.
         """
         if self._log_posterior is None:
             self._log_posterior = np.full(candidates.shape[:2], -np.log(candidates.shape[1]))
