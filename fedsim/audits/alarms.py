@@ -21,6 +21,7 @@ from fedsim.campaign import precision
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.seats import at_server
 
 EXCESS = 1 + 1e-4
 """By what factor the realised mu may be above that of the accounting: gradients are rounded."""
@@ -85,7 +86,7 @@ def _beliefs(
     config: Config, mechanism: Mechanism, transcript: Arrays, report: Mapping[str, Any]
 ) -> Iterator[Check]:
     """Yield the checks of log-odds as a likelihood; none where they are an attack's score."""
-    if not vantage_report.is_exact(config, config.federation.vantage):
+    if not at_server.is_exact(config, config.federation.vantage):
         return
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = precision.design(config, len(worlds)).level(ALARM_CONFIDENCE)

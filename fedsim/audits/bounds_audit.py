@@ -15,7 +15,6 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
 from adversaries.statistics.rate_bounds import trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits import vantage_report
 from fedsim.audits.check import Check
 from fedsim.audits.noise_family import noise_family
 from fedsim.campaign import precision
@@ -23,6 +22,7 @@ from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.seats import at_server
 from fedsim.trust.model import Vantage
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
@@ -297,7 +297,7 @@ def _played(config: Config, transcript: Arrays) -> tuple[Bools, Floats]:
 
 
 def _exact(config: Config) -> bool:
-    exact = vantage_report.is_exact(config, config.federation.vantage)
+    exact = at_server.is_exact(config, config.federation.vantage)
     return exact and config.privacy.pac_prior != "halves"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedsim.config import Config
+from fedsim.seats import at_server
 from fedsim.trust.model import Vantage
 
 UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
@@ -52,7 +53,7 @@ def dp_failings(config: Config) -> list[str]:
             "server, in the clear: their own records had no protection. Protecting people needs "
             "federation.colluding = 0."
         )
-    if config.audit.mode == "instrumented":
+    if at_server.seat(config).reads_noise:
         handed = (
             "the challenge record's gradient"
             if config.privacy.unit == "record"

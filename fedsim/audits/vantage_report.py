@@ -19,10 +19,10 @@ from fedsim.audits.check import Check
 from fedsim.campaign import precision
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
-from fedsim.mechanisms.vantages import EXACT, measured, suffix
+from fedsim.mechanisms.vantages import measured, suffix
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.seats import released_model
+from fedsim.seats import at_server, released_model
 from fedsim.trust.model import Vantage
 
 LINEARISED = (
@@ -70,7 +70,7 @@ def report(
             "epsilon": bound.epsilon,
             "rho_beta": bound.rho_beta,
             "rho_alpha": bound.rho_alpha,
-            "exact_posterior": is_exact(config, vantage),
+            "exact_posterior": at_server.is_exact(config, vantage),
             "prediction": None,
             "empirical": None,
             "note": _note(config, bound, seen),
@@ -85,11 +85,6 @@ def report(
             config, seen, bound, predicted, delta, confidence
         )
     return rows
-
-
-def is_exact(config: Config, vantage: Vantage) -> bool:
-    """Whether the log-odds at a vantage point are the exact posterior's."""
-    return vantage in EXACT and config.training.local_steps == 1
 
 
 def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any] | None:

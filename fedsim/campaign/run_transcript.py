@@ -8,6 +8,7 @@ from fedsim.campaign import cohorts
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms.vantages import measured, suffix
+from fedsim.seats import at_server
 from fedsim.trust.model import Vantage
 
 FILE = "transcript.npz"
@@ -81,7 +82,7 @@ def read(directory: RunDirectory) -> Arrays:
 def _incomplete(config: Config, arrays: Arrays) -> str:
     """Return which array is missing or of another type, "" where none is."""
     needed = [*NEEDED, *config.privacy.noise.mechanism.columns]
-    if config.audit.mode == "participant" and Vantage.PARTICIPANT in measured(config):
+    if at_server.seat(config).follows and Vantage.PARTICIPANT in measured(config):
         ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]
     if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):

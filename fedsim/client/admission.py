@@ -30,6 +30,7 @@ from fedsim.protocol import consent, messages
 from fedsim.protocol.consent import MAX_TRIALS, RefusedError, Terms
 from fedsim.protocol.messages import Request, Role
 from fedsim.protocol.replies import check_array
+from fedsim.seats import at_server
 from fedsim.training import models
 from fedsim.trust.model import Vantage
 
@@ -193,8 +194,8 @@ def _ahead(config: Config, noise_multiplier: float, request: Request, earlier: i
 
 def _told_bare(config: Config, request: Request) -> str | None:
     """Return why something of this owner leaves without any noise; None where nothing does."""
-    if config.audit.mode == "instrumented":
-        return "audit.mode is 'instrumented'"
+    if at_server.seat(config).reads_noise:
+        return f"audit.mode is '{config.audit.mode}'"
     if config.audit.bayesian_pairs:
         return f"audit.bayesian-pairs is {config.audit.bayesian_pairs}"
     if request.role == Role.COLLUDER:  # it hands over its noise, and what its message protects

@@ -19,7 +19,7 @@ from fedsim.game.federation import Federation
 from fedsim.mechanisms import vantages
 from fedsim.protocol import consent, messages, node_memory
 from fedsim.protocol.messages import Request
-from fedsim.seats import adversary, released_model
+from fedsim.seats import adversary, at_server, released_model
 from fedsim.seats.poison_scores import poison_scores
 from fedsim.trust.model import Vantage
 
@@ -117,7 +117,7 @@ def findings(context: Context, config: Config) -> dict[str, ArrayRecord]:
 def _follows_rounds(config: Config) -> bool:
     """Whether the adversary itself keeps a belief from round to round."""
     follows = Vantage.PARTICIPANT in vantages.measured(config)
-    return follows and config.audit.mode == "participant"
+    return follows and at_server.seat(config).follows
 
 
 def _follows_losses(config: Config, context: Context) -> bool:

@@ -36,6 +36,7 @@ from fedsim.noise.mechanism import Bools
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.protocol import consent, messages
 from fedsim.protocol.messages import Request, Role
+from fedsim.seats import at_server
 
 
 def data_digest(message: Message, context: Context) -> Message:
@@ -101,7 +102,7 @@ def train(message: Message, context: Context) -> Message:
     _may_drop_out(config, request, partition)
     parameters = inputs.model(message, known)
     taking_part = inputs.taking_part(config, known, request)
-    instrumented = config.audit.mode == "instrumented"
+    reads_noise = at_server.seat(config).reads_noise
     trust = config.federation.trust.model
     grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
@@ -118,7 +119,7 @@ def train(message: Message, context: Context) -> Message:
         )
         if grid is not None:
             drawn = grid.nearest(drawn)
-        if instrumented or request.role == Role.COLLUDER:
+        if reads_noise or request.role == Role.COLLUDER:
             noises.append(drawn)
         return drawn
 
@@ -341,7 +342,7 @@ def _disclosed(
     masks: Bools | None,
 ) -> dict[str, ArrayRecord]:
     """Return the records beside its sum: what the auditor is told, or a colluder's noise."""
-    if config.audit.mode != "instrumented":
+    if not at_server.seat(config).reads_noise:
         if request.role != Role.COLLUDER or not noises:
             return {}
         (noise_drawn,) = noises

@@ -64,7 +64,7 @@ class AuditConfig(Table):
             "none".
     """
 
-    mode: Literal["participant", "instrumented"] = "participant"
+    mode: str = "participant"
     vantages: Literal["configured", "all"] = "configured"
     prior: Fraction = 0.5
     confidence: Fraction = 0.95

@@ -22,8 +22,9 @@ from fedsim.trust.model import Vantage
 class Sight:
     """What one vantage point cannot see through.
 
-    sources: whose noise, by the keys of the noises; noise_std [T] float64: sigma of their sum, 0
-    for a vantage point that sees the sums as they are.
+    Attributes:
+        sources: whose noise, by the keys of the noises.
+        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees the sums as they are.
     """
 
     sources: frozenset[int]

@@ -6,22 +6,61 @@ sum of all where secure aggregation hides them. It follows the protocol.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
 from fedsim.config import Config
+from fedsim.game import federation as data
 from fedsim.game.federation import Federation
 from fedsim.game.owner import challenge_contributions, undisputed
 from fedsim.game.question import Question
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.seats.adversary import replay_challenged
+from fedsim.seats.seat import Seat, Seen
+from fedsim.training.sampling import participation as coins_of
+from fedsim.trust.model import Vantage
 
 ROUNDING = 1e-5
 """The share of a clean float32 sum below which a difference may be rounding, and says nothing."""
+
+
+class CuriousServer(Seat):
+    """The server itself, beside a participant who keeps a belief of its own."""
+
+    vantages = (Vantage.SERVER,)
+    follows = True
+
+    def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
+        """Conclude from what the server received: the target's message, or the sum of all."""
+        if Vantage.SERVER not in seen.sights:
+            return {}
+        config, question = seen.config, seen.question
+        known, target = data.load(config), question.challenged
+        message, within = seen.total, seen.participants
+        if not config.federation.trust.model.summed_securely:
+            message, within = seen.message(target), (target,)
+        coins = coins_of(
+            config.noise_seed,
+            config.trials.leaves(question.trials),
+            question.round,
+            config.data.records,
+            config.training.sampling_rate,
+        )
+        step = conclude(
+            config,
+            known,
+            within,
+            question,
+            seen.sights[Vantage.SERVER].noise_std.to(known.device),
+            torch.tensor(seen.model).to(known.device),
+            torch.tensor(message).to(known.device),
+            None if coins is None else torch.from_numpy(coins).to(known.device),
+        )
+        return {Vantage.SERVER: step}
 
 
 def conclude(

@@ -27,6 +27,7 @@ from fedsim.protocol.replies import (
     sort_out,
 )
 from fedsim.protocol.secure_aggregation import SecureSum
+from fedsim.seats import at_server
 from fedsim.server.batch import Batch, Floats, Received, Round
 from fedsim.server.requests import Sending
 from fedsim.server.sum_bounds import LENIENT, longest_sum
@@ -114,7 +115,7 @@ def accept_round(
         OwnerFailedError: as of `accept`.
     """
     # Without its memory of a round the adversary could not go on.
-    follows = batch.config.audit.mode == "participant"
+    follows = at_server.seat(batch.config).follows
     return Received(
         accept(
             batch,
@@ -143,8 +144,7 @@ def accept_findings(
         OwnerFailedError: as of `accept`.
     """
     config, needed = batch.config, None
-    follows = config.audit.mode == "participant"
-    if follows and Vantage.PARTICIPANT in vantages.measured(config):
+    if at_server.seat(config).follows and Vantage.PARTICIPANT in vantages.measured(config):
         needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, config.federation.vantage)}"
     (reply,) = accept(
         batch,
@@ -261,7 +261,7 @@ def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
     """Return the arrays beside its sum that a client's reply must have, by record."""
     config, target = batch.config, batch.challenge
     challenged, colluder = partition == target.owner, partition in batch.colluders
-    if config.audit.mode != "instrumented":
+    if not at_server.seat(config).reads_noise:
         discloses = colluder and not config.federation.trust.model.server_draws
         return {messages.CONFIDED: {"noise"}} if discloses else {}
     measured = set()

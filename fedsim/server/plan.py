@@ -19,8 +19,8 @@ from fedsim.game.federation import Federation
 from fedsim.mechanisms import fixed_point, privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
-from fedsim.seats import released_model
-from fedsim.training import models, sampling, schedules
+from fedsim.seats import at_server, released_model
+from fedsim.training import models, schedules
 from fedsim.training.optimizers import ServerOptimizer
 from fedsim.trust.model import Vantage
 
@@ -148,7 +148,7 @@ def check(config: Config) -> None:
     """
     ServerOptimizer(config.training, config.data.records)
     schedules.factor(config.training, 1)
-    sampling.check(config)
+    at_server.check(config)
     released_model.check(config)
     if config.canaries.count:
         one_run.check(config, federation.load(config))

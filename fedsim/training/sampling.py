@@ -11,9 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.errors import InputError
 from fedsim.common.randomness import Role, key
-from fedsim.config import Config
 
 
 def participation(
@@ -82,14 +80,3 @@ def groups(
         generator = np.random.Generator(np.random.Philox(key=leaf))
         row[:] = generator.choice(records, row.size, replace=False)
     return drawn.reshape(len(trials), count, members)
-
-
-def check(config: Config) -> None:
-    """Raise InputError if the embedded adversary would need coins that only their owners know."""
-    sampled = config.training.sampling_rate < 1
-    if sampled and config.noise_seed is None and config.audit.mode == "participant":
-        raise InputError(
-            "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "
-            "background knowledge, which of the other records take part, is known to their owners "
-            'alone; choose audit.mode = "instrumented" or noise-source = "seed"'
-        )

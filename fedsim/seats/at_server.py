@@ -1,0 +1,47 @@
+"""Who looks at the server, by `audit.mode`; a class of a user's own as "package.module:name"."""
+
+from collections.abc import Mapping
+
+from adversaries.errors import InputError
+from adversaries.registry import lookup
+from fedsim.config import Config
+from fedsim.mechanisms import vantages
+from fedsim.seats.oracle import Oracle
+from fedsim.seats.seat import Seat
+from fedsim.seats.server_adversary import CuriousServer
+from fedsim.trust.model import Vantage
+
+SEATS: Mapping[str, type[Seat]] = {"participant": CuriousServer, "instrumented": Oracle}
+"""Who looks at the server, by `audit.mode`."""
+
+
+def seat(config: Config) -> type[Seat]:
+    """Return who looks at the server. Raises InputError for an unknown `audit.mode`."""
+    return lookup(SEATS, config.audit.mode, "audit.mode")
+
+
+def is_exact(config: Config, vantage: Vantage) -> bool:
+    """Whether the log-odds at a vantage point are the exact posterior's."""
+    exact = vantage in vantages.EXACT and config.training.local_steps == 1
+    return exact and seat(config).exact
+
+
+def check(config: Config) -> None:
+    """Raise InputError for an adversary that lacks what it needs to know, or looks elsewhere."""
+    found, primary = seat(config), config.federation.vantage
+    if not (
+        primary in found.vantages
+        or (primary is Vantage.PARTICIPANT and found.follows)
+        or primary is Vantage.RELEASED_MODEL
+    ):
+        raise InputError(
+            f"federation.vantage is '{primary}', but audit.mode is '{config.audit.mode}', which "
+            f"looks from the {' and the '.join(found.vantages)}; set federation.vantage to that"
+        )
+    sampled = config.training.sampling_rate < 1
+    if sampled and config.noise_seed is None and not found.reads_noise:
+        raise InputError(
+            "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "
+            "background knowledge, which of the other records take part, is known to their owners "
+            'alone; choose audit.mode = "instrumented" or noise-source = "seed"'
+        )

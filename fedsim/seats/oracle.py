@@ -1,0 +1,29 @@
+"""The auditor of a campaign, who reads the noise; what it computes is in `seats.instrumented`."""
+
+from collections.abc import Mapping
+
+from fedsim.mechanisms.step import Step
+from fedsim.mechanisms.vantages import EXACT
+from fedsim.seats import instrumented
+from fedsim.seats.seat import Seat, Seen
+from fedsim.trust.model import Vantage
+
+
+class Oracle(Seat):
+    """Whoever is handed the noise, at every vantage that sees the rounds."""
+
+    vantages = EXACT
+    reads_noise = True
+
+    def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
+        """Return what every vantage that sees the rounds would conclude."""
+        measured = seen.measured()
+        return instrumented.measure(
+            measured.present,
+            measured.absent,
+            measured.noises,
+            measured.worlds,
+            measured.participation,
+            seen.sights,
+            seen.config.training.sampling_rate,
+        )
