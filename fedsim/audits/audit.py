@@ -33,7 +33,8 @@ from fedsim.audits import (
 )
 from fedsim.audits.bayesian_audit import bayesian_report
 from fedsim.audits.guarantee import Guarantee
-from fedsim.campaign import ledger, precision
+from fedsim.campaign import precision, spending
+from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import Arrays
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
@@ -59,20 +60,20 @@ def assemble(
     transcript: Arrays,
     confidence: float,
     delta: float,
-    rows: Sequence[ledger.Row] = (),
+    rows: Sequence[Row] = (),
 ) -> dict[str, Any]:
     """Return report.json as a dictionary of JSON values; infinity is null, explained beside it.
 
     rows: of the run's ledger, which says what was released; without any it is what was planned.
     """
     nominal, rounds = facts["noise_multiplier"], transcript["log_odds"].shape[1]
-    of_one = ledger.describe(config, nominal, rows, facts["challenge"]["owner"])
+    of_one = spending.describe(config, nominal, rows, facts["challenge"]["owner"])
     trials = len(transcript["worlds"])
     together = guarantee.of(
         config,
         of_one,
-        ledger.describe_everything(config, nominal, rows),
-        ledger.trainings(rows) or trials,
+        spending.describe_everything(config, nominal, rows),
+        spending.trainings(rows) or trials,
         delta,
         told=not membership_audit.withheld(transcript),
     )
@@ -254,7 +255,7 @@ def _budget(
     config: Config,
     nominal: float,
     transcript: Arrays,
-    rows: Sequence[ledger.Row],
+    rows: Sequence[Row],
     delta: float,
     together: Guarantee,
 ) -> dict[str, Any]:
@@ -263,12 +264,12 @@ def _budget(
     Colluders are left out: their records are no secret. spent: what privacy.stop-at limits, which
     is of everything released where the noise is the operating system's.
     """
-    spent, run = transcript[ledger.EPSILON], transcript["log_odds"].shape[1]
+    spent, run = transcript[spending.EPSILON], transcript["log_odds"].shape[1]
     if delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
-        spent = ledger.curve(config.model_copy(update={"privacy": restated}), nominal, rows)
+        spent = spending.curve(config.model_copy(update={"privacy": restated}), nominal, rows)
     # A budget is for those whom a guarantee is meant for.
-    worst = np.delete(spent, sorted(ledger.colluders(rows)), axis=0).max(axis=0)
+    worst = np.delete(spent, sorted(spending.colluders(rows)), axis=0).max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at
     return {
         "stop_at": stop_at or None,
@@ -286,7 +287,7 @@ def _budget(
         if together.released is None
         else together.released["epsilon"],
         "epsilon_by_round": worst[vantages.index(config.federation.vantage)].tolist(),
-        "earlier_attempts": ledger.earlier_rounds(config, rows),
+        "earlier_attempts": spending.earlier_rounds(config, rows),
     }
 
 

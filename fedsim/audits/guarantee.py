@@ -52,10 +52,10 @@ def of(
 ) -> Guarantee:
     """Return what a run guarantees by privacy.accountant at delta towards a vantage.
 
-    training: what one training released; everything: what all of them did (`ledger.describe`,
-    `ledger.describe_everything`); trainings: how many they were; vantage: None for the configured;
-    told: whether an adversary's node told its findings, None for what clients allow who protect
-    their records.
+    training: what one training released; everything: what all of them did (`spending.describe`,
+    `spending.describe_everything`); trainings: how many they were; vantage: None for the
+    configured; told: whether an adversary's node told its findings, None for what clients allow who
+    protect their records.
     """
     where = config.federation.vantage if vantage is None else vantage
     judge = accountant(config.privacy.accountant)

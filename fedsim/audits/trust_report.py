@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedsim.campaign.ledger import Row
+from fedsim.campaign.ledger_row import Row
 from fedsim.config import Config
 from fedsim.mechanisms import privacy, summing
 

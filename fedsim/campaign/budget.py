@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from adversaries.errors import InputError
-from fedsim.campaign import cohorts, ledger
-from fedsim.campaign.ledger import Row, planned_kind
+from fedsim.campaign import accounts, cohorts, ledger
+from fedsim.campaign.accounts import Account
+from fedsim.campaign.ledger_row import Row, planned_kind
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms.composition import Counts, adds_up, epsilon_of, times, within
@@ -96,18 +97,18 @@ def _ahead(
     if not left:
         return []
     if adds_up(config):
-        account = ledger.everything(rows)
+        account = accounts.together(rows)
         return [Ahead(sum(map(len, left)), [account.spent(owner) for owner in owners])]
     # A new attempt repeats these rounds' noise, but for rounds that are not the same again.
-    kept = ledger.accounts(
+    kept = accounts.by_cohort(
         row
         for row in rows
         if row.round > rounds
         or row.participants != tuple(owners)
         or replace(row.kind, participants=None) != replace(kind, participants=None)
     )
-    accounts = (kept.get(trials.start, ledger.Account()) for trials in left)
-    return [Ahead(1, [account.spent(owner) for owner in owners]) for account in accounts]
+    each = (kept.get(trials.start, Account()) for trials in left)
+    return [Ahead(1, [account.spent(owner) for owner in owners]) for account in each]
 
 
 def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:

@@ -6,8 +6,8 @@ Each is whole by itself; one that was edited, or is of another moment, contradic
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsim.campaign import cohorts, ledger
-from fedsim.campaign.ledger import Row
+from fedsim.campaign import accounts, cohorts, ledger
+from fedsim.campaign.ledger_row import Row, planned_kind
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config
 
@@ -49,11 +49,11 @@ def _statements(
     yield "the number of cohorts", facts["cohorts"], len(done), "transcript.npz has"
     if not config.trials.until_halfwidth:  # nothing else ends the trials early
         yield "the number of trials", facts["planned_trials"], trials, "transcript.npz has"
-    nominal = ledger.planned_kind(config, facts["noise_multiplier"]).noise_multiplier
+    nominal = planned_kind(config, facts["noise_multiplier"]).noise_multiplier
     for row in rows:
         yield "the noise multiplier", nominal, row.noise_multiplier, f"{ledger.FILE} says"
     if rows:
-        books = ledger.accounts(rows)
+        books = accounts.by_cohort(rows)
         for each in done:
             last = each.start, books[each.start].attempts
             entered = sum((row.cohort, row.attempt) == last for row in rows)

@@ -327,11 +327,11 @@ def _refuse(config: Config, owners: int, experiment: bool) -> None:
 
 def _together(config: Config) -> str:
     """Say what all trainings of a campaign come to."""
-    from fedsim.campaign import ledger  # noqa: PLC0415
+    from fedsim.campaign import spending  # noqa: PLC0415
     from fedsim.mechanisms import privacy  # noqa: PLC0415
     from fedsim.privacy.accounting import accountant  # noqa: PLC0415
 
-    everything = ledger.describe_everything(config, privacy.noise_multiplier(config), [])
+    everything = spending.describe_everything(config, privacy.noise_multiplier(config), [])
     if everything is None:
         return "what no noise hides"
     mechanism = everything.towards(config.federation.vantage)

@@ -18,7 +18,7 @@ import numpy as np
 from flwr.app import Context, Message
 
 from fedsim.campaign.budget import Ahead, affordable
-from fedsim.campaign.ledger import planned_kind
+from fedsim.campaign.ledger_row import planned_kind
 from fedsim.client import client_ledger
 from fedsim.client.client_ledger import Answer
 from fedsim.config import Config

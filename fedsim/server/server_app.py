@@ -17,7 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from adversaries.attacks.posterior import log_odds
-from fedsim.campaign import cohorts, ledger, precision
+from fedsim.campaign import cohorts, ledger, precision, spending
 from fedsim.campaign.ledger import Ledger
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.common import device
@@ -113,7 +113,7 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     finished, stopped_at = _train(grid, plan, known, directory, start)
     transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
-    transcript[ledger.EPSILON] = ledger.curve(config, plan.noise_multiplier, rows)
+    transcript[spending.EPSILON] = spending.curve(config, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(plan, known, grid, transcript)
     facts |= {

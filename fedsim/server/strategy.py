@@ -13,7 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.campaign.ledger import Attempt
+from fedsim.campaign.attempt import Attempt
 from fedsim.mechanisms import summing
 from fedsim.protocol import messages, secure_aggregation
 from fedsim.protocol.messages import Role

@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits import guarantee
 from fedsim.audits.bayesian_audit import bayesian_report
-from fedsim.campaign import ledger, run_transcript
+from fedsim.campaign import ledger, run_transcript, spending
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.config import Config
@@ -178,8 +178,8 @@ def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
     if source.is_dir():
         directory = RunDirectory.open(source)
         config = directory.config
-        training, everything = ledger.describe_run(directory)
-        trainings = ledger.trainings(ledger.read(directory)) or config.trials.count
+        training, everything = spending.describe_run(directory)
+        trainings = spending.trainings(ledger.read(directory)) or config.trials.count
     else:
         try:
             tree = reading.toml(source)
@@ -190,7 +190,7 @@ def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
         config = configuration.load(source)
         nominal, trainings = privacy.noise_multiplier(config), config.trials.count
         training = privacy.describe(config, nominal)
-        everything = ledger.describe_everything(config, nominal, [])
+        everything = spending.describe_everything(config, nominal, [])
     return _Subject(
         replace(training, **supposed),
         config,

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedsim import client_app
 from fedsim.audits import audit
-from fedsim.campaign import ledger
+from fedsim.campaign import ledger, spending
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.client import inputs, owner_app
 from fedsim.common.randomness import Role, gaussian_noise, generator
@@ -315,7 +315,7 @@ def epsilon_reset_every_round() -> Iterator[None]:
     with (
         patch.object(privacy, "noise_multiplier", lambda config: calibrated(one_round(config))),
         patch.object(
-            ledger,
+            spending,
             "describe",
             lambda config, nominal, *_: privacy.describe(one_round(config), nominal),
         ),

@@ -10,7 +10,7 @@ from scipy.stats import kstest
 
 from adversaries.errors import InputError
 from fedsim.audits import audit
-from fedsim.campaign import ledger
+from fedsim.campaign import spending
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
@@ -40,7 +40,7 @@ def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[st
         "true_positive_rate": generator.uniform(0.5, 0.7, TRIALS),
         "false_positive_rate": generator.uniform(0.5, 0.7, TRIALS),
         "challenge_is_member": generator.random(TRIALS) < 0.5,
-        "epsilon_spent": ledger.curve(config, nominal, []),
+        "epsilon_spent": spending.curve(config, nominal, []),
         "losses": np.linspace(2, 1, ROUNDS + 1)[:, None] + np.zeros((1, 3)),
         "accuracies": np.linspace(0.1, 0.8, ROUNDS + 1)[:, None] + np.zeros((1, 3)),
     }

@@ -11,7 +11,7 @@ from rich.console import Console
 from fedsim import client_app
 from fedsim.audits import guarantee
 from fedsim.audits.guarantee import Guarantee
-from fedsim.campaign import budget, ledger, run_transcript
+from fedsim.campaign import budget, ledger, run_transcript, spending
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.client import admission
 from fedsim.config import Config, Scalar, load, to_run_config
@@ -31,7 +31,7 @@ CAMPAIGN = SYSTEM | {"trials.count": 400, "training.rounds": 30, "privacy.delta"
 
 def of(config: Config, vantage: Vantage | None = None) -> Guarantee:
     nominal = privacy.noise_multiplier(config)
-    everything = ledger.describe_everything(config, nominal, [])
+    everything = spending.describe_everything(config, nominal, [])
     training = privacy.describe(config, nominal)
     trainings, delta = config.trials.count, config.privacy.delta
     return guarantee.of(config, training, everything, trainings, delta, vantage)

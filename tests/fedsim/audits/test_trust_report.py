@@ -9,7 +9,7 @@ import pytest
 
 from fedsim import client_app
 from fedsim.audits import cautions, trust_report
-from fedsim.campaign import ledger
+from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, to_run_config
 from fedsim.game.challenge import Challenge, colluders
@@ -76,8 +76,8 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
     assert report["bounds"]["rho_beta"] <= 0.9
 
 
-def _row(cohort: int, attempt: int, round: int, came: int, z: float = 2.0) -> ledger.Row:
-    return ledger.Row(
+def _row(cohort: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row:
+    return Row(
         *(cohort, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}, {}),
         shares=came,
         present=tuple(range(came)),

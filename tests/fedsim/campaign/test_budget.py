@@ -10,6 +10,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.campaign import budget, ledger
 from fedsim.campaign.budget import Ahead
+from fedsim.campaign.ledger_row import planned_kind
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar
 from fedsim.mechanisms import privacy
@@ -37,7 +38,7 @@ def test_the_affordable_rounds_are_those_of_brute_force(
     stop_at: float, spent: int, trainings: int, changes: dict[str, Scalar], small: Make
 ) -> None:
     config = small(NOISE | changes | {"privacy.stop-at": stop_at})
-    kind = ledger.planned_kind(config, Z)
+    kind = planned_kind(config, Z)
     rate = config.training.sampling_rate
     expected = max(n for n in range(31) if n == 0 or exact(n * trainings + spent, rate) <= stop_at)
     ahead = Ahead(trainings, [Counter({kind: spent}), Counter[Rounds]()])

@@ -16,8 +16,10 @@ from scipy.stats import norm
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.campaign import budget, ledger
-from fedsim.campaign.ledger import BudgetExceededError, Ledger, OtherOwnersError
+from fedsim.campaign import accounts, budget, ledger, spending
+from fedsim.campaign.attempt import BudgetExceededError, OtherOwnersError
+from fedsim.campaign.ledger import Ledger
+from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.mechanisms import composition, privacy
@@ -71,7 +73,7 @@ def opened(tmp_path: Path) -> Callable[[Config], RunDirectory]:
 
 def charged(
     config: Config, directory: RunDirectory, *attempts: int, cohort: int = 0, rounds: int = 0
-) -> list[ledger.Row]:
+) -> list[Row]:
     """Charge attempts of so many rounds with all owners, each with the file opened anew."""
     for count in attempts:
         attempt = Ledger(config, directory).begin(range(cohort, cohort + 1), rounds or count, Z)
@@ -80,7 +82,7 @@ def charged(
     return ledger.read(directory)
 
 
-def participant(rows: list[ledger.Row], owner: int = 0) -> list[float]:
+def participant(rows: list[Row], owner: int = 0) -> list[float]:
     return [row.epsilon[owner]["participant"] for row in rows]
 
 
@@ -136,12 +138,12 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
     attempt.charge(1, range(5))
     (worst,) = ledger.read(directory)
     assert worst.provisional
-    mechanism = ledger.describe(config, Z, [worst]).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config, Z, [worst]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(3 - 1), 1)
     attempt.settle(1, [0, 1, 3, 4])
     (row,) = ledger.read(directory)
     assert row.present == (0, 1, 3, 4)
-    mechanism = ledger.describe(config, Z, [row]).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config, Z, [row]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(4 - 1), 1)
     assert participant([row]) < participant([worst])
     assert row.participants == (0, 1, 2, 3, 4)  # whoever was asked is charged
@@ -162,13 +164,15 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
         attempt.charge(round, range(5))
         attempt.settle(round, range(shares))
     rows = ledger.read(directory)
-    found = ledger.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
+    found = spending.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
-    exact = composition.epsilon_of(config, Counter(ledger.accounts(rows)[0].spent(0)), PARTICIPANT)
+    exact = composition.epsilon_of(
+        config, Counter(accounts.by_cohort(rows)[0].spent(0)), PARTICIPANT
+    )
     assert participant(rows)[-1] == pytest.approx(exact)
-    assert ledger.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
+    assert spending.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
 
 
 FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
@@ -186,7 +190,7 @@ def test_the_seeds_noise_is_not_released_again_over_other_owners(
         attempt.charge(1, range(5))
         attempt.settle(1, FIRST)
     before = ledger.read(directory)
-    assert ledger.accounts(before)[0].spent(4).total() == 1
+    assert accounts.by_cohort(before)[0].spent(4).total() == 1
     assert math.isfinite(participant(before)[-1])
     attempt = Ledger(config, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
@@ -208,7 +212,7 @@ def test_noise_of_the_system_may_meet_other_owners_and_is_one_more_release(
         attempt = Ledger(config, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, present)
-    found = ledger.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
+    found = spending.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
     assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
 
 
@@ -216,19 +220,20 @@ def test_a_ledger_whose_attempts_differ_in_their_owners_under_one_noise_has_no_b
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(TOLERANT)
-    attempt = Ledger(config, opened(config)).begin(range(1), 1, Z)
+    directory = opened(config)
+    attempt = Ledger(config, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, FIRST)
-    (row,) = ledger.read(RunDirectory.open(attempt._ledger.path.parent))
+    (row,) = ledger.read(directory)
     later = replace(row, attempt=2, present=tuple(THEN))
     for rows in ([row, later], [row, later, replace(row, attempt=3)]):
         for owner in range(5):
-            counts = ledger.accounts(rows)[0].spent(owner)
+            counts = accounts.by_cohort(rows)[0].spent(owner)
             assert counts.total() == 2
             assert composition.epsilon_of(config, counts, PARTICIPANT) == math.inf
-        assert np.all(ledger.curve(config, Z, rows)[:, 1, -1] == math.inf)
+        assert np.all(spending.curve(config, Z, rows)[:, 1, -1] == math.inf)
     again = [row, replace(row, attempt=2)]
-    assert math.isfinite(ledger.curve(config, Z, again)[0, 1, -1])
+    assert math.isfinite(spending.curve(config, Z, again)[0, 1, -1])
 
 
 # Colluders
@@ -257,11 +262,11 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
             assert row.epsilon[owner] == expected
     # What is worst and what is left are the honest owners'.
     assert math.isfinite(attempt.epsilon)
-    assert ledger.describe(config, Z, rows) == ledger.describe(config, Z, without)
-    curve = ledger.curve(config, Z, rows)
+    assert spending.describe(config, Z, rows) == spending.describe(config, Z, without)
+    curve = spending.curve(config, Z, rows)
     assert np.all(np.isinf(curve[list(told), 1]))
     np.testing.assert_array_equal(
-        np.delete(curve, told, 0), np.delete(ledger.curve(config, Z, without), told, 0)
+        np.delete(curve, told, 0), np.delete(spending.curve(config, Z, without), told, 0)
     )
 
 
@@ -328,10 +333,10 @@ def test_an_owner_is_charged_only_for_the_rounds_that_it_took_part_in(
         np.testing.assert_allclose(participant(rows, owner), [closed_form(n) for n in steps])
         assert [row.epsilon[owner]["server"] for row in rows] == [math.inf] * 4
     assert attempt.epsilon == pytest.approx(closed_form(4))
-    mechanism = ledger.describe(make(), Z, rows, owner=1).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(make(), Z, rows, owner=1).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z, 3)
     np.testing.assert_allclose(
-        ledger.curve(make(), Z, rows)[:, 1],
+        spending.curve(make(), Z, rows)[:, 1],
         [[closed_form(n) for n in s] for s in expected.values()],
     )
 
@@ -350,7 +355,7 @@ def test_the_noise_of_an_owner_who_is_missing_is_missed_by_the_others(
         closed_form(1, 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2))
     )
     assert rows[1].epsilon[0]["server"] == pytest.approx(closed_form(2))
-    mechanism = ledger.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
     assert [group.noise_multiplier for group in mechanism.groups] == [Z, Z * math.sqrt(2)]
 
 
@@ -369,19 +374,21 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
     rows = charged(seed, opened(seed), 2, 4, rounds=4)
     # Never less than before: after the restart the first two rounds are already out.
     np.testing.assert_allclose(participant(rows), [closed_form(n) for n in (1, 2, 2, 2, 3, 4)])
-    assert ledger.earlier_rounds(seed, rows) == 0
+    assert spending.earlier_rounds(seed, rows) == 0
     undisturbed = charged(seed, RunDirectory.create(tmp_path / "undisturbed", seed), 4)
-    np.testing.assert_array_equal(ledger.curve(seed, Z, rows), ledger.curve(seed, Z, undisturbed))
+    np.testing.assert_array_equal(
+        spending.curve(seed, Z, rows), spending.curve(seed, Z, undisturbed)
+    )
 
     directory = RunDirectory.create(tmp_path / "system", system)
     rows = charged(system, directory, 2, 1, 4, rounds=4)
     np.testing.assert_allclose(participant(rows), [closed_form(n) for n in range(1, 8)])
-    assert ledger.earlier_rounds(system, rows) == 3
-    for described in ledger.describe_run(directory):
+    assert spending.earlier_rounds(system, rows) == 3
+    for described in spending.describe_run(directory):
         assert described is not None
         assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 7)
     np.testing.assert_allclose(
-        ledger.curve(system, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
+        spending.curve(system, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
     )
 
 
@@ -396,8 +403,8 @@ def test_of_one_training_the_worst_cohort_is_described_and_everything_adds_up(
     np.testing.assert_allclose(
         participant(rows), [closed_form(n) for n in (1, 2, 3, 1, 2, 3, 4, 1, 2, 3)]
     )
-    assert ledger.describe(config, Z, rows).count == 4
-    assert ledger.curve(config, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
+    assert spending.describe(config, Z, rows).count == 4
+    assert spending.curve(config, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
     np.testing.assert_allclose(
         [row.released[0]["participant"] for row in rows], [closed_form(n) for n in range(1, 11)]
     )
@@ -420,25 +427,25 @@ def test_every_trial_of_every_cohort_and_attempt_is_in_what_was_released(
             attempt.charge(round, range(5))
             attempt.settle(round, range(5))
     rows = ledger.read(directory)
-    everything = ledger.describe_everything(config, Z, rows)
+    everything = spending.describe_everything(config, Z, rows)
     assert everything is not None
     assert everything.count == 4 * 5
-    assert ledger.describe(config, Z, rows).count == 3
-    assert ledger.trainings(rows) == 8
+    assert spending.describe(config, Z, rows).count == 3
+    assert spending.trainings(rows) == 8
     assert attempt.epsilon == rows[-1].released[0]["participant"]
     for vantage in Vantage:
         total = PLD.epsilon(everything.towards(vantage), DELTA)
         assert rows[-1].released[0][vantage.value] == total
     seed = make(TOLERANT, {"federation.tolerated-dropouts": tolerated})
-    assert ledger.describe_everything(seed, Z, rows) is None
+    assert spending.describe_everything(seed, Z, rows) is None
 
 
 def test_a_run_without_a_ledger_is_described_by_its_configuration(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make({"training.rounds": 5})
-    assert ledger.describe_run(opened(config)) == (privacy.describe(config, Z), None)
-    spent = ledger.curve(config, Z, [])
+    assert spending.describe_run(opened(config)) == (privacy.describe(config, Z), None)
+    spent = spending.curve(config, Z, [])
     assert spent.shape == (3, 3, 5)
     np.testing.assert_allclose(spent[0, 1], [closed_form(n) for n in range(1, 6)])
 
@@ -457,7 +464,7 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
     else:
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
     for refused in (
-        lambda: ledger.describe_run(directory),
+        lambda: spending.describe_run(directory),
         lambda: writing.write_report(directory),
         lambda: budget.plan(config, Z, directory),
     ):
@@ -537,7 +544,7 @@ def test_the_running_value_never_understates_never_falls_and_ends_exact(
     rounds: int, changes: dict[str, Scalar], make: Make
 ) -> None:
     config = make(changes, {"training.rounds": rounds})
-    (running,) = {tuple(values) for values in ledger.curve(config, Z, [])[:, 1]}
+    (running,) = {tuple(values) for values in spending.curve(config, Z, [])[:, 1]}
     rate = config.training.sampling_rate
     values = [exact(n, rate) for n in range(1, rounds + 1)]
     assert running[-1] == values[-1]

@@ -1,0 +1,187 @@
+"""One attempt to train a cohort: every round is charged before anything of it leaves.
+
+Where missing owners are tolerated, a round is entered twice: before its messages leave, for the
+fewest shares of noise that it may have, provisionally; and, before its sum is released, with the
+owners that came. A provisional row that no other followed counts for what it says.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from fedsim.campaign.accounts import TOLD, Account
+from fedsim.campaign.ledger_row import Row, Spent, planned_kind
+from fedsim.config import Config
+from fedsim.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
+
+
+class BudgetExceededError(RuntimeError):
+    """A round would exceed `privacy.stop-at`; it was refused before anything of it left."""
+
+
+class OtherOwnersError(RuntimeError):
+    """A round repeats the noise of an earlier attempt over other owners; its sum was held back."""
+
+
+class Attempt:
+    """One attempt to train a cohort.
+
+    `epsilon` is what it has cost the worst owner so far: with noise from the operating system of
+    everything that the run released, else of one training. It is what privacy.stop-at limits.
+    `earlier` and `released` are how many rounds, of these trials and of all trials together, went
+    before it with noise that it does not draw again.
+
+    Args:
+        config: of the run.
+        append: writes a row to the ledger, and to both accounts.
+        trials: the cohort.
+        account: of one training of the cohort.
+        everything: of all trainings of the run.
+        rounds: how many are to be.
+        noise_multiplier: nominal.
+        colluders: the owners that tell their noise.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        append: Callable[[Row], None],
+        trials: range,
+        account: Account,
+        everything: Account,
+        rounds: int,
+        noise_multiplier: float,
+        colluders: tuple[int, ...],
+    ) -> None:
+        self._config, self._append, self._account = config, append, account
+        kind = planned_kind(config, noise_multiplier)
+        self._provisional = config.federation.tolerated_dropouts > 0
+        self._template = Row(
+            trials.start,
+            len(trials),
+            account.attempts,
+            0,
+            kind.noise_multiplier,
+            kind.sampling_rate,
+            kind.local_steps,
+            tuple(range(config.federation.owners)),
+            config.privacy.noise_source,
+            config.privacy.delta,
+            {},
+            {},
+            kind.participants if self._provisional else None,
+            colluders=colluders,
+        )
+        planned = [
+            replace(self._template, round=round, provisional=self._provisional)
+            for round in range(1, rounds + 1)
+        ]
+        self._training = _Course.of(config, account, planned)
+        self._everything = _Course.of(config, everything, planned) if adds_up(config) else None
+        self.earlier = account.most if adds_up(config) else 0
+        self.released = everything.most if adds_up(config) else 0
+        vantage = config.federation.vantage
+        self.epsilon = max(
+            epsilon_of(config, self._limited.account.spent(owner), vantage)
+            for owner in self._template.participants
+            if owner not in colluders
+        )
+
+    @property
+    def _limited(self) -> "_Course":
+        """What privacy.stop-at limits."""
+        return self._everything or self._training
+
+    def charge(self, round: int, participants: Iterable[int]) -> None:
+        """Enter a round before anything of it leaves.
+
+        Raises BudgetExceededError, and enters nothing, if it would exceed privacy.stop-at for an
+        owner at the configured vantage.
+        """
+        asked = tuple(sorted(participants))
+        self._enter(
+            replace(self._template, round=round, participants=asked, provisional=self._provisional)
+        )
+
+    def settle(self, round: int, present: Iterable[int]) -> None:
+        """Enter what a round was, with the noise of the owners that came, before it is released.
+
+        Nothing to do where no owner may be missing. Raises OtherOwnersError, and enters nothing,
+        where noise from the seed hid the sum of others in an earlier attempt; BudgetExceededError
+        as `charge` does.
+        """
+        if not self._provisional:
+            return
+        came = tuple(sorted(present))
+        row = replace(self._template, round=round, shares=len(came), present=came)
+        if self._account.clashes(row):
+            raise OtherOwnersError(
+                f"round {round} of the trials from {row.cohort} on would repeat the seed's noise "
+                "over other owners than an attempt before, and the difference of the two sums has "
+                "none; nothing of it is released: begin another run with --out, or use "
+                'privacy.noise-source = "system"'
+            )
+        self._enter(row)
+
+    def _enter(self, row: Row) -> None:
+        training = self._training.after(row)
+        released = {} if self._everything is None else self._everything.after(row)
+        spent, vantage = released or training, self._config.federation.vantage
+        honest = [owner for owner in spent if owner not in row.colluders]
+        for owner in honest:
+            self._check(row, owner, spent[owner][vantage])
+        self._append(replace(row, epsilon=training, released=released))
+        self.epsilon = max(spent[owner][vantage] for owner in honest)
+
+    def _check(self, row: Row, owner: int, epsilon: float) -> None:
+        """Raise BudgetExceededError where a row takes an owner beyond the budget."""
+        config, limit = self._config, self._config.privacy.stop_at or math.inf
+        if epsilon <= limit:
+            return
+        # What is rounded up may exceed a budget that the exact value keeps.
+        counts = self._limited.counts(row, owner)
+        if not within(config, counts, limit):
+            vantage = config.federation.vantage
+            raise BudgetExceededError(
+                f"round {row.round} would bring owner {owner} to epsilon "
+                f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
+                f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
+                "before it stand"
+            )
+
+
+@dataclass(frozen=True)
+class _Course:
+    """An account, and what every owner is to have spent when the attempt has run to its end."""
+
+    config: Config
+    account: Account
+    total: Mapping[int, Counts]
+
+    @classmethod
+    def of(cls, config: Config, account: Account, planned: Iterable[Row]) -> Self:
+        final = account.copy()
+        for row in planned:
+            final.add(row)
+        owners = range(config.federation.owners)
+        return cls(config, account, {owner: final.spent(owner) for owner in owners})
+
+    def counts(self, row: Row, owner: int) -> Counts:
+        """Return the rounds of an owner with this row among them."""
+        asked = owner in row.participants
+        return self.account.after(row, owner) if asked else self.account.spent(owner)
+
+    def after(self, row: Row) -> Spent:
+        """Return what every owner has spent with this row."""
+        spent: dict[int, Mapping[str, float]] = {}
+        found: dict[Any, dict[str, float]] = {}  # owners with one history share its values
+        for owner, total in self.total.items():
+            counts = self.counts(row, owner)
+            history = frozenset(counts.items()), frozenset(total.items())
+            if history not in found:
+                found[history] = at_vantages(self.config, counts, total)
+            spent[owner] = found[history]
+            if owner in row.colluders:
+                spent[owner] = found[history] | {vantage.value: math.inf for vantage in TOLD}
+        return spent

@@ -1,0 +1,95 @@
+"""One round in a run's ledger: who was asked, under which noise, and what it came to."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from fedsim.config import Config
+from fedsim.mechanisms import privacy
+from fedsim.privacy.description import Rounds
+
+Place = tuple[int, int, int]
+"""Cohort, attempt (0 where the noise is the seed's) and round."""
+
+Release = tuple[Place, Rounds, tuple[int, ...], tuple[int, ...] | None]
+"""What is one release: place, kind, who was asked, who was present."""
+
+Spent = Mapping[int, Mapping[str, float]]
+"""Owner -> vantage -> epsilon."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One round of one cohort of trials.
+
+    cohort: its first trial; trials: how many it has; attempt, round: from 1; noise_multiplier:
+    nominal, as realised, and 0 where no clipping gives it a meaning; participants: the owners that
+    were asked; epsilon: what one training has spent after this round at `delta`, inf without noise,
+    by counts that `rounded_up` may have rounded; released: the same of all trainings of the run so
+    far, empty where the noise is the seed's; shares: of how many owners the noise is, None for that
+    of all who were asked; provisional: whether a row with the true number of shares is to follow;
+    present: the owners that came, None where those who were asked did, or a row is to follow;
+    colluders: the owners that told the adversary their noise.
+    """
+
+    cohort: int
+    trials: int
+    attempt: int
+    round: int
+    noise_multiplier: float
+    sampling_rate: float
+    local_steps: int
+    participants: tuple[int, ...]
+    noise_source: str
+    delta: float
+    epsilon: Spent
+    released: Spent
+    shares: int | None = None
+    provisional: bool = False
+    present: tuple[int, ...] | None = None
+    colluders: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> Rounds:
+        """What the round adds to the account of an owner that takes part."""
+        shares = len(self.participants) if self.shares is None else self.shares
+        return Rounds(self.noise_multiplier, 1, self.sampling_rate, self.local_steps, shares)
+
+    @property
+    def release(self) -> Release:
+        """What was released; equal for a round that is repeated with the same noise."""
+        present = self.present
+        if present is None and self.kind.participants == len(self.participants):
+            present = self.participants
+        return self.place, self.kind, self.participants, present
+
+    @property
+    def place(self) -> Place:
+        """Which round it is; equal for one that the seed repeats."""
+        return self.cohort, 0 if self.noise_source == "seed" else self.attempt, self.round
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Self:
+        """Read a row of the file. Raises KeyError, TypeError or ValueError if it is not one."""
+        spent = {
+            name: {
+                int(owner): {place: math.inf if e is None else float(e) for place, e in row.items()}
+                for owner, row in entry[name].items()
+            }
+            for name in ("epsilon", "released")
+        }
+        owners = {
+            name: tuple(map(int, entry[name]))
+            for name in ("participants", "present", "colluders")
+            if entry[name] is not None
+        }
+        if missing := {each.name for each in fields(cls)} - entry.keys():
+            raise KeyError(min(missing))
+        return cls(**{**entry, **owners, **spent})
+
+
+def planned_kind(config: Config, nominal: float) -> Rounds:
+    """Return one round as the configuration plans it, with as many owners missing as may be."""
+    (rounds,) = privacy.describe(config, nominal).rounds
+    return replace(rounds, count=1, participants=config.federation.fewest_participants)

@@ -1,0 +1,176 @@
+"""What a run has spent of every owner's privacy, by the rows of its ledger; or is to spend.
+
+Colluders told their noise, by way of the server and unencrypted: under local and distributed trust
+their own records count as unprotected towards the server and the participant that they help, also
+in rounds where their noise did not hide others'. They are left out of the budget and of what is
+worst, which are those of the owners that a guarantee is meant for.
+
+The column of the server is, under distributed trust, that of a server which learns the sum alone.
+Where aggregation was simulated (`federation.secure-aggregation`) it is as if aggregated securely:
+the server received every message under one share of the noise.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.campaign import accounts, ledger
+from fedsim.campaign.accounts import TOLD, Account
+from fedsim.campaign.ledger_row import Row, planned_kind
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Config
+from fedsim.mechanisms import privacy
+from fedsim.mechanisms.composition import Counts, adds_up, at_vantages, described, epsilon_of
+from fedsim.privacy.description import Description, Rounds
+from fedsim.trust.model import Vantage
+
+EPSILON = "epsilon_spent"
+"""The array of a transcript that `curve` returns."""
+
+
+def describe(
+    config: Config,
+    nominal: float,
+    rows: Sequence[Row],
+    owner: int | None = None,
+) -> Description:
+    """Return what one training of a run released, at worst over its cohorts.
+
+    owner: whose records; None for those of the owner who is worst off at the configured vantage.
+    Without rows it is what the configuration plans, with the nominal noise multiplier.
+    """
+    if not rows:
+        return privacy.describe(config, nominal)
+    books = accounts.by_cohort(rows)
+    _, counts = _worst(config, list(books.values()), owner)
+    return described(config, counts)
+
+
+def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> Description | None:
+    """Return what all trainings of a run released together, of the owner who is worst off.
+
+    What a guarantee may speak of; None where the noise is the seed's, which is none. Without rows,
+    all that the configuration plans.
+    """
+    if not adds_up(config):
+        return None
+    if not rows:
+        return privacy.describe(config, nominal).repeated(config.trials.count)
+    _, counts = _worst(config, [accounts.together(rows)])
+    return described(config, counts)
+
+
+def describe_run(directory: RunDirectory) -> tuple[Description, Description | None]:
+    """Return what one training of the run in a directory released, and all of them together.
+
+    As `describe` and `describe_everything`. Raises InputError, as `ledger.verified` too.
+    """
+    config, rows = directory.config, ledger.verified(directory)
+    nominal = 0.0 if rows else privacy.noise_multiplier(config)  # rows state their own
+    return describe(config, nominal, rows), describe_everything(config, nominal, rows)
+
+
+def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+    """Return epsilon after every round of one trial, [owners, vantages, k], inf without noise.
+
+    Of the cohort that is worst off at the configured vantage, over the rounds of its last attempt;
+    what earlier attempts released besides is spent before the first. The vantages are in the order
+    of `Vantage`. Exact after the last round, before it as `running_epsilon`. Without rows, of all
+    rounds that are planned.
+    """
+    owners = range(config.federation.owners)
+    if rows:
+        last, earlier = _last_attempt(config, rows)
+    else:
+        kind = planned_kind(config, nominal), frozenset(owners)
+        last, earlier = [kind] * config.training.rounds, Account()
+    found: dict[Any, list[list[float]]] = {}
+    curves = []
+    for owner in owners:
+        kinds = tuple(kind if owner in taking_part else None for kind, taking_part in last)
+        before = earlier.spent(owner)
+        history = frozenset(before.items()), kinds
+        if history not in found:
+            found[history] = _history(config, before, kinds)
+        curves.append(found[history])
+    spent = np.array(curves, dtype=np.float64)
+    for vantage in TOLD:
+        spent[sorted(colluders(rows)), list(Vantage).index(vantage)] = math.inf
+    return spent
+
+
+def trainings(rows: Iterable[Row]) -> int:
+    """Return how many trainings were begun, all attempts at one counted once."""
+    return sum({row.cohort: row.trials for row in rows}.values())
+
+
+def colluders(rows: Iterable[Row]) -> frozenset[int]:
+    """Return the owners whose records are no secret: they told the adversary their noise."""
+    return frozenset(owner for row in rows for owner in row.colluders)
+
+
+def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
+    """Return how many rounds of interrupted attempts count beside those of the last attempt."""
+    if not rows:
+        return 0
+    _, earlier = _last_attempt(config, rows)
+    return max((counts.total() for counts in earlier.counts.values()), default=0)
+
+
+def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
+    """Return one owner's epsilon by vantage and round; None: a round without the owner."""
+    counts = Counter(before)
+    total = counts + Counter(kind for kind in kinds if kind is not None)
+    values = []
+    for kind in kinds:
+        if kind is not None:
+            counts[kind] += 1
+        values.append(list(at_vantages(config, counts, total).values()))
+    return [list(row) for row in zip(*values, strict=True)]
+
+
+def _worst(
+    config: Config, books: Sequence[Account], owner: int | None = None
+) -> tuple[int, Counts]:
+    """Return which account has the largest epsilon at the configured vantage, and its rounds.
+
+    owner: whose; None for the one who is worst off.
+    """
+    told = {each for account in books for each in account.colluders}
+    owners = sorted(set(range(config.federation.owners)) - told) if owner is None else [owner]
+    vantage = config.federation.vantage
+    spent = [(place, account.spent(each)) for place, account in enumerate(books) for each in owners]
+
+    def badness(found: tuple[int, Counts]) -> tuple[float, int]:
+        return epsilon_of(config, found[1], vantage), found[1].total()
+
+    return max(spent, key=badness)
+
+
+def _last_attempt(
+    config: Config, rows: Sequence[Row]
+) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
+    """Return kind and participants of the worst cohort's last attempt, and what was before it."""
+    books = accounts.by_cohort(rows)
+    place, _ = _worst(config, list(books.values()))
+    cohort = list(books)[place]
+    mine = [row for row in rows if row.cohort == cohort]
+    last = [row for row in mine if row.attempt == books[cohort].attempts]
+    repeated = {row.release for row in last}
+    places = {row.place for row in last}
+    counted = books[cohort].releases
+    earlier = Account()
+    for row in mine:
+        # A provisional row of the same noise released nothing that the last attempt did not.
+        if row.release not in repeated and not (row.provisional and row.place in places):
+            noise = counted.get(row.release, row.kind).noise_multiplier
+            earlier.add(replace(row, noise_multiplier=noise))
+    kinds = [counted.get(row.release, row.kind) for row in last]
+    return [
+        (kind, frozenset(row.participants)) for kind, row in zip(kinds, last, strict=True)
+    ], earlier
