@@ -1,4 +1,4 @@
-"""fedsim: a Flower federation with DP-SGD owners and an identifiability adversary inside it.
+"""fedsim: a Flower federation with DP-SGD clients and an identifiability adversary inside it.
 
 The Python API (docs/api.md) is here by name and loaded with its first use: a client loads this
 module too, and none of that. `__init__.pyi` says the same to type checkers.

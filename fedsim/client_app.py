@@ -1,7 +1,7 @@
-"""The Flower ClientApp of a node: a data owner's, or an auditor's.
+"""The Flower ClientApp of a node: a client's, or an auditor's.
 
 Flower may start a process for every message, on cores that others use too. An auditor's node
-computes nothing, so that what computes is only imported where an owner's node needs it.
+computes nothing, so that what computes is only imported where a client's node needs it.
 """
 
 from flwr.app import Context, Message
@@ -34,9 +34,9 @@ def local_sensitivity(message: Message, context: Context) -> Message:
         message: with the model.
         context: of the node.
     """
-    from fedsim.client import owner_app  # noqa: PLC0415
+    from fedsim.client import training_node  # noqa: PLC0415
 
-    return owner_app.local_sensitivity(message, context)
+    return training_node.local_sensitivity(message, context)
 
 
 @app.query("data")
@@ -47,25 +47,25 @@ def data(message: Message, context: Context) -> Message:
         message: as received.
         context: of the node.
     """
-    from fedsim.client import owner_app  # noqa: PLC0415
+    from fedsim.client import training_node  # noqa: PLC0415
 
-    return owner_app.data_digest(message, context)
+    return training_node.data_digest(message, context)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Return what an owner adds to the sum of a round; an auditor takes note of what it brings.
+    """Return what a client adds to the sum of a round; an auditor takes note of what it brings.
 
     Args:
         message: with the model.
         context: of the node.
     """
     if auditor.is_auditor(context):
-        return auditor.attend(message, context)
-    from fedsim.client import owner_app  # noqa: PLC0415
+        return auditor.record(message, context)
+    from fedsim.client import training_node  # noqa: PLC0415
     from fedsim.protocol import secure_aggregation  # noqa: PLC0415
 
-    return secure_aggregation.owner_mod(message, context, owner_app.train)
+    return secure_aggregation.client_mod(message, context, training_node.train)
 
 
 @app.evaluate()
@@ -80,10 +80,10 @@ def evaluate(message: Message, context: Context) -> Message:
         A reply without anything of the node's data.
     """
     if auditor.is_auditor(context):
-        return auditor.attend(message, context)
-    from fedsim.client import owner_app  # noqa: PLC0415
+        return auditor.record(message, context)
+    from fedsim.client import training_node  # noqa: PLC0415
 
-    return owner_app.evaluate(message, context)
+    return training_node.evaluate(message, context)
 
 
 @app.query("findings")
@@ -94,6 +94,6 @@ def findings(message: Message, context: Context) -> Message:
         message: as received.
         context: of the node.
     """
-    from fedsim.client import owner_app  # noqa: PLC0415
+    from fedsim.client import training_node  # noqa: PLC0415
 
-    return owner_app.findings(message, context)
+    return training_node.findings(message, context)

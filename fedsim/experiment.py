@@ -104,7 +104,7 @@ def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
     logging.getLogger("flwr").setLevel(logging.WARNING)
     config = plan.config
     grid = InProcessGrid(
-        client_app.app, config.federation.owners, configuration.to_run_config(config)
+        client_app.app, config.federation.clients, configuration.to_run_config(config)
     )
     server_app.carry_out(grid, plan, directory)
 

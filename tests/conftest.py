@@ -30,11 +30,11 @@ SMALL: dict[str, Scalar] = {
     "data.records": 24,
     "data.held-out": 20,
     "data.pool": 30,
-    "federation.owners": 3,
+    "federation.clients": 3,
     "model.name": "linear",
     "training.rounds": 3,
     "trials.count": 8,
-    "trials.cohort": 8,
+    "trials.batch": 8,
     "audit.evaluated-trials": 4,
     "run.threads": 1,
     "run.device": "cpu",
@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Callable[[Config], Arrays]:
 
     def execute(config: Config) -> Arrays:
         directory = RunDirectory.create(tmp_path / f"run-{next(runs)}", config)
-        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         server_app.run(grid, config, directory)
         return directory.read_arrays("transcript.npz")
 

@@ -162,7 +162,7 @@ CORE = [
     "fedsim.training.evaluation",
     "fedsim.training.fitting",
     "adversaries.statistics.gaussian",
-    "fedsim.seats.instrumented",
+    "fedsim.seats.disclosed_noise",
     "fedsim.training.layers",
     "fedsim.training.losses",
     "fedsim.privacy.mechanism",
@@ -171,7 +171,7 @@ CORE = [
     "fedsim.privacy.pac",
     "fedsim.noise.pac_release",
     "fedsim.data.partition",
-    "fedsim.game.question",
+    "fedsim.game.round_game",
     "fedsim.common.randomness",
 ]
 """What needs torch, numpy and scipy alone, as all adversaries do."""
@@ -226,5 +226,5 @@ def test_the_core_and_the_game_need_no_flower() -> None:
 
 
 def test_nothing_needs_ray_to_be_imported() -> None:
-    """Owners, auditors and whoever runs in process do not install it."""
+    """Clients, auditors and whoever runs in process do not install it."""
     assert _failing([*_modules(fedsim), *_modules(adversaries)], ["ray"]) == {}

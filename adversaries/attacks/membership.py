@@ -59,16 +59,16 @@ def yeom(
         InputError: shapes that disagree; a trial without members; a loss that is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
-    strangers = _float64(non_member_losses)
-    if strangers.ndim != 2 or len(strangers) != len(losses) or not strangers.size:
+    non_members = _float64(non_member_losses)
+    if non_members.ndim != 2 or len(non_members) != len(losses) or not non_members.size:
         raise InputError(
-            f"losses of members are {losses.shape}, of non-members {strangers.shape}; give [T, n] "
+            f"losses of members are {losses.shape}, of non-members {non_members.shape}; give [T, n] "
             "and [T, h] with at least one non-member"
         )
-    _check_finite(strangers)
+    _check_finite(non_members)
     threshold = _threshold(losses, weights)[:, None]
     true_positive = np.average(losses <= threshold, axis=1, weights=weights)
-    return true_positive, np.mean(strangers <= threshold, axis=1)
+    return true_positive, np.mean(non_members <= threshold, axis=1)
 
 
 def yeom_challenge(

@@ -236,7 +236,7 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the log-likelihood ratio of the confidences at all global models, [N, n].
 
     A vector [k] of each model and record is normal around the record's mean over shadow models with
-    or without it, with a covariance S that all records and both worlds share: what an owner in a
+    or without it, with a covariance S that all records and both worlds share: what a client in a
     federation sees, who receives every global model. S is shrunk towards its diagonal by k/(k + M)
     for M shadow models. What a record does to its confidences, the difference of its two means, is
     shrunk towards that of all records, as far as it varies no more between them than chance has it:

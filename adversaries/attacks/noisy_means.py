@@ -1,9 +1,9 @@
-"""Whose update is in a noisy mean: noise measured by what is left over, and beliefs about owners.
+"""Whose update is in a noisy mean: noise measured by what is left over, and beliefs about clients.
 
-A round releases r = sum_j w_j u_j + N(0, s^2 I), where u_j is the clipped update of owner j.
+A round releases r = sum_j w_j u_j + N(0, s^2 I), where u_j is the clipped update of client j.
 Whoever knows every u_j finds the noise e as what is left over, and with it s. Whoever knows all but
 one asks whether that one took part or sent no change: two Gaussians that lie |w_j u_j| apart, as in
-Bernau et al., Lemma 1, for an owner instead of a record.
+Bernau et al., Lemma 1, for a client instead of a record.
 """
 
 import math
@@ -42,7 +42,7 @@ LOUDEST = 8.0
 
 @dataclass(frozen=True)
 class Contribution:
-    """One owner's part in a mean.
+    """One client's part in a mean.
 
     Attributes:
         weight: w.
@@ -66,7 +66,7 @@ class Release:
         energy: |e|^2.
         rounding: the root mean square of e were it rounding alone.
         clipping_norm: C, the longest that |u_j| can be; None where nothing limits it.
-        contributions: by owner.
+        contributions: by client.
         by_array: P, |e|^2 and `rounding` of each array of the model, by name.
         fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the
             last place of its parameter: noise that a model holds is discrete.
@@ -150,12 +150,12 @@ def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
 
 
 def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
-    """Return ln of how much likelier the release is with this owner's update than with no change.
+    """Return ln of how much likelier the release is with this client's update than with no change.
 
-    <w u + e - w u / 2, w u> / s^2; 0 for an owner that changed nothing.
+    <w u + e - w u / 2, w u> / s^2; 0 for a client that changed nothing.
 
     Args:
-        contribution: the owner's part in the release.
+        contribution: the client's part in the release.
         std: s, >= 0; without noise the result is infinite.
     """
     if contribution.norm == 0:

@@ -83,23 +83,23 @@ def rank_records(
     return sums
 
 
-def rank_owners(
+def rank_clients(
     features: Features,
-    owner_of: npt.NDArray[np.integer[Any]],
+    client_of: npt.NDArray[np.integer[Any]],
     measure: str,
     progress: Progress | None = None,
     *,
     columns: Columns | None = None,
     threads: int = 1,
 ) -> npt.NDArray[np.float64]:
-    """Return how far each owner's records lie from those of all other owners, [m].
+    """Return how far each client's records lie from those of all other clients, [m].
 
     The mean of d(x, x2) over its records x and the others' records x2: a mean where Eq. 18 has a
-    sum, because owners hold different numbers of records.
+    sum, because clients hold different numbers of records.
 
     Args:
         features: [n, *shape].
-        owner_of: int [n], in 0..m-1, of m >= 2 owners with a record each.
+        client_of: int [n], in 0..m-1, of m >= 2 clients with a record each.
         measure: the dissimilarity's name.
         progress: told of the fraction that is done.
         columns: as `dissimilarity.measure` takes them.
@@ -109,10 +109,10 @@ def rank_owners(
         InputError: the measure is unknown or not for such records.
 
     Source:
-        Eq. 18 for whole owners.
+        Eq. 18 for whole clients.
     """
     distance = dissimilarity.measure(measure, columns)
-    holds = owner_of[:, None] == np.arange(owner_of.max() + 1)
+    holds = client_of[:, None] == np.arange(client_of.max() + 1)
     sums = np.zeros((holds.shape[1], holds.shape[1]))
     for tile in _tiles(distance, features, features, threads, progress):
         sums += holds[tile.rows].T @ (tile.distances @ holds[tile.columns])
@@ -232,9 +232,9 @@ def check(neighbouring: str, choice: str, top: int, records: int, candidates: in
     _refuse_impossible(choice, top, records * candidates)
 
 
-def select_per_owner(
+def select_per_client(
     features: Features,
-    owner_of: npt.NDArray[np.integer[Any]],
+    client_of: npt.NDArray[np.integer[Any]],
     pool_features: Features | None,
     measure: str,
     neighbouring: str,
@@ -244,14 +244,14 @@ def select_per_owner(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> list[Pair]:
-    """Return the best pair of each owner, chosen from its own records alone, [m].
+    """Return the best pair of each client, chosen from its own records alone, [m].
 
-    D in Eq. 18 and Eq. 20 is what the owner holds, so that it can choose without the others. A
+    D in Eq. 18 and Eq. 20 is what the client holds, so that it can choose without the others. A
     pair's record is a position in `features` all the same.
 
     Args:
-        features: [n, *shape], of all owners' records.
-        owner_of: int [n], in 0..m-1, of owners with a record each.
+        features: [n, *shape], of all clients' records.
+        client_of: int [n], in 0..m-1, of clients with a record each.
         pool_features: [p, *shape], as of `select`.
         measure: the dissimilarity's name.
         neighbouring: "add-remove" or "replace".
@@ -263,10 +263,10 @@ def select_per_owner(
     Raises:
         InputError: as of `select`.
     """
-    pairs, owners = [], int(owner_of.max()) + 1
-    for owner in range(owners):
-        own = np.flatnonzero(owner_of == owner)
-        part = None if progress is None else _part_of(progress, owner, owners)
+    pairs, clients = [], int(client_of.max()) + 1
+    for client in range(clients):
+        own = np.flatnonzero(client_of == client)
+        part = None if progress is None else _part_of(progress, client, clients)
         [pair] = select(
             features[own],
             pool_features,

@@ -159,13 +159,13 @@ def clopper_pearson_bonferroni(
     with_d, without = scores[worlds], scores[~worlds]
     reason = _too_few(with_d, without, 1)
     # Ranks among D' for accusing D, among D for accusing D'; all are paid for.
-    looks = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
-    paid = max(1, sum(look.size for look in looks))
+    interim_analyses = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
+    paid = max(1, sum(analysis.size for analysis in interim_analyses))
     tail = alpha / (2 * paid)
     found = [
         _at_ranks(accused, others, ranks, delta, tail)
         for ranks, (accused, others) in zip(
-            looks, ((with_d, without), (-without, -with_d)), strict=False
+            interim_analyses, ((with_d, without), (-without, -with_d)), strict=False
         )
     ]
     # The best rank of the better direction.

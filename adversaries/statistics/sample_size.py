@@ -88,7 +88,7 @@ def trials_needed(
 
 
 def expected_stop(
-    advantage: float, halfwidth: float, confidence: float, cohort: int, common: bool
+    advantage: float, halfwidth: float, confidence: float, batch: int, common: bool
 ) -> int:
     """Return the first look at which `expected_halfwidth` is at most `halfwidth`.
 
@@ -98,19 +98,19 @@ def expected_stop(
         advantage: that is expected, in (-1, 1).
         halfwidth: that is asked for, in (0, 1).
         confidence: in (0, 1).
-        cohort: trials that are run together, an even number.
+        batch: trials that are run together, an even number.
         common: whether the two trials of a pair share their random numbers.
 
     Raises:
         InputError: as of `trials_needed`.
     """
     _check(advantage, confidence)
-    planned = stopping.looks(halfwidth, confidence, MOST_TRIALS, cohort, common)
-    for look, share in planned.items():
-        found = expected_halfwidth(advantage, look, confidence, Design(common, share))
+    planned = stopping.interim_analyses(halfwidth, confidence, MOST_TRIALS, batch, common)
+    for analysis, share in planned.items():
+        found = expected_halfwidth(advantage, analysis, confidence, Design(common, share))
         if found <= halfwidth:
             break
-    return look
+    return analysis
 
 
 def typical(mu: float, trials: int) -> tuple[Bools, Floats]:

@@ -16,7 +16,8 @@ from adversaries.statistics.design import WON_SHARE, Design
 from adversaries.statistics.intervals import clopper_pearson, significance
 
 GROWTH = 1.5
-"""Every look has so many times the trials of the one before, rounded up to whole cohorts."""
+"""Every look has so many times the trials of the one before, rounded up to whole batches of
+trials."""
 
 LAST_SHARE = {False: 0.75, True: 0.25}
 """Of the significance, what the last look gets, without and with common random numbers."""
@@ -53,8 +54,8 @@ def enough(halfwidth: float, confidence: float, common: bool) -> int:
     return high
 
 
-def looks(
-    halfwidth: float, confidence: float, most: int, cohort: int, common: bool
+def interim_analyses(
+    halfwidth: float, confidence: float, most: int, batch: int, common: bool
 ) -> dict[int, float]:
     """Return the numbers of trials at which to look, ascending, with their shares, which sum to 1.
 
@@ -62,20 +63,20 @@ def looks(
         halfwidth: half the length of the interval that is short enough, in (0, 1).
         confidence: of the interval over all looks, in (0, 1).
         most: trials at most, after which is the last look if not before.
-        cohort: trials that are run together, an even number.
+        batch: trials that are run together, an even number.
         common: whether the two trials of a pair share their random numbers.
 
     Raises:
         InputError: as of `enough`.
     """
     needed = enough(halfwidth, confidence, common)
-    last = min(most, math.ceil(needed / cohort) * cohort)
+    last = min(most, math.ceil(needed / batch) * batch)
     early = set()
     trials = needed / GROWTH
     while trials >= FIRST_LOOK[common] / halfwidth:
-        early.add(math.ceil(trials / cohort) * cohort)
+        early.add(math.ceil(trials / batch) * batch)
         trials /= GROWTH
-    before = sorted(look for look in early if look < last)
+    before = sorted(analysis for analysis in early if analysis < last)
     if not before:
         return {last: 1.0}
     rest = (1 - LAST_SHARE[common]) / len(before)

@@ -332,8 +332,8 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
         return observed
 
     with ExitStack() as stack:
-        for owner in _starters(Strategy):  # type: ignore[type-abstract]
-            stack.enter_context(patched(owner, "start", _observed_start(owner, recorder)))
+        for client in _starters(Strategy):  # type: ignore[type-abstract]
+            stack.enter_context(patched(client, "start", _observed_start(client, recorder)))
         stack.enter_context(patched(LocalDpMod, "__call__", local))
         stack.enter_context(patched(RdpAccountant, "get_privacy_spent", spent))
         for name in ("seed", "set_state"):
@@ -341,8 +341,8 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
         yield
 
 
-def _observed_start(owner: type[Strategy], recorder: _Recorder) -> Any:
-    start = owner.start
+def _observed_start(client: type[Strategy], recorder: _Recorder) -> Any:
+    start = client.start
 
     def observed(self: Strategy, *arguments: Any, **names: Any) -> Any:
         recorder.attach(self)

@@ -3,8 +3,8 @@
 The two worlds differ in one client's update. add-remove: in the other world that client sends no
 change at all but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical
 and private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by
-the number of replies, so a client that really stays away changes the divisor as well; zero-out is
-the relation under which Flower's own calibration, C / n, is right. replace: it sends any other
+the number of replies, so a client that really stays away changes the normaliser as well; zero-out
+is the relation under which Flower's own calibration, C / n, is right. replace: it sends any other
 update. No amplification by client sampling is counted: Flower samples a fixed number, and who was
 sampled is no secret from the server.
 """

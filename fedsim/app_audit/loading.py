@@ -149,11 +149,11 @@ def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
 
 
 @contextmanager
-def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+def patched(client: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace an attribute of a class or module while inside."""
-    original = getattr(owner, name)
-    setattr(owner, name, replacement)
+    original = getattr(client, name)
+    setattr(client, name, replacement)
     try:
         yield
     finally:
-        setattr(owner, name, original)
+        setattr(client, name, original)

@@ -1,4 +1,4 @@
-"""An auditor's node: one more SuperNode, which is sent what every owner is sent.
+"""An auditor's node: one more SuperNode, which is sent what every client is sent.
 
 It writes what it receives to a transcript on its own disk and answers at once, with nothing, so
 that nobody waits for it. Another process on the same machine reads the transcript while it grows
@@ -41,7 +41,7 @@ def transcript_path(context: Context) -> Path:
     return Path(folder) / f"{context.run_id}.fedt"
 
 
-def attend(message: Message, context: Context) -> Message:
+def record(message: Message, context: Context) -> Message:
     """Append what a message brought to the transcript of its run; reply with the time it took.
 
     The run's configuration goes with it, so that the transcript is enough to audit by. Raises
@@ -61,7 +61,7 @@ def attend(message: Message, context: Context) -> Message:
         "request.first-trial": request.first_trial,
         "request.record": request.record,
         "request.replacement": request.replacement,
-        "request.challenged": request.challenged,
+        "request.target-client": request.target_client,
         "request.noise-multiplier": request.noise_multiplier,
         "request.earlier": request.earlier,
         "request.released": request.released,
@@ -82,7 +82,7 @@ def attend(message: Message, context: Context) -> Message:
 
 
 def _last(config: dict[str, bool | int | float | str], request: Request) -> bool:
-    """Whether no cohort comes after the one that this message ends."""
+    """Whether no batch of trials comes after the one that this message ends."""
     count = config["trials.count"]
     assert isinstance(count, int)
     return request.first_trial + request.trials >= count

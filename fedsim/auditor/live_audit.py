@@ -1,11 +1,11 @@
-"""The audit of a federation while it runs, by somebody who is sent what every owner is sent.
+"""The audit of a federation while it runs, by somebody who is sent what every client is sent.
 
 A fold over the transcript of an auditor's node (`fedsim.auditor.app`). For every message the
 transcript has a round: in its model, "parameters" is theta [T, P] before the round and "sum" the
 released sum [T, P] of the round before; its participants are those of that sum; its mechanism is
 the run's configuration and what the request said. The auditor knows D and D', as the embedded
 adversary does, adds nothing to the sums, and so knows none of the noise: it faces the noise of all
-owners together.
+clients together.
 """
 
 import math
@@ -25,7 +25,7 @@ from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.data import BUNDLED
 from fedsim.game import canary, federation
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.composition import adds_up
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Belief:
-    """What an auditor believes of one cohort of trials after a round.
+    """What an auditor believes of one batch of trials after a round.
 
     first_trial, round: which; log_odds [T]: for D; sensitivities, noise_stds [T]: of the round;
     epsilon, rho_beta: what the noise of all rounds so far allows this vantage point at the
@@ -73,7 +73,7 @@ class Belief:
 
 @dataclass
 class _Training:
-    """One cohort of trials, as far as it was seen.
+    """One batch of trials, as far as it was seen.
 
     nominal: the noise multiplier; earlier: the rounds of attempts that were interrupted; before:
     how many rounds all trainings had released when it began; groups, rounds: those that are
@@ -102,7 +102,7 @@ class LiveAudit:
 
     data_root: where this machine has the dataset, "" for one that comes with a package. The folder
     that the transcript itself names is never opened, and nothing is downloaded. device as
-    `run.device`; canary_seed: of the canaries that an owner adds with the auditor's consent, None
+    `run.device`; canary_seed: of the canaries that a client adds with the auditor's consent, None
     for none; challenge: whether beliefs about the challenge are worked out, which needs D and D'.
     """
 
@@ -135,8 +135,8 @@ class LiveAudit:
         training = self._trainings.get(first)
         before = None if training is None else training.previous
         if training is None or (before is not None and observed.round <= before.round):
-            # A cohort that begins, or begins anew. Messages arrive in order: one that does not is
-            # never put together with those before it.
+            # A batch of trials that begins, or begins anew. Messages arrive in order: one that does
+            # not is never put together with those before it.
             seen = training.rounds if training is not None and adds_up(config) else 0
             training = _Training(
                 trials,
@@ -174,9 +174,9 @@ class LiveAudit:
         return max((training.missed for training in self._trainings.values()), default=0)
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """Return the noise of the rounds so far, of every cohort; equal ones once.
+        """Return the noise of the rounds so far, of every batch of trials; equal ones once.
 
-        Cohorts differ where one lost owners, or came farther, than another.
+        Batches of trials differ where one lost clients, or came farther, than another.
         """
         if self.config is None:
             return ()
@@ -265,7 +265,7 @@ class LiveAudit:
     ) -> Belief | None:
         """Learn from the sum of the round before, whose participants are known now."""
         told, trials = _request(before), training.trials
-        everybody = range(config.federation.owners)
+        everybody = range(config.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = told["noise-multiplier"]
         training.add(_steps(config, nominal, len(present), 1), 1)
@@ -286,16 +286,16 @@ class LiveAudit:
         parameters = torch.tensor(before.model["parameters"]).to(known.device)
         coins_of_records = participation(
             config.noise_seed,
-            config.trials.leaves(trials),
+            config.trials.streams(trials),
             before.round,
             config.data.records,
             config.training.sampling_rate,
         )
-        question = Question.told(
+        game = RoundGame.told(
             before.round,
             trials,
             nominal,
-            told["challenged"],
+            told["target-client"],
             told["record"],
             told["replacement"],
         )
@@ -304,7 +304,7 @@ class LiveAudit:
             config,
             known,
             NOBODY,
-            question,
+            game,
             parameters,
             torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
             None
@@ -331,7 +331,8 @@ class LiveAudit:
 
 
 def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
-    """Return rounds in which so many owners took part, as somebody without own noise faces them."""
+    """Return rounds in which so many clients took part, as somebody without own noise faces
+    them."""
     federation, training = config.federation, config.training
     # Of a group of k: what k records change together is k times as long.
     nominal /= config.challenge.copies
@@ -339,7 +340,7 @@ def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
     if training.local_steps == 1:
         # Within a round of local steps others' noise does not hide the models in between.
         multiplier = aggregate_noise_multiplier(
-            nominal, federation.trust, federation.owners, sources
+            nominal, federation.trust, federation.clients, sources
         )
     return Steps(
         multiplier if training.clipping else 0.0,
@@ -349,12 +350,12 @@ def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
 
 
 def _worst(config: Config, nominal: float, rounds: int) -> Steps:
-    """Return rounds that nobody saw, with as many owners missing as are tolerated."""
+    """Return rounds that nobody saw, with as many clients missing as are tolerated."""
     return _steps(config, nominal, config.federation.fewest_participants, rounds)
 
 
 NOBODY = -1
-"""The partition of an adversary that is no owner."""
+"""The partition of an adversary that is no client."""
 
 
 def check(config: Config) -> None:
@@ -387,7 +388,7 @@ def _request(observed: ObservedRound) -> dict[str, Any]:
     told = {
         name: observed.mechanism.get(f"request.{name}")
         for name in (
-            *("first-trial", "record", "replacement", "challenged", "noise-multiplier"),
+            *("first-trial", "record", "replacement", "target-client", "noise-multiplier"),
             *("earlier", "released"),
         )
     }

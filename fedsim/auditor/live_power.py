@@ -70,7 +70,7 @@ def _of_canaries(audit: LiveAudit) -> str:
     """Return why canaries could have contradicted nothing, "" if they could have."""
     effect, claimed = audit.canary_effect(ALARM_CONFIDENCE), audit.canary_prediction()
     if effect is None or claimed is None:
-        return "give --canary-seed-file of an owner that plants canaries"
+        return "give --canary-seed-file of a client that plants canaries"
     if effect.reason is not None:
         return f"canaries measured nothing: {effect.reason}"
     loud, quiet = audit.canary_sides

@@ -115,7 +115,7 @@ def verdict(report: Report) -> str:
     bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
     said = stated(report)
     if bounds is not None and belief is not None:
-        what = "all data of an owner" if report["unit"] == "client" else "the challenge record"
+        what = "all data of a client" if report["unit"] == "client" else "the challenge record"
         said.append(
             f"After {report['rounds']} rounds the auditor believes with {percent(belief['mean'])} "
             f"(highest of {report['trials']}: {percent(belief['highest'])}) that {what} was used; "
@@ -170,7 +170,7 @@ def render_html(report: Report) -> str:
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         drawn.append(
-            (caption, inline(belief_figures.owner_beliefs(rounds, series), "beliefs", caption))
+            (caption, inline(belief_figures.client_beliefs(rounds, series), "beliefs", caption))
         )
     return audit_page.render(
         PAGE, report=report, verdict=verdict(report), rows=_rows(report), figures=drawn
@@ -178,14 +178,16 @@ def render_html(report: Report) -> str:
 
 
 def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
-    """Return the bounds of the cohort that they protect least: no cohort's belief is beyond."""
+    """Return the bounds of the batch of trials that they protect least: no batch's belief is
+    beyond."""
     mechanisms = audit.mechanisms()
     if audit.config is None or not mechanisms:
         return None
     delta = audit.config.privacy.delta
     worst = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
     found = asdict(identifiability.bounds(worst, delta))
-    # Of sampled steps, the largest epsilon and the largest advantage need not be of one cohort.
+    # Of sampled steps, the largest epsilon and the largest advantage need not be of one batch of
+    # trials.
     found["rho_alpha"] = max(map(identifiability.rho_alpha, mechanisms))
     return found | {"noise_multiplier": min(one.noise_multiplier for one in worst.groups)}
 

@@ -40,9 +40,9 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD, Accountant, accountant
-from fedsim.privacy.description import Description
 from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
+from fedsim.privacy.releases import Releases
 from fedsim.trust.model import Vantage
 
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
@@ -67,7 +67,7 @@ def assemble(
     rows: of the run's ledger, which says what was released; without any it is what was planned.
     """
     nominal, rounds = facts["noise_multiplier"], transcript["log_odds"].shape[1]
-    of_one = spending.describe(config, nominal, rows, facts["challenge"]["owner"])
+    of_one = spending.describe(config, nominal, rows, facts["challenge"]["client"])
     trials = len(transcript["worlds"])
     together = guarantee.of(
         config,
@@ -77,12 +77,12 @@ def assemble(
         delta,
         told=not membership_audit.withheld(transcript),
     )
-    description = of_group(of_one, config.challenge.copies)
-    mechanism = description.towards(config.federation.vantage)
+    releases = of_group(of_one, config.challenge.copies)
+    mechanism = releases.towards(config.federation.vantage)
     bounds = identifiability.bounds(mechanism, delta, config.privacy.accountant)
     everywhere = [
         row if config.training.clipping else replace(row, note=cautions.UNCLIPPED)
-        for row in identifiability.vantage_bounds(description, delta)
+        for row in identifiability.vantage_bounds(releases, delta)
     ]
     predictions = prediction.predictions(config, transcript)
     mine = predictions[config.federation.vantage]
@@ -109,7 +109,7 @@ def assemble(
             **membership_audit.attacks(config, transcript, confidence),
         },
         "membership_missing": membership_audit.why_none(config, transcript),
-        "bayesian": bayesian_report(config, transcript, delta, description),
+        "bayesian": bayesian_report(config, transcript, delta, releases),
         # A canary is one record, whatever the group in question is.
         "one_run": one_run_report.report(config, transcript, of_one, delta, confidence),
         "utility": _utility(transcript, facts["held_out"]),
@@ -167,7 +167,7 @@ def _setting(config: Config, facts: Mapping[str, Any], transcript: Arrays) -> di
         "prior": config.audit.prior,
         "trials": len(transcript["worlds"]),
         "rounds": transcript["log_odds"].shape[1],
-        "owners": config.federation.owners,
+        "clients": config.federation.clients,
         "colluding": config.federation.colluding,
         "data": {
             "name": facts["dataset"],
@@ -175,7 +175,7 @@ def _setting(config: Config, facts: Mapping[str, Any], transcript: Arrays) -> di
             "held_out": facts["held_out"],
             "partition": config.federation.partition,
             "partition_key": config.federation.partition_key or None,
-            "owner_sizes": facts["owner_sizes"],
+            "client_sizes": facts["client_sizes"],
             "label_skew": facts["label_skew"],
         },
         "model": {
@@ -196,21 +196,21 @@ def _setting(config: Config, facts: Mapping[str, Any], transcript: Arrays) -> di
 def _mechanism(
     config: Config,
     facts: Mapping[str, Any],
-    description: Description,
+    releases: Releases,
     mechanism: Mechanism,
     rounds: int,
     together: Guarantee,
 ) -> dict[str, Any]:
     """Return the `mechanism` of report.json.
 
-    description: of one training, for one record; mechanism: towards the vantage, for all in
+    releases: of one training, for one record; mechanism: towards the vantage, for all in
     question; together: of everything released, which is all that a guarantee speaks of.
     """
     nominal = facts["noise_multiplier"]
     return {
         "noise_multiplier": nominal,
         "effective_noise_multiplier": _common_noise_multiplier(
-            description.towards(config.federation.vantage)
+            releases.towards(config.federation.vantage)
         ),
         "clipping_norm": config.training.clipping_norm,
         "clipping": config.training.clipping,
@@ -230,7 +230,7 @@ def _mechanism(
 def _challenge(config: Config, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the challenge, with how many records it is and what D' has in its place."""
     found = facts["challenge"] | {"records": _in_question(config, facts)}
-    if config.challenge.is_made and found["replacement"] is not None:
+    if config.challenge.is_crafted and found["replacement"] is not None:
         # Its position is beyond the records of the pool.
         found["replacement"] = "the original record"
     return found
@@ -240,7 +240,7 @@ def _in_question(config: Config, facts: Mapping[str, Any]) -> int:
     """Return how many records the neighbouring datasets differ in."""
     if config.privacy.unit == "record":
         return config.challenge.copies
-    return int(facts["owner_sizes"][facts["challenge"]["owner"]])
+    return int(facts["client_sizes"][facts["challenge"]["client"]])
 
 
 def _common_noise_multiplier(mechanism: Mechanism) -> float | None:
@@ -259,7 +259,8 @@ def _budget(
     delta: float,
     together: Guarantee,
 ) -> dict[str, Any]:
-    """Return what the rounds of one training cost the worst owner of the worst cohort, at delta.
+    """Return what the rounds of one training cost the worst client of the worst batch of trials, at
+    delta.
 
     Colluders are left out: their records are no secret. spent: what privacy.stop-at limits, which
     is of everything released where the noise is the operating system's.
@@ -347,7 +348,7 @@ def _empirical(
             ),
         },
         "sensitivity_note": SENSITIVITY_NOTE,
-        # Clipping bounds a step; the worlds may drift further apart over an owner's own steps.
+        # Clipping bounds a step; the worlds may drift further apart over a client's own steps.
         "sensitivity_bound": config.challenge.copies
         * sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
         if config.training.local_steps == 1
@@ -372,7 +373,7 @@ def _distance(
 
 
 def _epsilon_from_sensitivities(
-    config: Config, transcript: Arrays, delta: float, judge: Accountant
+    config: Config, transcript: Arrays, delta: float, chosen_accountant: Accountant
 ) -> float | None:
     """Return the paper's estimator by one accountant; None where no one distance is the pair's.
 
@@ -390,7 +391,7 @@ def _epsilon_from_sensitivities(
     def epsilon(mu: float, delta: float) -> float:
         if mu == 0:
             return 0.0
-        return judge.epsilon(Mechanism.alike(math.sqrt(steps) / mu, steps, q), delta)
+        return chosen_accountant.epsilon(Mechanism.alike(math.sqrt(steps) / mu, steps, q), delta)
 
     return estimators.epsilon_from_sensitivities(
         transcript["sensitivities"], transcript["noise_stds"], delta, epsilon
@@ -408,7 +409,7 @@ def _membership(
         rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
     level = played.level(confidence)
     population = membership.membership_advantage(*rates, level)
-    members = sum(facts["owner_sizes"]) - _in_question(config, facts)
+    members = sum(facts["client_sizes"]) - _in_question(config, facts)
     fresh = membership.over_records(*rates, members, facts["held_out"], level)
     # Of random halves, half of the records that the attack takes for members are none.
     scored = config.privacy.pac_prior != "halves"

@@ -1,4 +1,4 @@
-"""What the Bayesian accountant says of a run, from the distances that its owners gathered."""
+"""What the Bayesian accountant says of a run, from the distances that its clients gathered."""
 
 import math
 from typing import Any
@@ -12,15 +12,15 @@ from fedsim.config import Config
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.bayesian import Floats
-from fedsim.privacy.description import Description
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
+from fedsim.privacy.releases import Releases
 
 SAMPLED_ROUNDS = 8
 """Rounds after which the epsilon of DP is drawn where each takes a composition of its own."""
 
 
 def bayesian_report(
-    config: Config, transcript: Arrays, delta: float, description: Description
+    config: Config, transcript: Arrays, delta: float, releases: Releases
 ) -> dict[str, Any] | None:
     """Return the `bayesian` of report.json; None where no distances were gathered.
 
@@ -54,12 +54,12 @@ def bayesian_report(
         "epsilon": None,
         "epsilon_at_percentile": None,
         "orders": None,
-        "dp_epsilon": PLD.epsilon(description.towards(vantage), delta),
+        "dp_epsilon": PLD.epsilon(releases.towards(vantage), delta),
         "worst_case_epsilon": None,
         "by_round": None,
         "note": "",
     }
-    if earlier := max(0, description.count - rounds):
+    if earlier := max(0, releases.count - rounds):
         stated["note"] = (
             f"no distances were kept of the {earlier} rounds that interrupted attempts released: "
             "what all rounds cost together is not known"
@@ -105,8 +105,7 @@ def bayesian_report(
             "epsilon": mean[:, shown - 1].mean(axis=0).tolist(),
             "epsilon_at_percentile": each[:, shown - 1].mean(axis=0).tolist(),
             "dp_epsilon": [
-                PLD.epsilon(description.first(int(count)).towards(vantage), delta)
-                for count in shown
+                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
             ],
         },
         "note": _note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),

@@ -13,7 +13,7 @@ UNCLIPPED = "gradients are not clipped: nothing bounds what one record can chang
 
 SYSTEM_NOISE = (
     "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
-    "and owner) and scaled to the global sensitivity."
+    "and client) and scaled to the global sensitivity."
 )
 """What the noise is of a run that gives a guarantee."""
 
@@ -49,7 +49,7 @@ def dp_failings(config: Config) -> list[str]:
         )
     if config.federation.colluding and not config.federation.trust.model.server_draws:
         failings.append(
-            f"{config.federation.colluding} owners sent their noise to the adversary by way of the "
+            f"{config.federation.colluding} clients sent their noise to the adversary by way of the "
             "server, in the clear: their own records had no protection. Protecting people needs "
             "federation.colluding = 0."
         )
@@ -57,16 +57,16 @@ def dp_failings(config: Config) -> list[str]:
         handed = (
             "the challenge record's gradient"
             if config.privacy.unit == "record"
-            else "the challenged owner's update"
+            else "the target client's update"
         )
         failings.append(
-            f"The audit was instrumented: owners handed their noise and {handed} to the auditor, "
+            f"The audit was oracle: clients handed their noise and {handed} to the auditor, "
             "which is a measurement, not a DP guarantee. Protecting "
             'people needs audit.mode = "participant".'
         )
     if config.audit.bayesian_pairs:
         failings.append(
-            "Owners released norms or distances of their records' gradients for the Bayesian "
+            "Clients released norms or distances of their records' gradients for the Bayesian "
             "accountant, without protection. Protecting people needs audit.bayesian-pairs = 0."
         )
     return failings
@@ -79,7 +79,7 @@ def cautions(config: Config) -> list[str]:
         told.append(caution)
     if config.training.local_steps > 1:
         told.append(
-            "Owners took local steps, whose noisy models the adversary does not see: its log-odds "
+            "Clients took local steps, whose noisy models the adversary does not see: its log-odds "
             "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."

@@ -22,8 +22,8 @@ from fedsim.audits.check import Check
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.description import Description
 from fedsim.privacy.group_privacy import of_group
+from fedsim.privacy.releases import Releases
 
 WHAT = {
     "record": "a record of D",
@@ -41,7 +41,7 @@ def report(
     config: Config,
     challenge: Mapping[str, Any],
     transcript: Arrays,
-    description: Description,
+    releases: Releases,
     delta: float,
     confidence: float,
     *,
@@ -51,7 +51,7 @@ def report(
 ) -> dict[str, Any] | None:
     """Return the `crafted` of report.json; None where one record of D is in question.
 
-    challenge: the facts about it; description: of the run, for one record; not_normal: why log-odds
+    challenge: the facts about it; releases: of the run, for one record; not_normal: why log-odds
     are not normal, not_gaussian: why the steps do not compose to one Gaussian mechanism, if so.
     epsilon is of one record and group_epsilon of all copies, both tight at
     delta. Each of lower_bounds is about one record, by group privacy, at delta; the released
@@ -61,8 +61,8 @@ def report(
     if kind == "record" and copies == 1:
         return None
     vantage = config.federation.vantage
-    mechanism = description.towards(vantage)
-    group = of_group(description, copies).towards(vantage) if copies > 1 else mechanism
+    mechanism = releases.towards(vantage)
+    group = of_group(releases, copies).towards(vantage) if copies > 1 else mechanism
     return {
         "kind": kind,
         "copies": copies,

@@ -13,7 +13,7 @@ from fedsim.config import Config
 from fedsim.mechanisms import vantages
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.description import Description
+from fedsim.privacy.releases import Releases
 from fedsim.trust.model import Vantage
 
 PLAYED = (
@@ -24,7 +24,7 @@ TOLD = (
     "An adversary that knows the records handed its findings to the server without noise; the "
     "guarantee is of what the clients sent in the rounds."
 )
-"""Who knew the records in question, beside their owner, and what of that is not guaranteed."""
+"""Who knew the records in question, beside their client, and what of that is not guaranteed."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Guarantee:
 
 def of(
     config: Config,
-    training: Description,
-    everything: Description | None,
+    training: Releases,
+    everything: Releases | None,
     trainings: int,
     delta: float,
     vantage: Vantage | None = None,
@@ -58,10 +58,10 @@ def of(
     protect their records.
     """
     where = config.federation.vantage if vantage is None else vantage
-    judge = accountant(config.privacy.accountant)
+    chosen_accountant = accountant(config.privacy.accountant)
 
-    def epsilon(described: Description, vantage: Vantage) -> float:
-        return judge.epsilon(described.towards(vantage), delta)
+    def epsilon(described: Releases, vantage: Vantage) -> float:
+        return chosen_accountant.epsilon(described.towards(vantage), delta)
 
     if told is None:
         told = any(vantage is not Vantage.SERVER for vantage in vantages.measured(config))

@@ -16,8 +16,8 @@ from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.description import Description
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
+from fedsim.privacy.releases import Releases
 from fedsim.trust.model import Vantage
 
 HEADLINE = 0
@@ -38,11 +38,11 @@ NOTE = (
 
 
 def report(
-    config: Config, transcript: Arrays, description: Description, delta: float, confidence: float
+    config: Config, transcript: Arrays, releases: Releases, delta: float, confidence: float
 ) -> dict[str, Any] | None:
     """Return the `one_run` of report.json; None where no canaries were planted.
 
-    From `canary_scores` and `canaries_included` [T, m]. kind, unit, count, owners, included: what
+    From `canary_scores` and `canaries_included` [T, m]. kind, unit, count, clients, included: what
     was planted; known_data: whether scores leave out what the data add; headline_trial; bounds,
     estimate: of that trial, as `adversaries.statistics.one_run` has them;
     spread: of every trial's epsilon, where it has one, the 5, 50 and 95 % quantiles and the share
@@ -55,7 +55,7 @@ def report(
     if scores is None or coins is None:
         return None
     guesses, mine = config.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
-    mu = canary_mu(description)
+    mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
     bounds = {
         "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
@@ -71,13 +71,13 @@ def report(
         "known_data": config.canaries.known_data,
         "unit": config.privacy.unit,
         "count": config.canaries.count,
-        "owners": sorted(set(one_run.hosts(config).tolist())),
+        "clients": sorted(set(one_run.hosts(config).tolist())),
         "included": int(mine[0].sum()),
         "trials": len(scores),
         "headline_trial": HEADLINE,
         "delta": delta,
         "confidence": confidence,
-        "claimed_epsilon": PLD.epsilon(description.towards(Vantage.PARTICIPANT), delta),
+        "claimed_epsilon": PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
         "canary_mu": mu,
         "canary_epsilon": limit,
         "bounds": {name: asdict(bound) for name, bound in bounds.items()},
@@ -95,20 +95,20 @@ def report(
     }
 
 
-def canary_mu(description: Description) -> float:
+def canary_mu(releases: Releases) -> float:
     """Return mu of one canary of norm C in all rounds, towards the aggregates alone.
 
     An upper bound: the gradient of a mislabelled record may be shorter. inf without noise.
     """
     # In units of the sensitivity, which is 2C where records are replaced.
-    relative = 1 / sensitivity(description.neighbouring, 1.0)
+    relative = 1 / sensitivity(releases.neighbouring, 1.0)
     total = 0.0
-    for alike in description.rounds:
+    for alike in releases.rounds:
         multiplier = aggregate_noise_multiplier(
             alike.noise_multiplier,
-            description.trust,
-            description.owners,
-            alike.participants or description.owners,
+            releases.trust,
+            releases.clients,
+            alike.participants or releases.clients,
         )
         total += math.inf if not multiplier else alike.count * (relative / multiplier) ** 2
     return math.sqrt(total)

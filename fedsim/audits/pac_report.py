@@ -29,7 +29,7 @@ def report(
     else:
         information = pac.mutual_information(mechanism)
     prior = (
-        f"{config.candidates} random halves of the records of all owners but the adversary"
+        f"{config.candidates} random halves of the records of all clients but the adversary"
         if halves
         else "D and D' at even odds"
     )

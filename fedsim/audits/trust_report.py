@@ -1,4 +1,4 @@
-"""What a report says of distributed trust, of missing owners and of those that collude."""
+"""What a report says of distributed trust, of missing clients and of those that collude."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from fedsim.mechanisms import privacy, summing
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
 UNPROTECTED = (
-    " Their own records have no protection: the ledger charges these owners an infinite epsilon "
+    " Their own records have no protection: the ledger charges these clients an infinite epsilon "
     "towards the server and the participant, and bounds and budget are those of the others."
 )
 
@@ -40,10 +40,11 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> di
 
 
 def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Return which rounds lacked owners, over all cohorts; None where none may be missing.
+    """Return which rounds lacked clients, over all batches of trials; None where none may be
+    missing.
 
-    rounds_with_missing_owners: every cohort and every attempt has rounds of its own, but what the
-    seed repeats counts once; fewest_shares: of how many owners the noise was at worst;
+    rounds_with_missing_clients: every batch of trials and every attempt has rounds of its own, but
+    what the seed repeats counts once; fewest_shares: of how many clients the noise was at worst;
     effective_noise_multiplier: the smallest and the largest that the configured vantage faced in a
     round.
     """
@@ -61,25 +62,25 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, A
     ]
     return {
         "tolerated": tolerated,
-        "rounds_with_missing_owners": len({(row.cohort, *row.place) for row in lacking}),
+        "rounds_with_missing_clients": len({(row.batch, *row.place) for row in lacking}),
         "fewest_shares": min(
-            (row.kind.participants or 0 for row in settled), default=config.federation.owners
+            (row.kind.participants or 0 for row in settled), default=config.federation.clients
         ),
         "effective_noise_multiplier": [min(found), max(found)],
     }
 
 
 def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
-    """Return what a reader must know of aggregation in the clear, missing owners and colluders."""
+    """Return what a reader must know of aggregation in the clear, missing clients and colluders."""
     found, colluding = [], config.federation.colluding
     if (cost := report["mechanism"]["rounding"]) and cost["note"] == IN_THE_CLEAR:
         found.append(
-            f"Owners' messages were {IN_THE_CLEAR}. The released sums are those of secure "
+            f"Clients' messages were {IN_THE_CLEAR}. The released sums are those of secure "
             "aggregation to the last bit, but here the server saw single messages, each under a "
             "share of the noise: what is stated towards it is as if aggregated securely."
         )
     missing = report["dropouts"]
-    if missing and missing["rounds_with_missing_owners"]:
+    if missing and missing["rounds_with_missing_clients"]:
         low, high = missing["effective_noise_multiplier"]
         # Under central trust the noise is the server's, of which nobody takes any along.
         noise = (
@@ -89,14 +90,14 @@ def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
             "the bounds count"
         )
         found.append(
-            f"Owners were missing in {missing['rounds_with_missing_owners']} rounds of all "
-            f"cohorts and attempts, of which the worst had {missing['fewest_shares']} of "
-            f"{config.federation.owners}{noise}."
+            f"Clients were missing in {missing['rounds_with_missing_clients']} rounds of all "
+            f"batches of trials and attempts, of which the worst had {missing['fewest_shares']} of "
+            f"{config.federation.clients}{noise}."
         )
     if colluding:
         unprotected = "" if config.federation.trust.model.server_draws else UNPROTECTED
         found.append(
-            f"{colluding} of {config.federation.owners} owners colluded with the adversary: the "
+            f"{colluding} of {config.federation.clients} clients colluded with the adversary: the "
             f"bounds hold against as many, not against more.{unprotected}"
         )
     return found

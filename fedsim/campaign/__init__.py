@@ -1,1 +1,1 @@
-"""A run's files: its directory, cohorts of trials, ledger, and when it stops."""
+"""A run's files: its directory, batches of trials, ledger, and when it stops."""

@@ -1,14 +1,14 @@
-"""What the rows of a ledger come to at every owner's cost, each release counted once.
+"""What the rows of a ledger come to at every client's cost, each release counted once.
 
 A restart draws fresh noise from the operating system, and what the interrupted attempt released
-stays spent. From the seed it releases the same values again, which count once. An owner is charged
+stays spent. From the seed it releases the same values again, which count once. A client is charged
 for the rounds that it was asked in.
 
 The same noise under other data hides nothing: two sums of one round with noise from the seed differ
-by what the owners sent that are in one of them alone, under no noise but their own, and the models
-after them by sums without any. So a restart from the seed whose round has other owners present than
-an attempt before is refused before its sum is released. Where a ledger holds such a pair all the
-same, the later round counts as one without noise: epsilon is infinite from then on.
+by what the clients sent that are in one of them alone, under no noise but their own, and the models
+after them by sums without any. So a restart from the seed whose round has other clients present
+than an attempt before is refused before its sum is released. Where a ledger holds such a pair all
+the same, the later round counts as one without noise: epsilon is infinite from then on.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from fedsim.campaign.ledger_row import Place, Release, Row
 from fedsim.mechanisms.composition import Counts
-from fedsim.privacy.description import Rounds
+from fedsim.privacy.releases import Rounds
 from fedsim.trust.model import Vantage
 
 TOLD = (Vantage.SERVER, Vantage.PARTICIPANT)
@@ -26,12 +26,12 @@ TOLD = (Vantage.SERVER, Vantage.PARTICIPANT)
 
 @dataclass
 class Account:
-    """What was released, each release once, and at every owner's cost.
+    """What was released, each release once, and at every client's cost.
 
-    By one training, of the rows of its cohort; or, with all_trials, by all trainings, of all rows.
-    releases: what each counted as; settled: the places of the rows that are not provisional;
-    pending: the provisional rows that no other has followed so far, by their place; colluders: the
-    owners that told their noise.
+    By one training, of the rows of its batch of trials; or, with all_trials, by all trainings, of
+    all rows. releases: what each counted as; settled: the places of the rows that are not
+    provisional; pending: the provisional rows that no other has followed so far, by their place;
+    colluders: the clients that told their noise.
     """
 
     all_trials: bool = False
@@ -53,12 +53,12 @@ class Account:
             self.pending[row.place] = row
         else:
             if (superseded := self.pending.pop(row.place, None)) is not None:
-                for owner in superseded.participants:
-                    self.counts[owner] -= self._cost(superseded, superseded.kind)
+                for client in superseded.participants:
+                    self.counts[client] -= self._cost(superseded, superseded.kind)
             self.releases[row.release] = kind
             self.settled.add(row.place)
-        for owner in row.participants:
-            self.counts.setdefault(owner, Counter()).update(self._cost(row, kind))
+        for client in row.participants:
+            self.counts.setdefault(client, Counter()).update(self._cost(row, kind))
 
     def has(self, row: Row) -> bool:
         """Whether a row is about what is there: the same release, or a round that is settled."""
@@ -75,27 +75,27 @@ class Account:
         """Return what a row adds to an account: a round without noise where it `clashes`."""
         return replace(row.kind, noise_multiplier=0.0) if self.clashes(row) else row.kind
 
-    def after(self, row: Row, owner: int) -> Counts:
-        """Return the rounds of an owner with this row among them."""
-        counts = Counter(self.spent(owner))
+    def after(self, row: Row, client: int) -> Counts:
+        """Return the rounds of a client with this row among them."""
+        counts = Counter(self.spent(client))
         if self.has(row):
             return counts
         if (superseded := self.pending.get(row.place)) is not None and not row.provisional:
             counts -= self._cost(superseded, superseded.kind)
         return counts + self._cost(row, self.counts_as(row))
 
-    def spent(self, owner: int) -> Counts:
-        """Return the rounds of an owner."""
-        return self.counts.get(owner, Counter())
+    def spent(self, client: int) -> Counts:
+        """Return the rounds of a client."""
+        return self.counts.get(client, Counter())
 
     @property
     def most(self) -> int:
-        """How many rounds the owner with the most of them has."""
+        """How many rounds the client with the most of them has."""
         return max((counts.total() for counts in self.counts.values()), default=0)
 
     def copy(self) -> "Account":
         """Return another account of the same releases."""
-        counts = {owner: Counter(spent) for owner, spent in self.counts.items()}
+        counts = {client: Counter(spent) for client, spent in self.counts.items()}
         return replace(
             self,
             releases=dict(self.releases),
@@ -109,11 +109,11 @@ class Account:
         return Counter({kind: row.trials if self.all_trials else 1})
 
 
-def by_cohort(rows: Iterable[Row]) -> dict[int, Account]:
-    """Return the account of every cohort by its first trial."""
+def by_batch(rows: Iterable[Row]) -> dict[int, Account]:
+    """Return the account of every batch of trials by its first trial."""
     found: dict[int, Account] = {}
     for row in rows:
-        found.setdefault(row.cohort, Account()).add(row)
+        found.setdefault(row.batch, Account()).add(row)
     return found
 
 

@@ -1,8 +1,8 @@
-"""One attempt to train a cohort: every round is charged before anything of it leaves.
+"""One attempt to train a batch of trials: every round is charged before anything of it leaves.
 
-Where missing owners are tolerated, a round is entered twice: before its messages leave, for the
+Where missing clients are tolerated, a round is entered twice: before its messages leave, for the
 fewest shares of noise that it may have, provisionally; and, before its sum is released, with the
-owners that came. A provisional row that no other followed counts for what it says.
+clients that came. A provisional row that no other followed counts for what it says.
 """
 
 import math
@@ -20,14 +20,14 @@ class BudgetExceededError(RuntimeError):
     """A round would exceed `privacy.stop-at`; it was refused before anything of it left."""
 
 
-class OtherOwnersError(RuntimeError):
-    """A round repeats the noise of an earlier attempt over other owners; its sum was held back."""
+class OtherClientsError(RuntimeError):
+    """A round repeats the noise of an earlier attempt over other clients; its sum was held back."""
 
 
 class Attempt:
-    """One attempt to train a cohort.
+    """One attempt to train a batch of trials.
 
-    `epsilon` is what it has cost the worst owner so far: with noise from the operating system of
+    `epsilon` is what it has cost the worst client so far: with noise from the operating system of
     everything that the run released, else of one training. It is what privacy.stop-at limits.
     `earlier` and `released` are how many rounds, of these trials and of all trials together, went
     before it with noise that it does not draw again.
@@ -35,12 +35,12 @@ class Attempt:
     Args:
         config: of the run.
         append: writes a row to the ledger, and to both accounts.
-        trials: the cohort.
-        account: of one training of the cohort.
+        trials: the batch of trials.
+        account: of one training of the batch of trials.
         everything: of all trainings of the run.
         rounds: how many are to be.
         noise_multiplier: nominal.
-        colluders: the owners that tell their noise.
+        colluders: the clients that tell their noise.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Attempt:
             kind.noise_multiplier,
             kind.sampling_rate,
             kind.local_steps,
-            tuple(range(config.federation.owners)),
+            tuple(range(config.federation.clients)),
             config.privacy.noise_source,
             config.privacy.delta,
             {},
@@ -83,9 +83,9 @@ class Attempt:
         self.released = everything.most if adds_up(config) else 0
         vantage = config.federation.vantage
         self.epsilon = max(
-            epsilon_of(config, self._limited.account.spent(owner), vantage)
-            for owner in self._template.participants
-            if owner not in colluders
+            epsilon_of(config, self._limited.account.spent(client), vantage)
+            for client in self._template.participants
+            if client not in colluders
         )
 
     @property
@@ -96,8 +96,8 @@ class Attempt:
     def charge(self, round: int, participants: Iterable[int]) -> None:
         """Enter a round before anything of it leaves.
 
-        Raises BudgetExceededError, and enters nothing, if it would exceed privacy.stop-at for an
-        owner at the configured vantage.
+        Raises BudgetExceededError, and enters nothing, if it would exceed privacy.stop-at for a
+        client at the configured vantage.
         """
         asked = tuple(sorted(participants))
         self._enter(
@@ -105,9 +105,9 @@ class Attempt:
         )
 
     def settle(self, round: int, present: Iterable[int]) -> None:
-        """Enter what a round was, with the noise of the owners that came, before it is released.
+        """Enter what a round was, with the noise of the clients that came, before it is released.
 
-        Nothing to do where no owner may be missing. Raises OtherOwnersError, and enters nothing,
+        Nothing to do where no client may be missing. Raises OtherClientsError, and enters nothing,
         where noise from the seed hid the sum of others in an earlier attempt; BudgetExceededError
         as `charge` does.
         """
@@ -116,9 +116,9 @@ class Attempt:
         came = tuple(sorted(present))
         row = replace(self._template, round=round, shares=len(came), present=came)
         if self._account.clashes(row):
-            raise OtherOwnersError(
-                f"round {round} of the trials from {row.cohort} on would repeat the seed's noise "
-                "over other owners than an attempt before, and the difference of the two sums has "
+            raise OtherClientsError(
+                f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
+                "over other clients than an attempt before, and the difference of the two sums has "
                 "none; nothing of it is released: begin another run with --out, or use "
                 'privacy.noise-source = "system"'
             )
@@ -128,23 +128,23 @@ class Attempt:
         training = self._training.after(row)
         released = {} if self._everything is None else self._everything.after(row)
         spent, vantage = released or training, self._config.federation.vantage
-        honest = [owner for owner in spent if owner not in row.colluders]
-        for owner in honest:
-            self._check(row, owner, spent[owner][vantage])
+        honest = [client for client in spent if client not in row.colluders]
+        for client in honest:
+            self._check(row, client, spent[client][vantage])
         self._append(replace(row, epsilon=training, released=released))
-        self.epsilon = max(spent[owner][vantage] for owner in honest)
+        self.epsilon = max(spent[client][vantage] for client in honest)
 
-    def _check(self, row: Row, owner: int, epsilon: float) -> None:
-        """Raise BudgetExceededError where a row takes an owner beyond the budget."""
+    def _check(self, row: Row, client: int, epsilon: float) -> None:
+        """Raise BudgetExceededError where a row takes a client beyond the budget."""
         config, limit = self._config, self._config.privacy.stop_at or math.inf
         if epsilon <= limit:
             return
         # What is rounded up may exceed a budget that the exact value keeps.
-        counts = self._limited.counts(row, owner)
+        counts = self._limited.counts(row, client)
         if not within(config, counts, limit):
             vantage = config.federation.vantage
             raise BudgetExceededError(
-                f"round {row.round} would bring owner {owner} to epsilon "
+                f"round {row.round} would bring client {client} to epsilon "
                 f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
                 f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the rounds "
                 "before it stand"
@@ -153,7 +153,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Course:
-    """An account, and what every owner is to have spent when the attempt has run to its end."""
+    """An account, and what every client is to have spent when the attempt has run to its end."""
 
     config: Config
     account: Account
@@ -164,24 +164,24 @@ class _Course:
         final = account.copy()
         for row in planned:
             final.add(row)
-        owners = range(config.federation.owners)
-        return cls(config, account, {owner: final.spent(owner) for owner in owners})
+        clients = range(config.federation.clients)
+        return cls(config, account, {client: final.spent(client) for client in clients})
 
-    def counts(self, row: Row, owner: int) -> Counts:
-        """Return the rounds of an owner with this row among them."""
-        asked = owner in row.participants
-        return self.account.after(row, owner) if asked else self.account.spent(owner)
+    def counts(self, row: Row, client: int) -> Counts:
+        """Return the rounds of a client with this row among them."""
+        asked = client in row.participants
+        return self.account.after(row, client) if asked else self.account.spent(client)
 
     def after(self, row: Row) -> Spent:
-        """Return what every owner has spent with this row."""
+        """Return what every client has spent with this row."""
         spent: dict[int, Mapping[str, float]] = {}
-        found: dict[Any, dict[str, float]] = {}  # owners with one history share its values
-        for owner, total in self.total.items():
-            counts = self.counts(row, owner)
+        found: dict[Any, dict[str, float]] = {}  # clients with one history share its values
+        for client, total in self.total.items():
+            counts = self.counts(row, client)
             history = frozenset(counts.items()), frozenset(total.items())
             if history not in found:
                 found[history] = at_vantages(self.config, counts, total)
-            spent[owner] = found[history]
-            if owner in row.colluders:
-                spent[owner] = found[history] | {vantage.value: math.inf for vantage in TOLD}
+            spent[client] = found[history]
+            if client in row.colluders:
+                spent[client] = found[history] | {vantage.value: math.inf for vantage in TOLD}
         return spent

@@ -1,6 +1,6 @@
 """How many rounds a budget affords, and what a run that is continued may cost.
 
-Everything is planned before the first round leaves, so that all cohorts of a campaign have as many:
+Everything is planned before the first round leaves, so that all batches of a campaign have as many:
 trainings of different lengths are no repetitions. With noise from the operating system the budget
 is that of all trainings together (`fedsim.mechanisms.composition`), and all that are planned are
 counted, also where a campaign may stop earlier by what it showed. From the seed it is that of one
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from adversaries.errors import InputError
-from fedsim.campaign import accounts, cohorts, ledger
+from fedsim.campaign import accounts, batches, ledger
 from fedsim.campaign.accounts import Account
 from fedsim.campaign.ledger_row import Row, planned_kind
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms.composition import Counts, adds_up, epsilon_of, times, within
-from fedsim.privacy.description import Rounds
+from fedsim.privacy.releases import Rounds
 
 ACCEPTED = "accepted.json"
 """The file of a run that says which epsilon was accepted for its continuation."""
@@ -27,40 +27,41 @@ ACCEPTED = "accepted.json"
 
 @dataclass(frozen=True)
 class Ahead:
-    """So many trainings that are still to run, beside what every owner has spent by now."""
+    """So many trainings that are still to run, beside what every client has spent by now."""
 
     trainings: int
     spent: Sequence[Counts]
 
     def after(self, kind: Rounds, rounds: int) -> list[Counts]:
-        """Return what every owner has spent after so many rounds of each of them."""
+        """Return what every client has spent after so many rounds of each of them."""
         more = Counter({kind: rounds * self.trainings})
         return list(
             {frozenset((counts + more).items()): counts + more for counts in self.spent}.values()
         )
 
     def epsilon(self, config: Config, kind: Rounds, rounds: int) -> float:
-        """Return the epsilon of the owner who is worst off then."""
+        """Return the epsilon of the client who is worst off then."""
         vantage = config.federation.vantage
         return max(epsilon_of(config, counts, vantage) for counts in self.after(kind, rounds))
 
 
 def plan(config: Config, nominal: float, directory: RunDirectory | None = None) -> int:
-    """Return how many rounds every cohort runs: training.rounds, or as many as stop-at allows.
+    """Return how many rounds every batch of trials runs: training.rounds, or as many as stop-at
+    allows.
 
-    directory: that of a run to be continued, where finished cohorts fix the number. Raises
-    InputError where not one round can be afforded, where what is left cannot afford the rounds of
-    the finished cohorts, where interrupted attempts make the run cost more than it was configured
-    for and nobody accepted that, for a ledger that is damaged, lacks rounds or has some whose noise
-    is of another source, and where an interrupted cohort released PAC noise that cannot be drawn
-    again.
+    directory: that of a run to be continued, where finished batches of trials fix the number.
+    Raises InputError where not one round can be afforded, where what is left cannot afford the
+    rounds of the finished batches of trials, where interrupted attempts make the run cost more than
+    it was configured for and nobody accepted that, for a ledger that is damaged, lacks rounds or
+    has some whose noise is of another source, and where an interrupted batch of trials released PAC
+    noise that cannot be drawn again.
     """
     rows = [] if directory is None else ledger.verified(directory)
     _check_noise_source(config, rows)
-    finished = cohorts.finished(config, directory) if directory else []
-    left = [trials for trials in cohorts.ranges(config, directory) if trials.start not in finished]
-    _check_repeatable(config, {row.cohort for row in rows} - set(finished))
-    fixed = cohorts.rounds_of(directory, finished[0]) if directory and finished else None
+    finished = batches.finished(config, directory) if directory else []
+    left = [trials for trials in batches.ranges(config, directory) if trials.start not in finished]
+    _check_repeatable(config, {row.batch for row in rows} - set(finished))
+    fixed = batches.rounds_of(directory, finished[0]) if directory and finished else None
     rounds, kind = fixed or config.training.rounds, planned_kind(config, nominal)
     if config.privacy.stop_at:
         for ahead in _ahead(config, kind, rows, left, rounds):
@@ -92,23 +93,24 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
 def _ahead(
     config: Config, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int
 ) -> list[Ahead]:
-    """Return what is still to run: all of it together, or from the seed every cohort by itself."""
-    owners = range(config.federation.owners)
+    """Return what is still to run: all of it together, or from the seed every batch of trials by
+    itself."""
+    clients = range(config.federation.clients)
     if not left:
         return []
     if adds_up(config):
         account = accounts.together(rows)
-        return [Ahead(sum(map(len, left)), [account.spent(owner) for owner in owners])]
+        return [Ahead(sum(map(len, left)), [account.spent(client) for client in clients])]
     # A new attempt repeats these rounds' noise, but for rounds that are not the same again.
-    kept = accounts.by_cohort(
+    kept = accounts.by_batch(
         row
         for row in rows
         if row.round > rounds
-        or row.participants != tuple(owners)
+        or row.participants != tuple(clients)
         or replace(row.kind, participants=None) != replace(kind, participants=None)
     )
     each = (kept.get(trials.start, Account()) for trials in left)
-    return [Ahead(1, [account.spent(owner) for owner in owners]) for account in each]
+    return [Ahead(1, [account.spent(client) for client in clients]) for account in each]
 
 
 def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:
@@ -164,7 +166,7 @@ def _check_noise_source(config: Config, rows: Sequence[Row]) -> None:
 
 
 def _check_repeatable(config: Config, interrupted: set[int]) -> None:
-    """Raise InputError where a cohort is to be begun anew whose noise is in no ledger."""
+    """Raise InputError where a batch of trials is to be begun anew whose noise is in no ledger."""
     noise = config.privacy.noise.mechanism
     if noise.by_candidate and adds_up(config) and interrupted:
         raise InputError(

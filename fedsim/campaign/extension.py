@@ -8,7 +8,7 @@ the trials that are added release more of the same people, which is refused beyo
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.campaign import budget, cohorts
+from fedsim.campaign import batches, budget
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
@@ -19,8 +19,9 @@ def extend(directory: RunDirectory, trials: int) -> Config:
 
     More than there are; or, where a larger number was given before and has not been reached, any
     that is not below the trials of the first plan, whose worlds were drawn together, and those that
-    finished cohorts hold. The caller holds the lock of the run. Raises InputError for other
-    numbers, odd ones, where the trials were to stop by what they showed, and as `budget.plan` does.
+    finished batches of trials hold. The caller holds the lock of the run. Raises InputError for
+    other numbers, odd ones, where the trials were to stop by what they showed, and as `budget.plan`
+    does.
     """
     config = directory.config
     given = config.trials
@@ -57,8 +58,9 @@ def extend(directory: RunDirectory, trials: int) -> Config:
 
 
 def _held(config: Config, directory: RunDirectory) -> int:
-    """Return how many trials the finished cohorts hold, the first of which has number 0."""
-    found = cohorts.ranges(config, directory)
+    """Return how many trials the finished batches of trials hold, the first of which has number
+    0."""
+    found = batches.ranges(config, directory)
     return max(
-        (each.stop for each in found if directory.has(directory.cohort_file(each.start))), default=0
+        (each.stop for each in found if directory.has(directory.batch_file(each.start))), default=0
     )

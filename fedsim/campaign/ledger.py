@@ -1,4 +1,4 @@
-"""The privacy ledger of a run: what every owner's records were exposed to, and what is left.
+"""The privacy ledger of a run: what every client's records were exposed to, and what is left.
 
 `ledger.jsonl` in the run directory holds one JSON object for each round, appended and forced to
 disk before the round's messages leave: once they are out the round may be seen
@@ -6,11 +6,11 @@ disk before the round's messages leave: once they are out the round may be seen
 other damage is an error.
 
 A row states two numbers (`fedsim.mechanisms.composition`). `epsilon` is that of one training:
-trials are repetitions of it, so that those of a cohort count once and cohorts do not add up, but
-attempts do. `released` is that of everything so far, and what a guarantee and `privacy.stop-at`
-speak of: with noise from the operating system every trial of every cohort left something of the
-same people. From the seed it is empty: nothing is protected, and the budget is that of one
-training.
+trials are repetitions of it, so that those of a batch of trials count once and batches of trials do
+not add up, but attempts do. `released` is that of everything so far, and what a guarantee and
+`privacy.stop-at` speak of: with noise from the operating system every trial of every batch of
+trials left something of the same people. From the seed it is empty: nothing is protected, and the
+budget is that of one training.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from adversaries.errors import InputError
-from fedsim.campaign import accounts, cohorts, run_transcript
+from fedsim.campaign import accounts, batches, run_transcript
 from fedsim.campaign.accounts import Account
 from fedsim.campaign.attempt import Attempt
 from fedsim.campaign.ledger_row import Row
@@ -32,7 +32,7 @@ FILE = "ledger.jsonl"
 
 
 class Ledger:
-    """The ledger of a run that is under way. colluders: the owners that tell their noise.
+    """The ledger of a run that is under way. colluders: the clients that tell their noise.
 
     Opening it drops an unfinished last line. Raises InputError for a damaged file.
     """
@@ -46,13 +46,13 @@ class Ledger:
         self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
-        self._accounts = accounts.by_cohort(written.entries)
+        self._accounts = accounts.by_batch(written.entries)
         self._everything = accounts.together(written.entries)
         self._check = written.check
         journal.drop_unfinished(self.path, written)
 
     def begin(self, trials: range, rounds: int, noise_multiplier: float) -> Attempt:
-        """Begin another attempt at the cohort of these trials, of so many rounds."""
+        """Begin another attempt at the batch of these trials, of so many rounds."""
         account = self._accounts.setdefault(trials.start, Account())
         account.attempts += 1
         return Attempt(
@@ -69,7 +69,7 @@ class Ledger:
     def append(self, row: Row) -> None:
         """Write a row, and return when it is on disk."""
         self._check = journal.append(self.path, strict_json(asdict(row)), self._check)
-        self._accounts[row.cohort].add(row)
+        self._accounts[row.batch].add(row)
         self._everything.add(row)
 
 
@@ -85,29 +85,30 @@ def read(directory: RunDirectory) -> list[Row]:
 def verified(directory: RunDirectory) -> list[Row]:
     """Return the rows of a run; raise InputError where some that the run shows are not there.
 
-    The last attempt of every finished cohort has its number of rounds, and a cohort at least one
-    row for every round that events.jsonl says was run: the row is written first.
+    The last attempt of every finished batch of trials has its number of rounds, and a batch of
+    trials at least one row for every round that events.jsonl says was run: the row is written
+    first.
     """
     rows = read(directory)
-    books = accounts.by_cohort(rows)
-    lengths = Counter((row.cohort, row.attempt) for row in rows)
+    books = accounts.by_batch(rows)
+    lengths = Counter((row.batch, row.attempt) for row in rows)
     finished = {
-        cohort: cohorts.rounds_of(directory, cohort)
-        for cohort in cohorts.finished(directory.config, directory)
+        batch: batches.rounds_of(directory, batch)
+        for batch in batches.finished(directory.config, directory)
     }
     complete = all(
-        lengths[cohort, books.get(cohort, Account()).attempts] == rounds
-        for cohort, rounds in finished.items()
+        lengths[batch, books.get(batch, Account()).attempts] == rounds
+        for batch, rounds in finished.items()
     )
     released = rows or not directory.has(run_transcript.FILE)
-    seen = rounds_seen(directory) <= Counter(row.cohort for row in rows)
+    seen = rounds_seen(directory) <= Counter(row.batch for row in rows)
     if not (complete and released and seen):
         raise lacking(directory)
     return rows
 
 
 def rounds_seen(directory: RunDirectory) -> Counter[int]:
-    """Return how many rounds of each cohort events.jsonl says were run, over all attempts.
+    """Return how many rounds of each batch of trials events.jsonl says were run, over all attempts.
 
     One that a kill tore is missing. Raises InputError where that file is damaged.
     """
@@ -125,7 +126,7 @@ def lacking(directory: RunDirectory) -> InputError:
 
 def _current(rows: Iterable[Row]) -> list[Row]:
     """Return the last row of every round of every attempt, in the order of the first ones."""
-    return list({(row.cohort, row.attempt, row.round): row for row in rows}.values())
+    return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
 
 
 def _read(directory: RunDirectory) -> Journal[Row]:

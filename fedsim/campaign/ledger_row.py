@@ -7,33 +7,33 @@ from typing import Any, Self
 
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
-from fedsim.privacy.description import Rounds
+from fedsim.privacy.releases import Rounds
 
 Place = tuple[int, int, int]
-"""Cohort, attempt (0 where the noise is the seed's) and round."""
+"""Batch of trials, attempt (0 where the noise is the seed's) and round."""
 
 Release = tuple[Place, Rounds, tuple[int, ...], tuple[int, ...] | None]
 """What is one release: place, kind, who was asked, who was present."""
 
 Spent = Mapping[int, Mapping[str, float]]
-"""Owner -> vantage -> epsilon."""
+"""Client -> vantage -> epsilon."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One round of one cohort of trials.
+    """One round of one batch of trials.
 
-    cohort: its first trial; trials: how many it has; attempt, round: from 1; noise_multiplier:
-    nominal, as realised, and 0 where no clipping gives it a meaning; participants: the owners that
+    batch: its first trial; trials: how many it has; attempt, round: from 1; noise_multiplier:
+    nominal, as realised, and 0 where no clipping gives it a meaning; participants: the clients that
     were asked; epsilon: what one training has spent after this round at `delta`, inf without noise,
     by counts that `rounded_up` may have rounded; released: the same of all trainings of the run so
-    far, empty where the noise is the seed's; shares: of how many owners the noise is, None for that
-    of all who were asked; provisional: whether a row with the true number of shares is to follow;
-    present: the owners that came, None where those who were asked did, or a row is to follow;
-    colluders: the owners that told the adversary their noise.
+    far, empty where the noise is the seed's; shares: of how many clients the noise is, None for
+    that of all who were asked; provisional: whether a row with the true number of shares is to
+    follow; present: the clients that came, None where those who were asked did, or a row is to
+    follow; colluders: the clients that told the adversary their noise.
     """
 
-    cohort: int
+    batch: int
     trials: int
     attempt: int
     round: int
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def kind(self) -> Rounds:
-        """What the round adds to the account of an owner that takes part."""
+        """What the round adds to the account of a client that takes part."""
         shares = len(self.participants) if self.shares is None else self.shares
         return Rounds(self.noise_multiplier, 1, self.sampling_rate, self.local_steps, shares)
 
@@ -67,29 +67,31 @@ class Row:
     @property
     def place(self) -> Place:
         """Which round it is; equal for one that the seed repeats."""
-        return self.cohort, 0 if self.noise_source == "seed" else self.attempt, self.round
+        return self.batch, 0 if self.noise_source == "seed" else self.attempt, self.round
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """Read a row of the file. Raises KeyError, TypeError or ValueError if it is not one."""
         spent = {
             name: {
-                int(owner): {place: math.inf if e is None else float(e) for place, e in row.items()}
-                for owner, row in entry[name].items()
+                int(client): {
+                    place: math.inf if e is None else float(e) for place, e in row.items()
+                }
+                for client, row in entry[name].items()
             }
             for name in ("epsilon", "released")
         }
-        owners = {
+        clients = {
             name: tuple(map(int, entry[name]))
             for name in ("participants", "present", "colluders")
             if entry[name] is not None
         }
         if missing := {each.name for each in fields(cls)} - entry.keys():
             raise KeyError(min(missing))
-        return cls(**{**entry, **owners, **spent})
+        return cls(**{**entry, **clients, **spent})
 
 
 def planned_kind(config: Config, nominal: float) -> Rounds:
-    """Return one round as the configuration plans it, with as many owners missing as may be."""
+    """Return one round as the configuration plans it, with as many clients missing as may be."""
     (rounds,) = privacy.describe(config, nominal).rounds
     return replace(rounds, count=1, participants=config.federation.fewest_participants)

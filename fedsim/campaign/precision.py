@@ -43,7 +43,7 @@ NEGLIGIBLE = 1e-9
 """An advantage below this is none."""
 
 
-def looks(config: Config) -> dict[int, float]:
+def interim_analyses(config: Config) -> dict[int, float]:
     """Return after how many trials the interval is looked at, and each look's share.
 
     Of the significance; empty where all trials are run whatever they show.
@@ -52,7 +52,9 @@ def looks(config: Config) -> dict[int, float]:
     if not trials.until_halfwidth:
         return {}
     confidence, common = config.audit.confidence, trials.pairing == "common"
-    return stopping.looks(trials.until_halfwidth, confidence, trials.count, trials.cohort, common)
+    return stopping.interim_analyses(
+        trials.until_halfwidth, confidence, trials.count, trials.batch, common
+    )
 
 
 def design(config: Config, trials: int) -> Design:
@@ -60,12 +62,12 @@ def design(config: Config, trials: int) -> Design:
 
     Raises InputError where trials stop by what they show and this number is none of the looks.
     """
-    planned = looks(config) or {trials: 1.0}
+    planned = interim_analyses(config) or {trials: 1.0}
     if trials not in planned:
         raise InputError(
             f"there are {trials} trials, but looks were planned at "
             f"{', '.join(map(str, planned))}, which have all of the significance: no interval "
-            "would hold; put trials.cohort, trials.until-halfwidth and "
+            "would hold; put trials.batch, trials.until-halfwidth and "
             "audit.confidence back where config.toml was changed, or begin another run with --out"
         )
     return Design(config.trials.pairing == "common", planned[trials])
@@ -98,7 +100,7 @@ def assemble(
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
-    planned, schedule = facts["planned_trials"], looks(config)
+    planned, schedule = facts["planned_trials"], interim_analyses(config)
     stopped_at = facts["stopped_at"]
     ends = empirical["advantage_interval"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
@@ -109,7 +111,7 @@ def assemble(
         "pairing": config.trials.pairing,
         "until_halfwidth": wanted or None,
         "halfwidth": reached,
-        "looks": [[look, share] for look, share in schedule.items()] or None,
+        "interim_analyses": [[analysis, share] for analysis, share in schedule.items()] or None,
         "precise": stopped_at is not None if wanted else None,
         "reason": _reason(config, worlds, final, planned, stopped_at),
         "variance": {

@@ -6,7 +6,7 @@ Each is whole by itself; one that was edited, or is of another moment, contradic
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsim.campaign import accounts, cohorts, ledger
+from fedsim.campaign import accounts, batches, ledger
 from fedsim.campaign.ledger_row import Row, planned_kind
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config
@@ -34,27 +34,27 @@ def _statements(
 ) -> Iterator[tuple[str, object, object, str]]:
     """Yield what facts.json says, what another file does, and which."""
     trials, rounds = transcript["log_odds"].shape
-    sizes, challenge = facts["owner_sizes"], facts["challenge"]
+    sizes, challenge = facts["client_sizes"], facts["challenge"]
     yield "the dataset", facts["dataset"], config.data.name, "config.toml says"
     yield "the precision", facts["precision"], config.run.precision, "config.toml says"
     yield "the number of records", sum(sizes), config.data.records, "config.toml says"
-    yield "the number of owners", len(sizes), config.federation.owners, "config.toml says"
-    for who in ("owner", "adversary"):
+    yield "the number of clients", len(sizes), config.federation.clients, "config.toml says"
+    for who in ("client", "adversary"):
         number = challenge[who]
         among = number if number < len(sizes) else f"numbers to {len(sizes) - 1}"
         yield f"the challenge's {who}", number, among, "there are"
-    other = challenge["adversary"] if challenge["owner"] != challenge["adversary"] else "another"
-    yield "the adversary", challenge["adversary"], other, "the challenge's owner has to be"
-    done = [each for each in cohorts.ranges(config, directory) if each.stop <= trials]
-    yield "the number of cohorts", facts["cohorts"], len(done), "transcript.npz has"
+    other = challenge["adversary"] if challenge["client"] != challenge["adversary"] else "another"
+    yield "the adversary", challenge["adversary"], other, "the challenge's client has to be"
+    done = [each for each in batches.ranges(config, directory) if each.stop <= trials]
+    yield "the number of batches of trials", facts["batches"], len(done), "transcript.npz has"
     if not config.trials.until_halfwidth:  # nothing else ends the trials early
         yield "the number of trials", facts["planned_trials"], trials, "transcript.npz has"
     nominal = planned_kind(config, facts["noise_multiplier"]).noise_multiplier
     for row in rows:
         yield "the noise multiplier", nominal, row.noise_multiplier, f"{ledger.FILE} says"
     if rows:
-        books = accounts.by_cohort(rows)
+        books = accounts.by_batch(rows)
         for each in done:
             last = each.start, books[each.start].attempts
-            entered = sum((row.cohort, row.attempt) == last for row in rows)
+            entered = sum((row.batch, row.attempt) == last for row in rows)
             yield "the number of rounds of transcript.npz", rounds, entered, f"{ledger.FILE} has"

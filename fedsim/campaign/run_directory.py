@@ -2,9 +2,9 @@
 
 config.toml      the resolved configuration; `fedsim run` reads it again
 events.jsonl     what happened when: phases and rounds, one JSON object for each
-ledger.jsonl     what each round cost every owner in epsilon, written before it began
+ledger.jsonl     what each round cost every client in epsilon, written before it began
 accepted.json    which epsilon was accepted for a run that was interrupted, where it was
-cohorts/         the findings of each finished cohort (.npz): what --resume continues from
+batches/         the findings of each finished batch of trials (.npz): what --resume continues from
 facts.json       what the report needs besides the configuration and the transcript
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
 report.json, report.html, figures/
@@ -211,9 +211,9 @@ class RunDirectory:
             f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; {remedy}"
         )
 
-    def cohort_file(self, first_trial: int) -> str:
-        """Return the name of the findings of the cohort that begins with a trial."""
-        return f"cohorts/{first_trial:06d}.npz"
+    def batch_file(self, first_trial: int) -> str:
+        """Return the name of the findings of the batch of trials that begins with a trial."""
+        return f"batches/{first_trial:06d}.npz"
 
     def has(self, name: str) -> bool:
         """Whether a file of this run is there."""

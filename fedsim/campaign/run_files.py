@@ -25,7 +25,7 @@ class Challenge(Part):
 
     record: Count | None
     replacement: Count | None
-    owner: Count
+    client: Count
     adversary: Count
     measure: str
     distance: Number | None
@@ -35,7 +35,7 @@ class Timing(Part):
     """Of facts.json, in seconds."""
 
     federation: Length
-    owners_computing: Length
+    clients_computing: Length
     total: Length
 
 
@@ -47,7 +47,7 @@ class Facts(Part):
     device: str
     versions: dict[str, str]
     challenge: Challenge
-    owner_sizes: list[Count]
+    client_sizes: list[Count]
     label_skew: dict[str, Number] | None
     dataset: str
     held_out: Count
@@ -58,7 +58,7 @@ class Facts(Part):
     noise_multiplier: Length
     timing: Timing
     planned_trials: Count
-    cohorts: Count
+    batches: Count
     stopped_at: Length | None
 
 

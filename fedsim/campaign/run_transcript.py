@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsim.campaign import cohorts
+from fedsim.campaign import batches
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms.vantages import measured, suffix
@@ -66,13 +66,13 @@ def read(directory: RunDirectory) -> Arrays:
     """
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
-        of_what = arrays.pop(cohorts.EXPERIMENT)
+        of_what = arrays.pop(batches.EXPERIMENT)
     complaint = _incomplete(config, arrays)
     if not complaint:
         if not arrays["log_odds"].ndim:
             raise directory.damaged(FILE, "its 'log_odds' is one number")
-        cohorts.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
-        planned = cohorts.ranges(config, directory)
+        batches.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
+        planned = batches.ranges(config, directory)
         complaint = _misshapen(config, arrays, planned) or _impossible(arrays)
     if complaint:
         raise directory.damaged(FILE, complaint)
@@ -100,15 +100,15 @@ def _incomplete(config: Config, arrays: Arrays) -> str:
 def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
     """Return which array does not have the trials and rounds of the log-odds, "" where none.
 
-    planned: the trials of the cohorts, with whose last the transcript of a run ends.
+    planned: the trials of the batches of trials, with whose last the transcript of a run ends.
     """
     found = {name: array.shape for name, array in arrays.items()}
     for name in ("log_odds", "accuracies"):
         if len(found[name]) != 2 or 0 in found[name]:
             return f"its '{name}' is {list(found[name])}"
     (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
-    if trials not in {cohort.stop for cohort in planned}:
-        return f"it has {trials} trials, with which no cohort of this config.toml ends"
+    if trials not in {batch.stop for batch in planned}:
+        return f"it has {trials} trials, with which no batch of this config.toml ends"
     endings = {suffix(vantage, config.federation.vantage) for vantage in Vantage}
     of_rounds = ("log_odds", *LENGTHS, *SIGNED)
     wanted = {
@@ -123,7 +123,7 @@ def _misshapen(config: Config, arrays: Arrays, planned: Sequence[range]) -> str:
         "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
         "canary_scores": (trials, config.canaries.count),
         "canaries_included": (trials, config.canaries.count),
-        "epsilon_spent": (config.federation.owners, len(Vantage), rounds),
+        "epsilon_spent": (config.federation.clients, len(Vantage), rounds),
         "challenge_loss": (trials,),
         "loss_trajectory": (trials, rounds + 1),
         "population_losses": (trials, *(found.get("population_losses", ())[1:2] or (1,))),

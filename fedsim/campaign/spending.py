@@ -1,9 +1,9 @@
-"""What a run has spent of every owner's privacy, by the rows of its ledger; or is to spend.
+"""What a run has spent of every client's privacy, by the rows of its ledger; or is to spend.
 
 Colluders told their noise, by way of the server and unencrypted: under local and distributed trust
 their own records count as unprotected towards the server and the participant that they help, also
 in rounds where their noise did not hide others'. They are left out of the budget and of what is
-worst, which are those of the owners that a guarantee is meant for.
+worst, which are those of the clients that a guarantee is meant for.
 
 The column of the server is, under distributed trust, that of a server which learns the sum alone.
 Where aggregation was simulated (`federation.secure-aggregation`) it is as if aggregated securely:
@@ -26,7 +26,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
 from fedsim.mechanisms.composition import Counts, adds_up, at_vantages, described, epsilon_of
-from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.trust.model import Vantage
 
 EPSILON = "epsilon_spent"
@@ -37,22 +37,22 @@ def describe(
     config: Config,
     nominal: float,
     rows: Sequence[Row],
-    owner: int | None = None,
-) -> Description:
-    """Return what one training of a run released, at worst over its cohorts.
+    client: int | None = None,
+) -> Releases:
+    """Return what one training of a run released, at worst over its batches of trials.
 
-    owner: whose records; None for those of the owner who is worst off at the configured vantage.
+    client: whose records; None for those of the client who is worst off at the configured vantage.
     Without rows it is what the configuration plans, with the nominal noise multiplier.
     """
     if not rows:
         return privacy.describe(config, nominal)
-    books = accounts.by_cohort(rows)
-    _, counts = _worst(config, list(books.values()), owner)
+    books = accounts.by_batch(rows)
+    _, counts = _worst(config, list(books.values()), client)
     return described(config, counts)
 
 
-def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> Description | None:
-    """Return what all trainings of a run released together, of the owner who is worst off.
+def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> Releases | None:
+    """Return what all trainings of a run released together, of the client who is worst off.
 
     What a guarantee may speak of; None where the noise is the seed's, which is none. Without rows,
     all that the configuration plans.
@@ -65,7 +65,7 @@ def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> 
     return described(config, counts)
 
 
-def describe_run(directory: RunDirectory) -> tuple[Description, Description | None]:
+def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
     """Return what one training of the run in a directory released, and all of them together.
 
     As `describe` and `describe_everything`. Raises InputError, as `ledger.verified` too.
@@ -76,24 +76,24 @@ def describe_run(directory: RunDirectory) -> tuple[Description, Description | No
 
 
 def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
-    """Return epsilon after every round of one trial, [owners, vantages, k], inf without noise.
+    """Return epsilon after every round of one trial, [clients, vantages, k], inf without noise.
 
-    Of the cohort that is worst off at the configured vantage, over the rounds of its last attempt;
-    what earlier attempts released besides is spent before the first. The vantages are in the order
-    of `Vantage`. Exact after the last round, before it as `running_epsilon`. Without rows, of all
-    rounds that are planned.
+    Of the batch of trials that is worst off at the configured vantage, over the rounds of its last
+    attempt; what earlier attempts released besides is spent before the first. The vantages are in
+    the order of `Vantage`. Exact after the last round, before it as `running_epsilon`. Without
+    rows, of all rounds that are planned.
     """
-    owners = range(config.federation.owners)
+    clients = range(config.federation.clients)
     if rows:
         last, earlier = _last_attempt(config, rows)
     else:
-        kind = planned_kind(config, nominal), frozenset(owners)
+        kind = planned_kind(config, nominal), frozenset(clients)
         last, earlier = [kind] * config.training.rounds, Account()
     found: dict[Any, list[list[float]]] = {}
     curves = []
-    for owner in owners:
-        kinds = tuple(kind if owner in taking_part else None for kind, taking_part in last)
-        before = earlier.spent(owner)
+    for client in clients:
+        kinds = tuple(kind if client in taking_part else None for kind, taking_part in last)
+        before = earlier.spent(client)
         history = frozenset(before.items()), kinds
         if history not in found:
             found[history] = _history(config, before, kinds)
@@ -106,12 +106,12 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
 
 def trainings(rows: Iterable[Row]) -> int:
     """Return how many trainings were begun, all attempts at one counted once."""
-    return sum({row.cohort: row.trials for row in rows}.values())
+    return sum({row.batch: row.trials for row in rows}.values())
 
 
 def colluders(rows: Iterable[Row]) -> frozenset[int]:
-    """Return the owners whose records are no secret: they told the adversary their noise."""
-    return frozenset(owner for row in rows for owner in row.colluders)
+    """Return the clients whose records are no secret: they told the adversary their noise."""
+    return frozenset(client for row in rows for client in row.colluders)
 
 
 def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
@@ -123,7 +123,7 @@ def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
 
 
 def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
-    """Return one owner's epsilon by vantage and round; None: a round without the owner."""
+    """Return one client's epsilon by vantage and round; None: a round without the client."""
     counts = Counter(before)
     total = counts + Counter(kind for kind in kinds if kind is not None)
     values = []
@@ -135,16 +135,18 @@ def _history(config: Config, before: Counts, kinds: Sequence[Rounds | None]) -> 
 
 
 def _worst(
-    config: Config, books: Sequence[Account], owner: int | None = None
+    config: Config, books: Sequence[Account], client: int | None = None
 ) -> tuple[int, Counts]:
     """Return which account has the largest epsilon at the configured vantage, and its rounds.
 
-    owner: whose; None for the one who is worst off.
+    client: whose; None for the one who is worst off.
     """
     told = {each for account in books for each in account.colluders}
-    owners = sorted(set(range(config.federation.owners)) - told) if owner is None else [owner]
+    clients = sorted(set(range(config.federation.clients)) - told) if client is None else [client]
     vantage = config.federation.vantage
-    spent = [(place, account.spent(each)) for place, account in enumerate(books) for each in owners]
+    spent = [
+        (place, account.spent(each)) for place, account in enumerate(books) for each in clients
+    ]
 
     def badness(found: tuple[int, Counts]) -> tuple[float, int]:
         return epsilon_of(config, found[1], vantage), found[1].total()
@@ -155,15 +157,15 @@ def _worst(
 def _last_attempt(
     config: Config, rows: Sequence[Row]
 ) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
-    """Return kind and participants of the worst cohort's last attempt, and what was before it."""
-    books = accounts.by_cohort(rows)
+    """Return kind and participants of the worst batch's last attempt, and what was before it."""
+    books = accounts.by_batch(rows)
     place, _ = _worst(config, list(books.values()))
-    cohort = list(books)[place]
-    mine = [row for row in rows if row.cohort == cohort]
-    last = [row for row in mine if row.attempt == books[cohort].attempts]
+    batch = list(books)[place]
+    mine = [row for row in rows if row.batch == batch]
+    last = [row for row in mine if row.attempt == books[batch].attempts]
     repeated = {row.release for row in last}
     places = {row.place for row in last}
-    counted = books[cohort].releases
+    counted = books[batch].releases
     earlier = Account()
     for row in mine:
         # A provisional row of the same noise released nothing that the last attempt did not.

@@ -11,7 +11,7 @@ from fedsim import config as configuration
 from fedsim.cli.options import AsJson, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
-from fedsim.data import catalogue
+from fedsim.data import dataset_cards
 
 
 def data(
@@ -25,7 +25,8 @@ def data(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Show the data of an experiment: what they are, and which owner holds how many of which label.
+    """Show the data of an experiment: what they are, and which client holds how many of which
+    label.
 
     Without CONFIG, list the datasets that there are. Nothing is written without --out.
 
@@ -35,7 +36,7 @@ def data(
 
     fedsim data configs/digits.toml --set federation.partition=dirichlet --out skew
 
-    People of one country to one owner:
+    People of one country to one client:
 
     fedsim data configs/adult.toml --set federation.partition=key
     --set federation.partition-key=native-country
@@ -48,26 +49,26 @@ def data(
             )
         _list(json_)
         return
-    from fedsim.report import holdings_report  # noqa: PLC0415
+    from fedsim.report import distribution_report  # noqa: PLC0415
 
     overrides = configuration.parse_overrides(set_)
     config = configuration.load(config_file, overrides)
     if out is not None:
         report_directory.check_new(out)
-    report = holdings_report.assemble(config)
+    report = distribution_report.assemble(config)
     console = Terminal(highlight=False)
     if json_:
         print_json(report)
     else:
-        console.print(holdings_report.summary(report))
+        console.print(distribution_report.summary(report))
     if out is not None:
         with report_directory.refusing(out):
-            page = holdings_report.write(report, out)
+            page = distribution_report.write(report, out)
         Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
 def _list(as_json: bool) -> None:
-    datasets = catalogue.listing()
+    datasets = dataset_cards.listing()
     if as_json:
         print_json({"datasets": datasets})
         return

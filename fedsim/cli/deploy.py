@@ -44,10 +44,10 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
     server_address: Annotated[
         str,
-        typer.Option(metavar="HOST[:PORT]", help="The name or address that owners connect to."),
+        typer.Option(metavar="HOST[:PORT]", help="The name or address that clients connect to."),
     ],
-    owners: Annotated[int, typer.Option(min=2, help="How many owners.")] = 3,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The owners' port.")] = 8443,
+    clients: Annotated[int, typer.Option(min=2, help="How many clients.")] = 3,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The clients' port.")] = 8443,
     superlink_port: Annotated[
         int, typer.Option(min=1, max=65535, help="The SuperLink's own, on loopback.")
     ] = 8000,
@@ -60,9 +60,9 @@ def init(
         Path | None, typer.Option(metavar="FILE", help="What nodes trust your own certificate by.")
     ] = None,
 ) -> None:
-    """Write keys, certificates, scripts and instructions for the server and every owner.
+    """Write keys, certificates, scripts and instructions for the server and every client.
 
-    Example: fedsim deploy init hospitals --owners 3 --server-address federation.example.org
+    Example: fedsim deploy init hospitals --clients 3 --server-address federation.example.org
     """
     from fedsim.deployment import certificates, kit  # noqa: PLC0415
     from fedsim.deployment.own_certificate import Own  # noqa: PLC0415
@@ -75,14 +75,14 @@ def init(
     host, port = _address(server_address, port)
     if port == superlink_port:
         raise InputError(
-            f"port {port} is both the owners' and the SuperLink's own; choose another with "
+            f"port {port} is both the clients' and the SuperLink's own; choose another with "
             "--port or --superlink-port"
         )
     written = kit.write(
         directory,
         host,
         port,
-        owners,
+        clients,
         superlink_port=superlink_port,
         listen=listen,
         auditor=auditor,
@@ -98,7 +98,7 @@ def init(
 def check(
     directory: Directory,
     machine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="server, owner-K or auditor.")
+        str | None, typer.Option(metavar="NAME", help="server, client-K or auditor.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
@@ -196,8 +196,8 @@ def run(
     if out is not None:
         overrides["run.out"] = str(out)
     config = configuration.load(config_file, overrides)
-    _refuse(config, kit.read(server).owners, experiment)
-    nodes = _owners_nodes(server, config.federation.owners)
+    _refuse(config, kit.read(server).clients, experiment)
+    nodes = _clients_nodes(server, config.federation.clients)
     with console.status("preparing"):
         plan = prepare(config)
         config, run_directory = plan.config, plan.begin()
@@ -216,7 +216,7 @@ def run(
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(
-            "interrupted; finished cohorts are kept: give the same command again with "
+            "interrupted; finished batches of trials are kept: give the same command again with "
             f"--out {run_directory.path}"
         ) from None
     conclude(run_directory, start, console)
@@ -229,7 +229,8 @@ def proxy(
     port: Annotated[int, typer.Option()] = 8443,
     superlink_port: Annotated[int, typer.Option()] = 8000,
 ) -> None:
-    """Pass the Fleet API, and nothing else, from the owners to the SuperLink. start.sh calls it."""
+    """Pass the Fleet API, and nothing else, from the clients to the SuperLink. start.sh calls
+    it."""
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment.proxy import serve  # noqa: PLC0415
 
@@ -276,14 +277,14 @@ def _address(text: str, port: int) -> tuple[str, int]:
     return host, number
 
 
-def _owners_nodes(server: Path, owners: int) -> dict[str, int]:
-    """Return the node of each owner's key by partition. Raises InputError for one without."""
+def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
+    """Return the node of each client's key by partition. Raises InputError for one without."""
     from fedsim.deployment import kit  # noqa: PLC0415
 
     registered, files = kit.registered(server), kit.key_files(server)
     nodes = {}
-    for owner in range(owners):
-        machine = f"owner-{owner}"
+    for client in range(clients):
+        machine = f"client-{client}"
         node = registered.get(machine)
         if node is None or not node.node.isdecimal():
             raise InputError(
@@ -294,16 +295,16 @@ def _owners_nodes(server: Path, owners: int) -> dict[str, int]:
             raise InputError(
                 f"keys/{machine}.pub is not the registered key; give fedsim deploy register"
             )
-        nodes[str(owner)] = int(node.node)
+        nodes[str(client)] = int(node.node)
     return nodes
 
 
-def _refuse(config: Config, owners: int, experiment: bool) -> None:
+def _refuse(config: Config, clients: int, experiment: bool) -> None:
     """Raise InputError for a run that this federation cannot, or should not, carry out."""
-    if config.federation.owners != owners:
+    if config.federation.clients != clients:
         raise InputError(
-            f"federation.owners is {config.federation.owners}, but {owners} owners are deployed; "
-            f"add --set federation.owners={owners}"
+            f"federation.clients is {config.federation.clients}, but {clients} clients are deployed; "
+            f"add --set federation.clients={clients}"
         )
     if config.privacy.noise_source == "seed" and not experiment:
         raise InputError(

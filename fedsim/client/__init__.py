@@ -1,1 +1,1 @@
-"""What runs at a data owner's node."""
+"""What runs at a client's node."""

@@ -37,7 +37,7 @@ from fedsim.trust.model import Vantage
 SAME = 1e-9
 """Relative difference of two noise multipliers that were calibrated on different machines."""
 
-ROLES = (Role.OWNER, Role.CHALLENGED, Role.ADVERSARY, Role.COLLUDER)
+ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """What a node that holds records may be."""
 
 
@@ -55,14 +55,14 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     asked = {}
     if config.federation.trust.model.server_draws:
         asked[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
-    if request.role == Role.CHALLENGED:
-        asked[consent.CHALLENGE] = "one of this owner's records is in question"
+    if request.role == Role.TARGET_CLIENT:
+        asked[consent.CHALLENGE] = "one of this client's records is in question"
         if config.challenge.kind != "record":
             asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if request.role == Role.ADVERSARY:
         asked[consent.ADVERSARY] = "this node is asked to be the adversary"
     if config.canaries.count and partition in one_run.hosts(config):
-        asked[consent.CANARIES] = "canaries are planted among this owner's records"
+        asked[consent.CANARIES] = "canaries are planted among this client's records"
     if reason := _told_bare(config, request):
         asked |= dict.fromkeys(consent.UNPROTECTED, reason)
     elif reason := _hides_nothing(config) or _tells_of_others(config, request):
@@ -92,7 +92,7 @@ def check(
     _check_place(message, config, request)
     if config.trials.count > terms.max_trials:
         raise RefusedError(
-            f"trials.count is {config.trials.count}, but the owner consented to {MAX_TRIALS} = "
+            f"trials.count is {config.trials.count}, but the client consented to {MAX_TRIALS} = "
             f"{terms.max_trials}, and every trial is a training of its own; who agrees to it sets "
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
@@ -155,7 +155,7 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
     """Return what one round releases of a record to whoever learns most of it.
 
     Under central trust that is anybody but the server, who is trusted; where sums are in the clear,
-    the server, to whom the owner's own share of the noise is all there is. A record that D has
+    the server, to whom the client's own share of the noise is all there is. A record that D has
     several times moves a sum as often.
 
     Args:
@@ -174,7 +174,7 @@ def released(config: Config, noise_multiplier: float, trials: int) -> Steps:
         for steps in plan.towards(vantage).groups
     ]
     if federation.summed_in_the_clear:
-        own = aggregate_noise_multiplier(noise_multiplier, federation.trust, federation.owners, 1)
+        own = aggregate_noise_multiplier(noise_multiplier, federation.trust, federation.clients, 1)
         seen.append(replace(seen[0], noise_multiplier=own))
     return min(seen, key=lambda steps: steps.noise_multiplier)
 
@@ -193,7 +193,7 @@ def _ahead(config: Config, noise_multiplier: float, request: Request, earlier: i
 
 
 def _told_bare(config: Config, request: Request) -> str | None:
-    """Return why something of this owner leaves without any noise; None where nothing does."""
+    """Return why something of this client leaves without any noise; None where nothing does."""
     if at_server.seat(config).reads_noise:
         return f"audit.mode is '{config.audit.mode}'"
     if config.audit.bayesian_pairs:
@@ -218,13 +218,13 @@ def _hides_nothing(config: Config) -> str | None:
 
 
 def _tells_of_others(config: Config, request: Request) -> str | None:
-    """Return why an adversary hands over what it works out from another owner's record, bare."""
+    """Return why an adversary hands over what it works out from another client's record, bare."""
     seen = [vantage for vantage in vantages.measured(config) if vantage is not Vantage.SERVER]
     if request.role != Role.ADVERSARY or not seen:
         return None
     return (
         f"the belief of the {seen[0].value} is measured, which this node works out from another "
-        "owner's record and hands over without noise"
+        "client's record and hands over without noise"
     )
 
 
@@ -253,14 +253,14 @@ def _check_role(request: Request, known: Federation, partition: int) -> None:
     role, record = request.role, request.record
     if role not in ROLES:
         raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")
-    own, asked = record in known.owned_by(partition), request.challenged == partition
+    own, asked = record in known.owned_by(partition), request.target_client == partition
     if role == Role.ADVERSARY and (own or asked):
         raise RefusedError(
             "this node is asked to be the adversary of its own records, but no run has one that "
             "knows what it is to find out"
         )
-    if role == Role.CHALLENGED and not (asked and (own or record < 0)):
-        raise RefusedError("this node is asked for a challenge about another owner's records")
+    if role == Role.TARGET_CLIENT and not (asked and (own or record < 0)):
+        raise RefusedError("this node is asked for a challenge about another client's records")
 
 
 def _check_arrays(message: Message, request: Request, known: Federation) -> None:

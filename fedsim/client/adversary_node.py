@@ -77,8 +77,8 @@ def conclude(
         # No round follows that its residual could be compared with.
         _remember(context, replace(memory, past=None), request.round)
     if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(config):
-        question = request.question.at(request.round - 1)
-        step = released_model.attack(config, known, question, inputs.model(message, known))
+        game = request.game.at(request.round - 1)
+        step = released_model.attack(config, known, game, inputs.model(message, known))
         node_memory.remember(
             context,
             RELEASED,
@@ -147,9 +147,9 @@ def _attack_losses(
 
 
 def _in_question(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
-    """Return the positions in D of what is in question: one record, or all of an owner's."""
+    """Return the positions in D of what is in question: one record, or all of a client's."""
     if config.privacy.unit == "client":
-        return known.owned_by(request.challenged)
+        return known.owned_by(request.target_client)
     return np.asarray([request.record])
 
 
@@ -222,7 +222,7 @@ def _expect(
             config,
             known,
             messages.partition(context),
-            request.question,
+            request.game,
             parameters,
             sent,
             taking_part,
@@ -241,24 +241,24 @@ def _expect_late(
     """Form the hypotheses about the aggregate of the round before, whose participants it names."""
     own, before = messages.partition(context), replace(request, round=request.round - 1)
     awaiting = node_memory.recall(context, AWAITING)
-    owners = messages.participants(message.content)
-    confided: dict[str, npt.NDArray[Any]] = {}
-    if messages.CONFIDED in message.content:
-        confided = messages.arrays_of(message.content.array_records[messages.CONFIDED])
+    clients = messages.participants(message.content)
+    disclosed: dict[str, npt.NDArray[Any]] = {}
+    if messages.DISCLOSED in message.content:
+        disclosed = messages.arrays_of(message.content.array_records[messages.DISCLOSED])
     contribution = torch.from_numpy(awaiting["message"]).to(known.device)
-    for noise_told in confided.values():
+    for noise_told in disclosed.values():
         contribution = contribution + torch.from_numpy(noise_told).to(known.device)
     return adversary.expect(
         memory,
         config,
         known,
         own,
-        before.question,
+        before.game,
         torch.from_numpy(awaiting["model"]).to(known.device),
         contribution,
         inputs.taking_part(config, known, before),
-        set(range(config.federation.owners)) - set(owners),
-        len(set(owners) - {own}) - len(confided),
+        set(range(config.federation.clients)) - set(clients),
+        len(set(clients) - {own}) - len(disclosed),
     )
 
 

@@ -141,7 +141,7 @@ def enter(terms: Terms, answer: Answer, planned: Steps | None = None) -> None:
             the budget; nothing is entered.
         InputError: the ledger is damaged or cannot be written.
     """
-    folder = terms.state.resolve()  # a link that the owner named is the owner's
+    folder = terms.state.resolve()  # a link that the client named is the client's
     with _locked(folder):
         written = _read(folder)
         _check_order(written.entries, answer)

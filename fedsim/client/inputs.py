@@ -23,7 +23,7 @@ def taking_part(config: Config, known: Federation, request: Request) -> torch.Te
     """
     coins = participation(
         config.noise_seed,
-        config.trials.leaves(request.trial_numbers),
+        config.trials.streams(request.trial_numbers),
         request.round,
         config.data.records,
         config.training.sampling_rate,

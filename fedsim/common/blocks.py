@@ -83,7 +83,7 @@ def _keep_freed_memory() -> None:
     torch.empty(2**25 - 2**15, dtype=torch.uint8)
 
 
-class Lender(Generic[Result]):
+class Pool(Generic[Result]):
     """Keeps things that one thread at a time may use, and makes as many as are needed at once."""
 
     def __init__(self, make: Callable[[], Result]) -> None:

@@ -1,7 +1,8 @@
 """The seed tree: a random number is a function of (seed, role, trial, round, partition).
 
-Each leaf is a counter-based Philox generator whose key is a hash of its path, so a trial's numbers
-depend neither on which other trials run beside it nor on the process, order or thread that asks.
+Each random stream is a counter-based Philox generator whose key is a hash of its path, so a trial's
+numbers depend neither on which other trials run beside it nor on the process, order or thread that
+asks.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 
 class Role(IntEnum):
-    """What a leaf of the seed tree is for. Values are part of the tree: never renumber."""
+    """What a random stream is for. Values are part of the tree: never renumber."""
 
     WORLD = 0
     INITIAL_MODEL = 1
@@ -39,14 +40,14 @@ SERVER = -1
 
 
 def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER) -> int:
-    """Return the 128-bit key of a leaf (BLAKE2b of the path).
+    """Return the 128-bit key of a random stream (BLAKE2b of the path).
 
     Args:
         seed: of the run, in [0, 2^64).
         role: what the leaf is for.
         trial: number of the trial, 0 where the role has none.
         round: number of the round, 0 where the role has none.
-        partition: of the owner, or `SERVER`.
+        partition: of the client, or `SERVER`.
     """
     path = struct.pack("<Qqqqq", seed, role, trial, round, partition)
     return int.from_bytes(hashlib.blake2b(path, digest_size=16).digest(), "little")
@@ -55,17 +56,17 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 def generator(
     seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
 ) -> np.random.Generator:
-    """Return the generator of a leaf.
+    """Return the generator of a random stream.
 
     Args:
         seed: of the run, in [0, 2^64).
         role: what the leaf is for.
         trial: number of the trial, 0 where the role has none.
         round: number of the round, 0 where the role has none.
-        partition: of the owner, or `SERVER`.
+        partition: of the client, or `SERVER`.
     """
-    leaf = key(seed, role, trial=trial, round=round, partition=partition)
-    return np.random.Generator(np.random.Philox(key=leaf))
+    stream = key(seed, role, trial=trial, round=round, partition=partition)
+    return np.random.Generator(np.random.Philox(key=stream))
 
 
 def gaussian_noise(
@@ -78,16 +79,17 @@ def gaussian_noise(
             seed tree: what a deployment that protects people needs, and not reproducible.
         trials: numbers of the T trials.
         round: number of the round.
-        partition: of the owner, or `SERVER`.
+        partition: of the client, or `SERVER`.
         size: numbers of a row.
     """
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):
-        # A key for each trial is what makes results independent of the cohort; ~10 us each.
-        leaf = (
+        # A key for each trial is what makes results independent of the batch of trials; ~10 us
+        # each.
+        stream = (
             secrets.randbits(128)
             if seed is None
             else key(seed, Role.NOISE, trial=trial, round=round, partition=partition)
         )
-        np.random.Generator(np.random.Philox(key=leaf)).standard_normal(out=row)
+        np.random.Generator(np.random.Philox(key=stream)).standard_normal(out=row)
     return noise

@@ -11,22 +11,22 @@ from fedsim.config.values import Fraction, PositiveInt, Seed
 
 
 class TrialsConfig(Table):
-    """Repetitions of the whole training; `cohort` of them share one message.
+    """Repetitions of the whole training; `batch` of them share one message.
 
     Attributes:
         count: T, how many repetitions.
-        cohort: how many are trained together.
+        batch: how many are trained together.
         worlds: half of the trials on D and half on D', or all on D.
         pairing: "independent", or "common" where trials 2i and 2i + 1 are in opposite worlds and
             have all random numbers but that bit in common.
-        until_halfwidth: of the interval of the advantage, at which no further cohort is begun; 0 to
-            run all `count`.
+        until_halfwidth: of the interval of the advantage, at which no further batch of trials is
+            begun; 0 to run all `count`.
         first: how many of them were planned at first where a campaign was extended, 0 where it was
             not.
     """
 
     count: PositiveInt = 200
-    cohort: PositiveInt = 100
+    batch: PositiveInt = 100
     worlds: Literal["both", "d-only"] = "both"
     pairing: Literal["independent", "common"] = "independent"
     until_halfwidth: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -42,8 +42,8 @@ class TrialsConfig(Table):
         """How many trials, the first of them, have worlds that are balanced over all of them."""
         return 0 if self.in_pairs else self.first or self.count
 
-    def leaves(self, trials: range) -> Sequence[int]:
-        """Return the trials whose leaves of the seed tree these trials draw from."""
+    def streams(self, trials: range) -> Sequence[int]:
+        """Return the trials whose random streams these trials draw from."""
         return trials if self.pairing == "independent" else [trial // 2 * 2 for trial in trials]
 
 
@@ -52,13 +52,13 @@ class AuditConfig(Table):
 
     Attributes:
         mode: "participant" computes the belief as the adversary must, from what it receives and
-            knows; "instrumented" computes the same belief from the noise, which the auditor of a
+            knows; "oracle" computes the same belief from the noise, which the auditor of a
             campaign reads.
         vantages: whose beliefs are computed; "configured" is federation.vantage alone.
         prior: the adversary's probability of D before the first round.
         confidence: of every interval and bound.
         evaluated_trials: in how many trials, the first of them, utility is measured.
-        bayesian_pairs: how many pairs of its records each owner compares in a round, in the
+        bayesian_pairs: how many pairs of its records each client compares in a round, in the
             evaluated trials, for the Bayesian accountant; 0 for none.
         attacks: by membership inference on the challenge, names with commas between them, "all" or
             "none".
@@ -86,10 +86,10 @@ class RunConfig(Table):
         name: of the experiment, for readers; that of its file unless it is given.
         seed: of every random number but those that draw D.
         device: where the tensors live; "auto" is CUDA where there is one.
-        threads: that share the trials of a cohort; 0 for one per core.
+        threads: that share the trials of a batch of trials; 0 for one per core.
         max_memory: such as "4GiB"; "" for what the device has to spare.
         precision: of the forward and backward passes, never of norms, sums and beliefs.
-        client_cpus: what Flower's simulation gives each owner.
+        client_cpus: what Flower's simulation gives each client.
         client_gpus: likewise; 0 for an equal share of one.
         out: the run directory; "" for a new one.
     """

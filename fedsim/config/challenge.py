@@ -8,17 +8,17 @@ from fedsim.common.tables import Table
 
 
 class ChallengeConfig(Table):
-    """Whom the adversary must identify: the most dissimilar record or owner, or a given one.
+    """Whom the adversary must identify: the most dissimilar record or client, or a given one.
 
     Attributes:
-        dissimilarity: the measure by which record, replacement or owner are chosen.
+        dissimilarity: the measure by which record, replacement or client are chosen.
         space: what dissimilarity is between, features or what the last layer sees of a record at
             the initial parameters of the first trial.
-        choice: of the pairs or owners, which: the most dissimilar, the least, or the median.
+        choice: of the pairs or clients, which: the most dissimilar, the least, or the median.
         record: position in D of a given one; -1 to choose.
         replacement: position in the pool of what D' has in its stead; -1 to choose.
-        owner: where one record is in question, whose records the choice is among; -1 for all
-            owners'.
+        client: where one record is in question, whose records the choice is among; -1 for all
+            clients'.
         kind: what is in question: a "record" of D; one that was made to be noticed and takes the
             place of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a
             vector of norm C that is added to the sum in place of a record's gradient.
@@ -32,14 +32,14 @@ class ChallengeConfig(Table):
     choice: Literal["max", "min", "median"] = "max"
     record: Annotated[int, Field(ge=-1)] = -1
     replacement: Annotated[int, Field(ge=-1)] = -1
-    owner: Annotated[int, Field(ge=-1)] = -1
+    client: Annotated[int, Field(ge=-1)] = -1
     kind: Literal["record", "backdoor", "clipbkd", "mislabelled", "blank", "gradient"] = "record"
     copies: Annotated[int, Field(ge=1, le=1024)] = 1
     label: Annotated[int, Field(ge=-1)] = -1
     coordinate: Annotated[int, Field(ge=-1)] = -1
 
     @property
-    def is_made(self) -> bool:
+    def is_crafted(self) -> bool:
         """Whether a record was made that takes the place of one of D."""
         return self.kind not in ("record", "gradient")
 
@@ -51,7 +51,7 @@ class CanariesConfig(Table):
         count: how many, 0 for none.
         kind: gradients in random directions ("gradient") or along single parameters ("dirac"), as
             long as clipping allows, or records of the pool with a wrong label ("mislabelled").
-        owners: where they are planted in turn, with commas between them, "" for all.
+        clients: where they are planted in turn, with commas between them, "" for all.
         guesses: how many of them are guessed about; 0 for one in eight, -1 to try several numbers
             and pay for it.
         known_data: whether scores leave out what the records add to a sum, as an auditor can who
@@ -60,6 +60,6 @@ class CanariesConfig(Table):
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0
     kind: Literal["gradient", "dirac", "mislabelled"] = "gradient"
-    owners: str = ""
+    clients: str = ""
     guesses: Annotated[int, Field(ge=-1)] = 0
     known_data: bool = False

@@ -51,13 +51,13 @@ class Config(Table):
         return self
 
     @property
-    def divisor(self) -> float:
+    def normaliser(self) -> float:
         """n, the public constant that a released sum is divided by.
 
-        The expected number of records in a step; the number of owners where each sends one update.
+        The expected number of records in a step; the number of clients where each sends one update.
         """
         if self.privacy.unit == "client":
-            return float(self.federation.owners)
+            return float(self.federation.clients)
         return self.training.sampling_rate * self.data.records
 
     @property
@@ -84,9 +84,9 @@ class Config(Table):
             changes["download"] = False
         return self.model_copy(update={"data": self.data.model_copy(update=changes)})
 
-    def with_cohort(self, cohort: int) -> "Config":
-        """Return the same experiment with other cohorts."""
-        trials = self.trials.model_copy(update={"cohort": cohort})
+    def with_batch(self, batch: int) -> "Config":
+        """Return the same experiment with other batches of trials."""
+        trials = self.trials.model_copy(update={"batch": batch})
         return self.model_copy(update={"trials": trials})
 
     @property

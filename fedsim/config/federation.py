@@ -45,24 +45,24 @@ class FederationConfig(Table):
     """Who holds which records, who adds the noise, where the adversary sits.
 
     Attributes:
-        owners: how many there are.
+        clients: how many there are.
         partition: the scheme by which D is divided among them.
         partition_key: the column that `partition = "key"` does not split, or "label".
         dirichlet_alpha: concentration of the schemes "dirichlet" and "quantity".
-        adversary: number of the curious owner; -1 for the last that does not hold the challenge.
+        adversary: number of the curious client; -1 for the last that does not hold the challenge.
         trust: who adds the noise.
         vantage: what the adversary sees.
-        timeout: seconds that an owner has for an answer.
-        secure_aggregation: how owners' messages are summed under distributed trust: "simulated", in
-            the clear, where the server sees every message under a share of the noise only, or by
+        timeout: seconds that a client has for an answer.
+        secure_aggregation: how clients' messages are summed under distributed trust: "simulated",
+            in the clear, where the server sees every message under a share of the noise only, or by
             Flower's protocol.
-        colluding: how many other owners tell the adversary what they know, which leaves their own
+        colluding: how many other clients tell the adversary what they know, which leaves their own
             records unprotected.
-        tolerated_dropouts: without how many owners a round may go on.
-        dropout_rate: probability that an owner fails to answer in a round, for simulations.
+        tolerated_dropouts: without how many clients a round may go on.
+        dropout_rate: probability that a client fails to answer in a round, for simulations.
     """
 
-    owners: Annotated[int, Field(ge=2)] = 2
+    clients: Annotated[int, Field(ge=2)] = 2
     partition: str = "iid"
     partition_key: str = ""
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
@@ -77,8 +77,8 @@ class FederationConfig(Table):
 
     @property
     def fewest_participants(self) -> int:
-        """How many owners a round has at least."""
-        return self.owners - self.tolerated_dropouts
+        """How many clients a round has at least."""
+        return self.clients - self.tolerated_dropouts
 
     @property
     def summed_in_the_clear(self) -> bool:

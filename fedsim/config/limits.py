@@ -7,26 +7,26 @@ if TYPE_CHECKING:  # which checks itself against these
     from fedsim.config.experiment import Config
 
 
-def _honest_owners(config: "Config") -> None:
-    """Raise ValueError where no honest owner besides that of the record may be left."""
+def _honest_clients(config: "Config") -> None:
+    """Raise ValueError where no honest client besides that of the record may be left."""
     federation = config.federation
-    owners, colluding = federation.owners, federation.colluding
+    clients, colluding = federation.clients, federation.colluding
     dropouts = f"federation.tolerated-dropouts is {federation.tolerated_dropouts}"
-    if colluding > owners - 2:
+    if colluding > clients - 2:
         raise ValueError(
-            f"federation.colluding is {colluding}, but of {owners} owners one is the "
-            f"adversary and one holds the challenge; give 0 to {owners - 2}"
+            f"federation.colluding is {colluding}, but of {clients} clients one is the "
+            f"adversary and one holds the challenge; give 0 to {clients - 2}"
         )
-    if colluding + federation.tolerated_dropouts > owners - 2:
+    if colluding + federation.tolerated_dropouts > clients - 2:
         raise ValueError(
-            f"{dropouts}, but with the adversary and {colluding} colluding owners that may leave "
-            f"no honest one of {owners}; give 0 to {owners - 2 - colluding}"
+            f"{dropouts}, but with the adversary and {colluding} colluding clients that may leave "
+            f"no honest one of {clients}; give 0 to {clients - 2 - colluding}"
         )
-    # A server that asked one half for keys and the other half for seeds would unmask an owner.
-    if federation.secure_aggregation == "secagg+" and 2 * federation.fewest_participants <= owners:
+    # A server that asked one half for keys and the other half for seeds would unmask a client.
+    if federation.secure_aggregation == "secagg+" and 2 * federation.fewest_participants <= clients:
         raise ValueError(
-            f"{dropouts}, but secagg+ keeps messages secret only while more than half of {owners} "
-            f"owners must answer; give 0 to {(owners - 1) // 2}"
+            f"{dropouts}, but secagg+ keeps messages secret only while more than half of {clients} "
+            f"clients must answer; give 0 to {(clients - 1) // 2}"
         )
 
 
@@ -59,27 +59,27 @@ def _one_target(config: "Config") -> None:
         )
 
 
-def _owners_and_records(config: "Config") -> None:
-    """Raise ValueError for an owner or a record that there is not."""
-    owners, records = config.federation.owners, config.data.records
-    numbered = f"but the owners are numbered 0 to {owners - 1}"
-    for key, owner in (
+def _clients_and_records(config: "Config") -> None:
+    """Raise ValueError for a client or a record that there is not."""
+    clients, records = config.federation.clients, config.data.records
+    numbered = f"but the clients are numbered 0 to {clients - 1}"
+    for key, client in (
         ("federation.adversary", config.federation.adversary),
-        ("challenge.owner", config.challenge.owner),
+        ("challenge.client", config.challenge.client),
     ):
-        if owner >= owners:
+        if client >= clients:
             raise ValueError(
-                f"{key} is {owner}, {numbered}; name one of them, or -1 to let fedsim choose"
+                f"{key} is {client}, {numbered}; name one of them, or -1 to let fedsim choose"
             )
-    for name in filter(None, (name.strip() for name in config.canaries.owners.split(","))):
-        if config.canaries.count and (not name.isdecimal() or int(name) >= owners):
+    for name in filter(None, (name.strip() for name in config.canaries.clients.split(","))):
+        if config.canaries.count and (not name.isdecimal() or int(name) >= clients):
             raise ValueError(
-                f"canaries.owners has '{name}', {numbered}; give some of them with commas "
+                f"canaries.clients has '{name}', {numbered}; give some of them with commas "
                 'between, or "" for all'
             )
-    if records < owners:
+    if records < clients:
         raise ValueError(
-            f"data.records is {records}, fewer than the {owners} owners; every owner needs a record"
+            f"data.records is {records}, fewer than the {clients} clients; every client needs a record"
         )
     if config.challenge.record >= records:
         raise ValueError(
@@ -113,10 +113,10 @@ def _enough_canaries(config: "Config") -> None:
 
 
 LIMITS: tuple[Callable[["Config"], None], ...] = (
-    _honest_owners,
+    _honest_clients,
     _one_target,
     _first_trials,
-    _owners_and_records,
+    _clients_and_records,
     _enough_canaries,
 )
 """Checked in this order, each raising ValueError with one line."""

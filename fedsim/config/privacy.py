@@ -14,7 +14,7 @@ class PrivacyConfig(Table):
     """The mechanism. One of the targets or noise-multiplier is not 0.
 
     Attributes:
-        unit: what neighbouring federations differ in, one record or all data of one owner
+        unit: what neighbouring federations differ in, one record or all data of one client
             ("client").
         neighbouring: whether that is missing, or replaced by another.
         sensitivity: what the noise is a multiple of: the most that one unit can change ("global"),
@@ -32,7 +32,7 @@ class PrivacyConfig(Table):
             prior.
         mutual_information: target, the nats that all rounds together may tell of the secret.
         pac_prior: the candidates: D and D' ("pair"), or pac_draws random halves of the records of
-            all owners but the adversary.
+            all clients but the adversary.
         pac_draws: how many halves.
     """
 

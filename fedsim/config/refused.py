@@ -102,13 +102,13 @@ REFUSED = (
     ),
     Need(
         what=(equals("trials.pairing", "common"),),
-        needs=(even("trials.cohort"),),
+        needs=(even("trials.batch"),),
         why="where pairs of trials stay together",
         instead='trials.pairing = "independent"',
     ),
     Need(
         what=(above("trials.until-halfwidth", 0),),
-        needs=(even("trials.cohort"),),
+        needs=(even("trials.batch"),),
         why="where pairs of trials stay together",
         instead="trials.until-halfwidth = 0",
     ),
@@ -130,20 +130,20 @@ REFUSED = (
             equals("challenge.record", -1),
             equals("challenge.replacement", -1),
         ),
-        why="where an owner sends one clipped update and all its data are in question",
+        why="where a client sends one clipped update and all its data are in question",
         instead='privacy.unit = "record"',
     ),
     Need(
         what=(equals("privacy.unit", "record"),),
         needs=(equals("training.local-epochs", 1), equals("training.batch-size", 0)),
-        why="where an owner sends its gradients and one record is in question",
+        why="where a client sends its gradients and one record is in question",
         instead='privacy.unit = "client"',
     ),
     Need(
-        what=(at_least("challenge.owner", 0),),
+        what=(at_least("challenge.client", 0),),
         needs=(equals("challenge.record", -1),),
         why="and a given record is whoever's it is",
-        instead="challenge.owner = -1",
+        instead="challenge.client = -1",
     ),
     # --- Steps
     Need(
@@ -155,7 +155,7 @@ REFUSED = (
     Need(
         what=(equals("training.local-steps", 1), equals("privacy.unit", "record")),
         needs=(equals("training.local-learning-rate", 0),),
-        why="where no owner steps on its own",
+        why="where no client steps on its own",
         instead="training.local-steps above 1",
     ),
     Need(
@@ -168,7 +168,7 @@ REFUSED = (
     Need(
         what=(above("training.local-steps", 1),),
         needs=(_trusts(lambda model: model.local_steps),),
-        why="whose noise each owner must add itself before its next step",
+        why="whose noise each client must add itself before its next step",
         instead="training.local-steps = 1",
     ),
     Need(
@@ -201,7 +201,7 @@ REFUSED = (
             equals("federation.colluding", 0),
             equals("federation.tolerated-dropouts", 0),
         ),
-        why="accounted for owners that all answer and keep their noise to themselves",
+        why="accounted for clients that all answer and keep their noise to themselves",
         instead="training.local-steps = 1",
     ),
     # --- What noise with a law of its own goes with, and what is shaped by candidates
@@ -213,7 +213,7 @@ REFUSED = (
             equals("training.local-steps", 1),
             equals("federation.vantage", "participant"),
             equals("federation.tolerated-dropouts", 0),
-            equals("audit.mode", "instrumented"),
+            equals("audit.mode", "oracle"),
             equals("audit.vantages", "configured"),
         ),
         why="where the server adds noise whose law it works out from what an oracle audit reads",
@@ -233,7 +233,7 @@ REFUSED = (
     Need(
         what=(BY_CANDIDATE,),
         needs=(equals("federation.colluding", 0),),
-        why="whose candidates are sums over all owners",
+        why="whose candidates are sums over all clients",
         instead='privacy.noise = "isotropic"',
     ),
     Need(
@@ -246,19 +246,19 @@ REFUSED = (
     Need(
         what=(_trusts(lambda model: model.summed_securely),),
         needs=(equals("training.clipping", True),),
-        why="where owners send integers of a stated range and nothing bounds their sums",
+        why="where clients send integers of a stated range and nothing bounds their sums",
         instead='federation.trust = "local"',
     ),
     Need(
         what=(_trusts(lambda model: model.summed_securely),),
         needs=(equals("privacy.sensitivity", "global"),),
-        why="where nothing that owners send may have a range which depends on the data",
+        why="where nothing that clients send may have a range which depends on the data",
         instead='federation.trust = "local"',
     ),
     Need(
         what=(above("audit.bayesian-pairs", 0),),
         needs=(equals("federation.tolerated-dropouts", 0),),
-        why="which compares the gradients of all owners in every round",
+        why="which compares the gradients of all clients in every round",
         instead="audit.bayesian-pairs = 0",
     ),
     # --- Sums that nothing bounds, and targets that no noise meets
@@ -334,7 +334,7 @@ REFUSED = (
     Need(
         what=(above("canaries.count", 0), equals("privacy.unit", "client")),
         needs=(equals("canaries.known-data", False),),
-        why="where owners send updates of their own and not sums over records",
+        why="where clients send updates of their own and not sums over records",
         instead='privacy.unit = "record"',
     ),
     # --- Random numbers in common
@@ -348,7 +348,7 @@ REFUSED = (
     Need(
         what=(equals("privacy.unit", "client"),),
         needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
-        why="where all data of an owner are in question",
+        why="where all data of a client are in question",
         instead='privacy.unit = "record"',
     ),
     Need(
@@ -394,7 +394,7 @@ REFUSED = (
         needs=(equals("run.precision", "float32"),),
         why="whose belief compares sums that it computed in full precision with what others "
         "rounded",
-        instead='audit.mode = "instrumented"',
+        instead='audit.mode = "oracle"',
     ),
     Need(
         what=(equals("privacy.sensitivity", "local"),),

@@ -28,22 +28,22 @@ class ModelConfig(Table):
 
 
 class TrainingConfig(Table):
-    """DP-SGD: in every round each owner sums clipped gradients and the server takes one step.
+    """DP-SGD: in every round each client sums clipped gradients and the server takes one step.
 
-    Where privacy.unit is "client" an owner sends the clipped update of its own training instead.
+    Where privacy.unit is "client" a client sends the clipped update of its own training instead.
 
     Attributes:
         rounds: k, how many.
         learning_rate: of the server's step, times the schedule.
-        clipping_norm: C, the longest that one record's gradient, or one owner's update, may be.
+        clipping_norm: C, the longest that one record's gradient, or one client's update, may be.
         clipping: false sums gradients as they are, and clipping_norm is then the unit of the noise
             alone.
         sampling_rate: the probability that a record takes part in a round (1: full batch).
-        local_steps: noisy steps that an owner takes on its own model within a round.
-        local_learning_rate: their learning rate, or that of an owner's own training; 0 for that of
+        local_steps: noisy steps that a client takes on its own model within a round.
+        local_learning_rate: their learning rate, or that of a client's own training; 0 for that of
             the server.
-        local_epochs: of an owner's own training.
-        batch_size: of an owner's own training; 0 for all its records in one batch.
+        local_epochs: of a client's own training.
+        batch_size: of a client's own training; 0 for all its records in one batch.
         optimizer: the server's.
         momentum: of "sgd".
         beta1: of "adam", for its mean of gradients.

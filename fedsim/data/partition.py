@@ -1,4 +1,4 @@
-"""Which owner holds which record of D."""
+"""Which client holds which record of D."""
 
 import heapq
 from collections.abc import Callable
@@ -12,62 +12,62 @@ from adversaries.errors import InputError
 from adversaries.registry import lookup
 
 REDRAWS = 100
-"""Draws before a partition that leaves an owner without a record is refused."""
+"""Draws before a partition that leaves a client without a record is refused."""
 
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """What is to be divided among owners.
+    """What is to be divided among clients.
 
     Attributes:
         labels: int64 [n].
-        owners: how many there are.
+        clients: how many there are.
         alpha: concentration of the skewed schemes, above 0.
         keys: [n], what each record has in the column that must not be split; None where no column
             was named.
     """
 
     labels: npt.NDArray[np.int64]
-    owners: int
+    clients: int
     alpha: float
     keys: npt.NDArray[Any] | None = None
 
 
 def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Deal the records like cards: sizes differ by at most one."""
-    return generator.permutation(np.arange(len(division.labels)) % division.owners)
+    return generator.permutation(np.arange(len(division.labels)) % division.clients)
 
 
 def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Draw each class's shares from Dirichlet(alpha), and its records' owners from those shares.
+    """Draw each class's shares from Dirichlet(alpha), and its records' clients from those shares.
 
-    Label skew: small alpha gives a class to few owners; as alpha grows, all owners get the same
+    Label skew: small alpha gives a class to few clients; as alpha grows, all clients get the same
     mix. Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
     """
     classes, class_of = np.unique(division.labels, return_inverse=True)
-    shares = generator.dirichlet(np.full(division.owners, division.alpha), size=len(classes))
+    shares = generator.dirichlet(np.full(division.clients, division.alpha), size=len(classes))
     upper = shares.cumsum(axis=1)[:, :-1]
     above = generator.random((len(division.labels), 1)) >= upper[class_of]
-    owner_of: npt.NDArray[np.int64] = above.sum(axis=1, dtype=np.int64)
-    return owner_of
+    client_of: npt.NDArray[np.int64] = above.sum(axis=1, dtype=np.int64)
+    return client_of
 
 
 def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Draw the owners' shares of all records from Dirichlet(alpha), whatever the labels.
+    """Draw the clients' shares of all records from Dirichlet(alpha), whatever the labels.
 
-    Quantity skew: small alpha gives nearly all to few owners. Everyone gets one record beforehand,
+    Quantity skew: small alpha gives nearly all to few clients. Everyone gets one record beforehand,
     so that any alpha will do. Source: Li et al. (2022), Federated learning on non-IID data silos,
     "quantity skew", with the shares rounded by a multinomial draw.
     """
-    shares = generator.dirichlet(np.full(division.owners, division.alpha))
-    sizes = 1 + generator.multinomial(len(division.labels) - division.owners, shares)
-    return generator.permutation(np.repeat(np.arange(division.owners), sizes))
+    shares = generator.dirichlet(np.full(division.clients, division.alpha))
+    sizes = 1 + generator.multinomial(len(division.labels) - division.clients, shares)
+    return generator.permutation(np.repeat(np.arange(division.clients), sizes))
 
 
 def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Give all records of one value of the key to one owner, and owners about as many records.
+    """Give all records of one value of the key to one client, and clients about as many records.
 
-    The values come in random order, each to the owner with the fewest records so far (the first of
+    The values come in random order, each to the client with the fewest records so far (the first of
     these), so that sizes differ by at most the records of the commonest value.
     """
     if division.keys is None:
@@ -76,18 +76,18 @@ def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.i
             "federation.partition-key"
         )
     values, value_of, counts = np.unique(division.keys, return_inverse=True, return_counts=True)
-    if len(values) < division.owners:
+    if len(values) < division.clients:
         raise InputError(
             f"the column of federation.partition-key has {len(values)} values in D, too few for "
-            f"{division.owners} owners, for a value is never split; lower federation.owners or "
+            f"{division.clients} clients, for a value is never split; lower federation.clients or "
             "name another column"
         )
     holder = np.empty(len(values), dtype=np.int64)
-    held = [(0, owner) for owner in range(division.owners)]
+    held = [(0, client) for client in range(division.clients)]
     for value in generator.permutation(len(values)):
-        records, owner = held[0]
-        holder[value] = owner
-        heapq.heapreplace(held, (records + int(counts[value]), owner))
+        records, client = held[0]
+        holder[value] = client
+        heapq.heapreplace(held, (records + int(counts[value]), client))
     return holder[value_of]
 
 
@@ -98,52 +98,52 @@ PARTITIONS: dict[str, Scheme] = {
     "quantity": _quantity,
     "key": _key,
 }
-"""Schemes by name: (what is to be divided, generator) -> owner of each record [n]."""
+"""Schemes by name: (what is to be divided, generator) -> client of each record [n]."""
 
 
 def partition(
     labels: npt.NDArray[np.int64],
-    owners: int,
+    clients: int,
     scheme: str,
     alpha: float,
     seed: int,
     keys: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[np.int64]:
-    """Return the owner of each record, from the seed alone.
+    """Return the client of each record, from the seed alone.
 
-    Every owner gets a record: a draw that leaves one without is repeated.
+    Every client gets a record: a draw that leaves one without is repeated.
 
     Args:
         labels: int64 [n].
-        owners: how many there are.
+        clients: how many there are.
         scheme: a key of `PARTITIONS`.
         alpha: concentration of "dirichlet" and "quantity", above 0; other schemes ignore it.
         seed: of the data.
         keys: [n], what "key" goes by; other schemes ignore them.
 
     Returns:
-        int64 [n] in 0..owners-1.
+        int64 [n] in 0..clients-1.
 
     Raises:
-        InputError: the scheme is unknown, or no draw gives every owner a record.
+        InputError: the scheme is unknown, or no draw gives every client a record.
     """
-    draw_owners = lookup(PARTITIONS, scheme, "federation.partition")
-    if not 1 <= owners <= len(labels):
+    draw_clients = lookup(PARTITIONS, scheme, "federation.partition")
+    if not 1 <= clients <= len(labels):
         raise InputError(
-            f"{len(labels)} records cannot give each of {owners} owners one; lower "
-            "federation.owners or raise data.records"
+            f"{len(labels)} records cannot give each of {clients} clients one; lower "
+            "federation.clients or raise data.records"
         )
     if not alpha > 0:
         raise InputError(f"federation.dirichlet-alpha is {alpha}; give a number above 0")
-    division = Division(labels, owners, alpha, keys)
+    division = Division(labels, clients, alpha, keys)
     for draw in range(REDRAWS):
         # Hashed, and keyed by the draw: the split of the dataset uses the bare seed as its key.
         key = np.random.SeedSequence(seed, spawn_key=(draw,))
         generator = np.random.Generator(np.random.Philox(key))
-        owner_of = draw_owners(division, generator)
-        if len(np.unique(owner_of)) == owners:
-            return owner_of
+        client_of = draw_clients(division, generator)
+        if len(np.unique(client_of)) == clients:
+            return client_of
     raise InputError(
-        f"with federation.dirichlet-alpha = {alpha}, {REDRAWS} draws left some of the {owners} "
-        "owners without a record; raise it or data.records, or lower federation.owners"
+        f"with federation.dirichlet-alpha = {alpha}, {REDRAWS} draws left some of the {clients} "
+        "clients without a record; raise it or data.records, or lower federation.clients"
     )

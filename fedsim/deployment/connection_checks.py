@@ -82,7 +82,7 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
         yield (
             "Control API",
             WRONG,
-            f"answers {control} here, so that anyone can submit code: let owners reach only the "
+            f"answers {control} here, so that anyone can submit code: let clients reach only the "
             "proxy of start.sh, or nginx with nginx.conf",
         )
 

@@ -4,7 +4,7 @@
     ca/            the certificate authority, which no machine needs; none with an operator's own
     server/        TLS key and certificate, those of the SuperLink, the public keys of all nodes,
                    scripts, Flower's settings, the configuration of a training to begin with
-    owners/owner-K/, auditor/   the node's own key, its node.toml, scripts
+    clients/client-K/, auditor/   the node's own key, its node.toml, scripts
     compose.yaml, Dockerfile, README.md
 
 Every machine's folder holds the wheel of the fedsim that wrote the kit, whose hash README.md tells.
@@ -48,7 +48,7 @@ class Kit:
     address: str
     port: int
     superlink_port: int
-    owners: int
+    clients: int
     auditor: bool
     created: str
     fedsim: str
@@ -59,8 +59,8 @@ class Kit:
     @property
     def machines(self) -> list[str]:
         """The machines by name, the server first."""
-        owners = [f"owner-{owner}" for owner in range(self.owners)]
-        return ["server", *owners, *(["auditor"] if self.auditor else [])]
+        clients = [f"client-{client}" for client in range(self.clients)]
+        return ["server", *clients, *(["auditor"] if self.auditor else [])]
 
     @property
     def nodes(self) -> list[str]:
@@ -144,7 +144,7 @@ def write(
     directory: Path,
     address: str,
     port: int,
-    owners: int,
+    clients: int,
     *,
     superlink_port: int = 8000,
     listen: str = "0.0.0.0",
@@ -171,7 +171,7 @@ def write(
         address=address,
         port=port,
         superlink_port=superlink_port,
-        owners=owners,
+        clients=clients,
         auditor=auditor,
         created=created.isoformat(timespec="seconds"),
         fedsim=fedsim.__version__,
@@ -303,7 +303,7 @@ def compose(kit: Kit) -> str:
 
 
 def _place(machine: str) -> str:
-    return f"owners/{machine}" if machine.startswith("owner-") else machine
+    return f"clients/{machine}" if machine.startswith("client-") else machine
 
 
 def _values(kit: Kit, listen: str, program: wheel.Wheel) -> dict[str, str]:
@@ -316,7 +316,7 @@ def _values(kit: Kit, listen: str, program: wheel.Wheel) -> dict[str, str]:
         "PORT": str(kit.port),
         "SUPERLINK_PORT": str(kit.superlink_port),
         "LISTEN": listen,
-        "OWNERS": str(kit.owners),
+        "CLIENTS": str(kit.clients),
         "VERSION": kit.fedsim,
         "FLOWER": kit.flwr,
         "WHEEL": program.name,
@@ -347,7 +347,7 @@ def _write_server(
     write_file(place / "nginx.conf", _fill(templates.NGINX, values))
     for service, description in {
         "superlink": "Flower's SuperLink, on loopback",
-        "proxy": "the Fleet API for the owners",
+        "proxy": "the Fleet API for the clients",
     }.items():
         _write_unit(place, "server", service, description)
 
@@ -364,10 +364,10 @@ def _write_node(
     write_file(place / "node.key.pub", key.public + b"\n")
     write_file(place / "ca.crt", trusted)
     _write_manifest(place, replace(kit, machine=machine))
-    # Nobody waits for an auditor: where it shares a machine with an owner, the owner goes first.
+    # Nobody waits for an auditor: where it shares a machine with a client, the client goes first.
     values = {**values, "NICE": "19" if machine == "auditor" else "0"}
     write_file(place / "settings.env", _fill(templates.NODE_SETTINGS, values))
-    config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.OWNER_CONFIG
+    config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.CLIENT_CONFIG
     write_file(place / "node.toml", _fill(config, values))
     _write_scripts(place, templates.NODE_SCRIPT, "supernode", " and node.toml")
     _write_unit(place, machine, "supernode", f"the node of {machine}")

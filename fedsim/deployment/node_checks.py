@@ -20,7 +20,7 @@ from fedsim.protocol import consent
 
 
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
-    """Look at an owner's or the auditor's node: key, config, data, the server from here."""
+    """Look at a client's or the auditor's node: key, config, data, the server from here."""
     yield _node_key(place)
     yield from _node_config(place, laid_out, machine)
     host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
@@ -62,14 +62,14 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     if machine == "auditor":
         yield from _auditor_config(place, values)
         return
-    partition = int(machine.removeprefix("owner-"))
-    expected = {"partition-id": partition, "num-partitions": laid_out.owners}
+    partition = int(machine.removeprefix("client-"))
+    expected = {"partition-id": partition, "num-partitions": laid_out.clients}
     if wrong := [key for key, value in expected.items() if values.get(key) != value]:
         (key, *_) = wrong
         yield (
             "node.toml",
             WRONG,
-            f"{key} is {values.get(key)!r}: {machine} of {laid_out.owners} has {expected[key]}",
+            f"{key} is {values.get(key)!r}: {machine} of {laid_out.clients} has {expected[key]}",
         )
     data = str(values.get("data-path", ""))
     # Flower's processes are started in work/.
@@ -79,7 +79,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
             "data",
             WRONG,
             f"there is no folder '{data}', and no such file: set data-path in {path} to where this "
-            "owner's data lie",
+            "client's data lie",
         )
     elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
         yield "data", WRONG, f"'{data}' cannot be read: give this user access to it"

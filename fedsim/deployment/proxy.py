@@ -1,8 +1,8 @@
 """A TLS proxy that passes Flower's Fleet API to a SuperLink, and nothing else.
 
-Flower's SuperLink serves owners (Fleet), operators (Control) and its own processes (Runtime) on one
-port, and Control asks nobody who they are: whoever reaches the port can register nodes and submit
-code. So the SuperLink listens on loopback, and owners reach it through this proxy.
+Flower's SuperLink serves clients (Fleet), operators (Control) and its own processes (Runtime) on
+one port, and Control asks nobody who they are: whoever reaches the port can register nodes and
+submit code. So the SuperLink listens on loopback, and clients reach it through this proxy.
 
 The SuperLink knows a node by its key, but takes the node's word for whose reply it brings. So a
 reply passes only if it is of the node that brings it. Whether that node's key was used is for the

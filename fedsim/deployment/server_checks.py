@@ -71,7 +71,7 @@ def _certificate(place: Path, laid_out: Kit) -> Line:
         if error.verify_code == EXPIRED:
             return _expiry("certificate", certificates.end(certificate), RENEW)
         if error.verify_code == HOST_MISMATCH:
-            problem = f"is not for {laid_out.address}, where owners connect"
+            problem = f"is not for {laid_out.address}, where clients connect"
         else:
             problem = f"is not of ca.crt, by which nodes know the server ({error.verify_message})"
         return "certificate", WRONG, f"{problem}: {RENEW}"
@@ -113,7 +113,7 @@ def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
         )
     if not lacking and not strange:
         auditor = " and an auditor" if laid_out.auditor else ""
-        yield "node keys", OK, f"{len(keys)} for {laid_out.owners} owners{auditor}"
+        yield "node keys", OK, f"{len(keys)} for {laid_out.clients} clients{auditor}"
 
 
 def _superlink_addresses(place: Path, port: int) -> Line:
@@ -171,12 +171,12 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
         return
     files = kit.key_files(place)
     own = {nodes[machine].node for machine in laid_out.nodes if machine in nodes}
-    for stranger in sorted(known.keys() - own):
-        if known[stranger] != deployment.UNREGISTERED:
+    for unknown in sorted(known.keys() - own):
+        if known[unknown] != deployment.UNREGISTERED:
             yield (
                 "registered",
                 WRONG,
-                f"the SuperLink lets in node {stranger}, which is of no machine of this "
+                f"the SuperLink lets in node {unknown}, which is of no machine of this "
                 f"federation: fedsim deploy register {place}",
             )
     for machine in laid_out.nodes:

@@ -119,7 +119,7 @@ SERVER_SETTINGS = """\
 # The server's settings, read by start.sh. The addresses are those of the kit's certificate.
 # BIN: the bin folder of the Python environment with fedsim; empty if it is on the PATH.
 BIN=
-# Owners connect here, to the proxy that passes the Fleet API alone.
+# Clients connect here, to the proxy that passes the Fleet API alone.
 LISTEN=@LISTEN@
 PORT=@PORT@
 # The SuperLink itself, on 127.0.0.1 only.
@@ -138,10 +138,10 @@ NODE_PORT=@NODE_PORT@
 NICE=@NICE@
 """
 
-OWNER_CONFIG = """\
+CLIENT_CONFIG = """\
 # What the app is told of this node, and by nobody but you. Relative paths begin in work/.
 partition-id = @PARTITION@
-num-partitions = @OWNERS@
+num-partitions = @CLIENTS@
 
 # The folder, or file, of the data that the run's configuration names; it replaces data.root here.
 data-path = "../data"
@@ -155,7 +155,7 @@ state-path = "../state"
 #   challenge     a run may train with and without one of them, and an adversary tells which
 #   adversary     this node may be the adversary, about records of others: towards the server, which
 #                 plays itself, and otherwise what it finds leaves without noise (with experiment)
-#   instrumented  a run may read gradients of yours without noise, to measure (with experiment)
+#   oracle  a run may read gradients of yours without noise, to measure (with experiment)
 #   canaries      records made up for a test are added to yours
 #   experiment    your records are public or made for tests: noise may hide nothing, and nothing is
 #                 charged below
@@ -245,7 +245,7 @@ server {
 """
 
 COMPOSE_HEAD = """\
-# One profile for each machine: docker compose --profile owner-0 up -d
+# One profile for each machine: docker compose --profile client-0 up -d
 services:
 """
 
@@ -271,7 +271,7 @@ COMPOSE_SERVICE = """\
 """
 
 README = """\
-# A federation of @OWNERS@ owners at @ADDRESS@:@PORT@
+# A federation of @CLIENTS@ clients at @ADDRESS@:@PORT@
 
 Written by fedsim @VERSION@ for Flower @FLOWER@. Every machine needs Python 3.11 or later with that
 fedsim: the wheel in its folder, and no other program of the name (the package index has one). Where
@@ -303,9 +303,9 @@ scp -pr server/ @ADDRESS@:/etc/fedsim/
 @COPIES@
 ```
 
-A key travels with its folder: use a channel that you trust. An owner who wants a key that nobody
+A key travels with its folder: use a channel that you trust. A client who wants a key that nobody
 else has ever held makes its own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and sends back
-`node.key.pub`, which replaces `server/keys/owner-K.pub`. If the server runs already, give
+`node.key.pub`, which replaces `server/keys/client-K.pub`. If the server runs already, give
 `fedsim deploy register` again: it lets the new key in and refuses the other from then on.
 
 The systemd units run as the user `fedsim`, who must own the folder (`chown -R fedsim: FOLDER`):
@@ -319,26 +319,26 @@ fedsim deploy register /etc/fedsim/server   # every key of server/keys; again af
 fedsim deploy check /etc/fedsim/server
 ```
 
-Port @PORT@ must be open to the owners. The SuperLink's own port @SUPERLINK_PORT@ listens on
+Port @PORT@ must be open to the clients. The SuperLink's own port @SUPERLINK_PORT@ listens on
 127.0.0.1 only and must stay closed: Flower's Control API asks nobody who they are. Who can log in
-to the server can submit code to every owner: let no one else have an account there.
+to the server can submit code to every client: let no one else have an account there.
 
-## 3. Each owner
+## 3. Each client
 
 Have an account for the node alone: other accounts cannot take its work, but its own processes can.
 Keep the clock by NTP: a server refuses a node that is 5 s ahead of it. Say in `node.toml` where the
 data lie and what you consent to, then:
 
 ```sh
-sh /etc/fedsim/owner-0/start.sh             # waits until it is connected; or fedsim-supernode
-fedsim deploy check /etc/fedsim/owner-0     # what is wrong, and how to mend it
+sh /etc/fedsim/client-0/start.sh             # waits until it is connected; or fedsim-supernode
+fedsim deploy check /etc/fedsim/client-0     # what is wrong, and how to mend it
 ```
 
 @AUDITOR@## 4. Run, on the server
 
 ```sh
 cd /etc/fedsim/server
-fedsim deploy run . deployment.toml --set federation.owners=@OWNERS@ --out RUN
+fedsim deploy run . deployment.toml --set federation.clients=@CLIENTS@ --out RUN
 ```
 
 `/etc/fedsim/server/deployment.toml` is one training within what clients allow at first; name your
@@ -354,7 +354,7 @@ own copy of what it holds out for evaluation, and is told to nobody.
 ## 5. Stop
 
 ```sh
-sh /etc/fedsim/owner-0/stop.sh
+sh /etc/fedsim/client-0/stop.sh
 sh /etc/fedsim/server/stop.sh
 ```
 
@@ -366,7 +366,7 @@ units, `compose.yaml`, `Dockerfile` and `nginx.conf` have not been tried on real
 AUDITOR_README = """\
 ### The auditor
 
-One more node, which is sent what every owner is sent and answers with nothing. It may join and
+One more node, which is sent what every client is sent and answers with nothing. It may join and
 leave at any time, also during a run:
 
 ```sh

@@ -156,8 +156,8 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
     return total
 
 
-def owner_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
-    """Draw the belief that an owner took part, after every round, for each owner by its name."""
+def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
+    """Draw the belief that a client took part, after every round, for each client by its name."""
     with page_style():
         figure, axes = new_axes()
         worst = max(beliefs, key=lambda name: beliefs[name][-1])

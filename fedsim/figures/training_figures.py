@@ -92,22 +92,22 @@ def realised_noise(
     return figure
 
 
-def holdings(counts: npt.NDArray[np.int64]) -> Figure:
-    """Draw how many records of each label every owner has, as stacked bars.
+def distribution(counts: npt.NDArray[np.int64]) -> Figure:
+    """Draw how many records of each label every client has, as stacked bars.
 
-    counts [owners, classes]. Many labels share a colour bar instead of a legend.
+    counts [clients, classes]. Many labels share a colour bar instead of a legend.
     """
-    owners, classes = counts.shape
+    clients, classes = counts.shape
     with page_style():
         figure, axes = new_axes()
         axes.grid(False, axis="x")
         colours = colormaps["viridis"](np.linspace(0, 1, classes))
         below = np.cumsum(counts, axis=1) - counts
         # Edges tell neighbours of a similar colour apart, but would hide thin bars.
-        edge = 0.5 if owners * classes <= 400 else 0.0
+        edge = 0.5 if clients * classes <= 400 else 0.0
         for label in range(classes):
             axes.bar(
-                np.arange(owners),
+                np.arange(clients),
                 counts[:, label],
                 bottom=below[:, label],
                 color=colours[label],
@@ -116,8 +116,8 @@ def holdings(counts: npt.NDArray[np.int64]) -> Figure:
                 linewidth=edge,
             )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set_xlim(-0.6, owners - 0.4)
-        axes.set_xlabel("owner")
+        axes.set_xlim(-0.6, clients - 0.4)
+        axes.set_xlabel("client")
         axes.set_ylabel("records")
         if classes <= LEGEND_LABELS:
             axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="label", reverse=True)

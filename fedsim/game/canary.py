@@ -1,6 +1,6 @@
 """Consented canaries: made-up records whose trace in the sums tells how loud one record is.
 
-An owner that sets `canary-seed` in its node config adds, in every trial and round, a gradient of
+A client that sets `canary-seed` in its node config adds, in every trial and round, a gradient of
 norm C in a random direction to its clean sum if a coin says so. Who knows the seed knows the
 directions and the coins, and can look for the trace in the released sums
 (`adversaries.statistics.canaries`). A canary moves a sum no more than any record may, so everybody
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fedsim.common.randomness import Role, generator
 
 SEED = "canary-seed"
-"""The key of an owner's node config that turns canaries on."""
+"""The key of a client's node config that turns canaries on."""
 
 
 def draw(
@@ -26,7 +26,7 @@ def draw(
     A trial's are a function of (seed, trial, round) alone.
 
     Args:
-        seed: the owner's `canary-seed`.
+        seed: the client's `canary-seed`.
         trials: the numbers of the T trials.
         round: counts from 1.
         size: P, the number of parameters.
@@ -37,9 +37,9 @@ def draw(
     coins = np.empty(len(trials), dtype=np.bool_)
     directions = np.empty((len(trials), size))
     for row, trial in enumerate(trials):
-        leaf = generator(seed, Role.CANARY, trial=trial, round=round)
-        coins[row] = leaf.random() < 0.5
-        leaf.standard_normal(out=directions[row])
+        stream = generator(seed, Role.CANARY, trial=trial, round=round)
+        coins[row] = stream.random() < 0.5
+        stream.standard_normal(out=directions[row])
     return coins, directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
@@ -49,7 +49,7 @@ def contribution(
     """Return what the canaries add to the clean sums of a round.
 
     Args:
-        seed: the owner's `canary-seed`.
+        seed: the client's `canary-seed`.
         trials: the numbers of the T trials.
         round: counts from 1.
         size: P, the number of parameters.

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from adversaries.neighbours.dataset_sensitivity import Progress, rank_owners, select, select_one
+from adversaries.neighbours.dataset_sensitivity import Progress, rank_clients, select, select_one
 from adversaries.neighbours.dissimilarity import OF_RAW_FEATURES, Columns, Features
 from fedsim.common import device
 from fedsim.common.randomness import Role, generator
@@ -23,9 +23,9 @@ class Challenge:
     r"""Who must be identified, who holds them, and who tries.
 
     Attributes:
-        record: position of x^ in D; None where all data of the owner are in question.
+        record: position of x^ in D; None where all data of the client are in question.
         replacement: position of x^' in the pool U \ D; None under add-remove and without a record.
-        owner: the partition that holds the record, or whose data are in question.
+        client: the partition that holds the record, or whose data are in question.
         adversary: the partition of the curious participant.
         measure: how the pair was chosen: a dissimilarity, "given" or "made".
         distance: of the pair by that measure, None where none was computed.
@@ -37,7 +37,7 @@ class Challenge:
 
     record: int | None
     replacement: int | None
-    owner: int
+    client: int
     adversary: int
     measure: str
     distance: float | None
@@ -49,9 +49,9 @@ class Challenge:
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
     """Return the pair, chosen by dissimilarity or as given, and who attacks.
 
-    Where challenge.owner is given, its own records alone are compared. Where the unit of privacy is
-    an owner, it is the one whose records lie farthest from those of the others. The adversary is
-    the configured owner, or else the highest-numbered one that does not hold x^: its own records
+    Where challenge.client is given, its own records alone are compared. Where the unit of privacy
+    is a client, it is the one whose records lie farthest from those of the others. The adversary is
+    the configured client, or else the highest-numbered one that does not hold x^: its own records
     are no secret to it. A pure function of the configuration, cached because a search through a
     large pool takes its time.
 
@@ -79,22 +79,22 @@ class _Reporting:
 def _choose(config: Config, reporting: _Reporting) -> Challenge:
     known = federation.load(config)
     if config.privacy.unit == "client":
-        return _choose_owner(config, known, reporting.progress)
+        return _choose_client(config, known, reporting.progress)
     split, given = known.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
-    if known.made is not None:
-        record, made = known.made.record, given.is_made
-        owner = int(known.owner_of[record])
+    if known.crafted is not None:
+        record, crafted = known.crafted.record, given.is_crafted
+        client = int(known.client_of[record])
         return Challenge(
             record,
-            len(split.pool) - 1 if replace and made else None,
-            owner,
-            _seat(config, owner),
-            "made",
+            len(split.pool) - 1 if replace and crafted else None,
+            client,
+            _seat(config, client),
+            "crafted",
             None,
             given.kind,
             given.copies,
-            known.made.label,
+            known.crafted.label,
         )
     record, measure = given.record, "given"
     replacement = given.replacement if replace else None
@@ -106,7 +106,7 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         )
     if record < 0:
         measure = given.dissimilarity
-        among = np.arange(len(split.members)) if given.owner < 0 else known.owned_by(given.owner)
+        among = np.arange(len(split.members)) if given.client < 0 else known.owned_by(given.client)
         pair = select(
             compared_features(config, known, split.members_records.features[among]),
             compared_features(config, known, split.pool_records.features) if replace else None,
@@ -118,34 +118,34 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
             progress=reporting.progress,
         )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
-    owner = int(known.owner_of[record])
-    adversary = _seat(config, owner)
-    return Challenge(record, replacement, owner, adversary, measure, distance, copies=given.copies)
+    client = int(known.client_of[record])
+    adversary = _seat(config, client)
+    return Challenge(record, replacement, client, adversary, measure, distance, copies=given.copies)
 
 
-def _choose_owner(config: Config, known: Federation, progress: Progress | None) -> Challenge:
-    """Return the challenge of which all data of one owner are in question. Raises InputError."""
-    given, owner = config.challenge, config.challenge.owner
+def _choose_client(config: Config, known: Federation, progress: Progress | None) -> Challenge:
+    """Return the challenge of which all data of one client are in question. Raises InputError."""
+    given, client = config.challenge, config.challenge.client
     measure = "given"
     distance: float | None = None
-    if owner < 0:
-        distances = rank_owners(
+    if client < 0:
+        distances = rank_clients(
             compared_features(config, known, known.split.members_records.features),
-            known.owner_of,
+            known.client_of,
             given.dissimilarity,
             progress,
             columns=columns_of(known),
             threads=device.threads(config.run.threads),
         )
-        owner, measure = select_one(distances, given.choice), given.dissimilarity
-        distance = float(distances[owner])
-    records, pool = len(known.owned_by(owner)), len(known.split.pool)
+        client, measure = select_one(distances, given.choice), given.dissimilarity
+        distance = float(distances[client])
+    records, pool = len(known.owned_by(client)), len(known.split.pool)
     if config.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
         raise InputError(
-            f"owner {owner} has {records} records, but the pool has {pool} to replace them by; "
+            f"client {client} has {records} records, but the pool has {pool} to replace them by; "
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
-    return Challenge(None, None, owner, _seat(config, owner), measure, distance)
+    return Challenge(None, None, client, _seat(config, client), measure, distance)
 
 
 def compared_features(
@@ -181,35 +181,36 @@ def columns_of(known: Federation) -> Columns | None:
     return columns if len(columns) else None
 
 
-def _seat(config: Config, owner: int) -> int:
-    """Return the partition of the adversary, which is not the owner of the challenge."""
+def _seat(config: Config, client: int) -> int:
+    """Return the partition of the adversary, which is not the target client."""
     adversary = config.federation.adversary
-    if adversary == owner:
+    if adversary == client:
         what = "record" if config.privacy.unit == "record" else "data"
         raise InputError(
-            f"federation.adversary is {adversary}, the owner of the challenge {what}, to whom it "
-            "is no secret; name another owner, or -1 to let fedsim choose"
+            f"federation.adversary is {adversary}, the target client {what}, to whom it "
+            "is no secret; name another client, or -1 to let fedsim choose"
         )
     if adversary < 0:
-        return max(j for j in range(config.federation.owners) if j != owner)
+        return max(j for j in range(config.federation.clients) if j != client)
     return adversary
 
 
 def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
-    """Return which owners tell the adversary what they know: `federation.colluding` of them.
+    """Return which clients tell the adversary what they know: `federation.colluding` of them.
 
     Args:
         config: the experiment.
-        challenge: whose owner and adversary are none of them; they are the lowest-numbered others.
+        challenge: whose client and adversary are none of them; they are the lowest-numbered others.
     """
-    others = set(range(config.federation.owners)) - {challenge.owner, challenge.adversary}
+    others = set(range(config.federation.clients)) - {challenge.client, challenge.adversary}
     return frozenset(sorted(others)[: config.federation.colluding])
 
 
 def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
     """Return the world bit of every trial: half of them D, shuffled, or all D.
 
-    The bits are drawn for the whole campaign: a trial's world does not depend on its cohort.
+    The bits are drawn for the whole campaign: a trial's world does not depend on its batch of
+    trials.
 
     Args:
         seed: of the run.

@@ -1,10 +1,10 @@
-"""Client-level privacy: neighbouring federations differ in all data of one owner.
+"""Client-level privacy: neighbouring federations differ in all data of one client.
 
-In every round an owner trains a copy of the model on its own records, without noise, and sends how
+In every round a client trains a copy of the model on its own records, without noise, and sends how
 far it came, clipped as a whole. Source: McMahan et al., "Learning differentially private recurrent
-language models" (2018), Algorithm 1, with equal weights and a fixed divisor. What an owner sends is
-a function of the model, its data and the public order of its batches: whoever knows these knows the
-two hypotheses about a round, and the posterior is exact whatever the owner did in between.
+language models" (2018), Algorithm 1, with equal weights and a fixed normaliser. What a client sends
+is a function of the model, its data and the public order of its batches: whoever knows these knows
+the two hypotheses about a round, and the posterior is exact whatever the client did in between.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,99 +17,99 @@ from torch import Tensor
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config, TrainingConfig
 from fedsim.game.federation import Federation
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring
 
 
 def contribution(
     config: Config,
     federation: Federation,
-    owner: int,
+    client: int,
     parameters: Tensor,
-    question: Question,
+    game: RoundGame,
     worlds: Tensor | None = None,
 ) -> Tensor:
-    """Return what an owner adds to the sum of a round.
+    """Return what a client adds to the sum of a round.
 
     Args:
         config: the experiment.
         federation: its data and model.
-        owner: the partition.
+        client: the partition.
         parameters: float32 [T, P], the models that the round begins with.
-        question: the round, its trials and the challenge.
-        worlds: bool [T], for the owner of the challenge: where False, all its data are missing, or
+        game: the round, its trials and the challenge.
+        worlds: bool [T], for the target client: where False, all its data are missing, or
             replaced. None for others.
 
     Returns:
         float64 [T, P], each row of norm at most C.
 
     Raises:
-        FloatingPointError: the owner's training diverges.
+        FloatingPointError: the client's training diverges.
     """
     if worlds is None:
-        records = federation.members(federation.owned_by(owner))
-        return _contribution(config, federation, owner, parameters, question, *records)
-    present, absent = challenge_contributions(config, federation, parameters, question)
+        records = federation.members(federation.owned_by(client))
+        return _contribution(config, federation, client, parameters, game, *records)
+    present, absent = challenge_contributions(config, federation, parameters, game)
     return torch.where(worlds[:, None], present, absent)
 
 
 def challenge_contributions(
-    config: Config, federation: Federation, parameters: Tensor, question: Question
+    config: Config, federation: Federation, parameters: Tensor, game: RoundGame
 ) -> tuple[Tensor, Tensor]:
-    """Return what the owner of the challenge sends under D and under D'.
+    """Return what the target client sends under D and under D'.
 
-    Under D' an owner without data sends 0 (add-remove), and one whose data are replaced trains on
+    Under D' a client without data sends 0 (add-remove), and one whose data are replaced trains on
     as many records of the pool, in the same order.
 
     Args:
         config: the experiment.
         federation: its data and model.
         parameters: float32 [T, P].
-        question: the round, its trials and the challenge.
+        game: the round, its trials and the challenge.
 
     Returns:
         float64 [T, P], twice.
     """
-    owner = question.challenged
-    present = contribution(config, federation, owner, parameters, question)
+    client = game.target_client
+    present = contribution(config, federation, client, parameters, game)
     if config.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
-    records = federation.pool(replacements(federation, owner))
-    return present, _contribution(config, federation, owner, parameters, question, *records)
+    records = federation.pool(replacements(federation, client))
+    return present, _contribution(config, federation, client, parameters, game, *records)
 
 
 def total(
     config: Config,
     federation: Federation,
-    owners: Collection[int],
+    clients: Collection[int],
     parameters: Tensor,
-    question: Question,
+    game: RoundGame,
 ) -> Tensor:
-    """Return what some owners add to the sum together, float64 [T, P].
+    """Return what some clients add to the sum together, float64 [T, P].
 
     Args:
         config: the experiment.
         federation: its data and model.
-        owners: the partitions.
+        clients: the partitions.
         parameters: float32 [T, P].
-        question: the round, its trials and the challenge.
+        game: the round, its trials and the challenge.
     """
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    for owner in sorted(owners):
-        added += contribution(config, federation, owner, parameters, question)
+    for client in sorted(clients):
+        added += contribution(config, federation, client, parameters, game)
     return added
 
 
-def replacements(federation: Federation, owner: int) -> list[int]:
-    """Return the positions in the pool of what replaces an owner's data: as many, from the start.
+def replacements(federation: Federation, client: int) -> list[int]:
+    """Return the positions in the pool of what replaces a client's data: as many, from the start.
 
     The pool has no order but that of the draw of D, so that they are a random sample.
 
     Args:
-        federation: whose owner it is.
-        owner: the partition.
+        federation: whose client it is.
+        client: the partition.
     """
-    return list(range(len(federation.owned_by(owner))))
+    return list(range(len(federation.owned_by(client))))
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:
@@ -125,7 +125,7 @@ def clip(update: Tensor, clipping_norm: float) -> Tensor:
     norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(
-            "an owner's update is not finite: its own training diverged; lower "
+            "a client's update is not finite: its own training diverged; lower "
             "training.local-learning-rate or training.local-epochs"
         )
     return update * (clipping_norm / norms).clamp(max=1.0)
@@ -139,7 +139,7 @@ def local_update(
     rate: float,
     batches: Iterator[Tensor | None],
 ) -> Tensor:
-    """Return u = theta - theta_j after plain SGD on an owner's records, unclipped.
+    """Return u = theta - theta_j after plain SGD on a client's records, unclipped.
 
     A descent direction, as a gradient is one: the server subtracts it.
 
@@ -167,12 +167,17 @@ def local_update(
 
 
 def batches(
-    training: TrainingConfig, seed: int, trials: Sequence[int], round: int, owner: int, records: int
+    training: TrainingConfig,
+    seed: int,
+    trials: Sequence[int],
+    round: int,
+    client: int,
+    records: int,
 ) -> Iterator[npt.NDArray[np.bool_] | None]:
-    """Yield which of an owner's records each step takes.
+    """Yield which of a client's records each step takes.
 
     Every epoch is a new order of the records, cut into batches of `training.batch-size`, the last
-    perhaps smaller. The order of a trial is a function of (seed, trial, round, owner) alone. It is
+    perhaps smaller. The order of a trial is a function of (seed, trial, round, client) alone. It is
     no secret: clipping bounds the update whatever the order, and the adversary knows it.
 
     Args:
@@ -180,7 +185,7 @@ def batches(
         seed: of the run.
         trials: the numbers of the T trials.
         round: counts from 1.
-        owner: the partition.
+        client: the partition.
         records: n, how many it has.
 
     Yields:
@@ -192,8 +197,8 @@ def batches(
         return
     keys = np.empty((len(trials), epochs, records))
     for row, trial in zip(keys, trials, strict=True):
-        leaf = generator(seed, Role.LOCAL_ORDER, trial=trial, round=round, partition=owner)
-        leaf.random(out=row)
+        stream = generator(seed, Role.LOCAL_ORDER, trial=trial, round=round, partition=client)
+        stream.random(out=row)
     order = keys.argsort(axis=-1)
     for epoch in range(epochs):
         for first in range(0, records, size):
@@ -205,16 +210,16 @@ def batches(
 def _contribution(
     config: Config,
     federation: Federation,
-    owner: int,
+    client: int,
     parameters: Tensor,
-    question: Question,
+    game: RoundGame,
     features: Tensor,
     labels: Tensor,
 ) -> Tensor:
     training = config.training
     seed, count = config.run.seed, len(labels)
-    leaves = config.trials.leaves(question.trials)
-    drawn = batches(training, seed, leaves, question.round, owner, count)
+    streams = config.trials.streams(game.trials)
+    drawn = batches(training, seed, streams, game.round, client, count)
     update = local_update(
         federation,
         parameters,

@@ -37,11 +37,11 @@ COLUMNS = 0.1
 """The share of a table's features that a backdoor sets."""
 
 PATTERN, PLACE, TOWARDS, DIRECTION = range(4)
-"""Rounds of the seed tree: what is drawn with a leaf of the role."""
+"""Rounds of the seed tree: what is drawn with a random stream of the role."""
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class Crafted:
     """What takes the place of a record of D: another record, or a gradient.
 
     Attributes:
@@ -67,60 +67,60 @@ class Planted(Split):
     `members` still says whose place it takes.
 
     Attributes:
-        made: the record and its position.
+        crafted: the record and its position.
         replaced: whether the original is in the pool, at its end, because D' has it.
     """
 
-    made: Made
+    crafted: Crafted
     replaced: bool
 
     @classmethod
-    def of(cls, split: Split, made: Made, replaced: bool) -> "Planted":
+    def of(cls, split: Split, crafted: Crafted, replaced: bool) -> "Planted":
         """Return a split with what was made in it.
 
         Args:
             split: as drawn.
-            made: a record, not a direction.
+            crafted: a record, not a direction.
             replaced: whether D' has the original.
         """
         inherited = {field.name: getattr(split, field.name) for field in fields(Split)}
         if replaced:
-            original = split.members[[made.record]]
+            original = split.members[[crafted.record]]
             inherited["pool"] = np.concatenate([split.pool, original])
-        return cls(**inherited, made=made, replaced=replaced)
+        return cls(**inherited, crafted=crafted, replaced=replaced)
 
     @cached_property
     def members_records(self) -> Records:
         """The records of D, with what was made, in the order of `members`."""
         original = self.dataset.train.take(self.members)
         features, labels = original.features.copy(), original.labels.copy()
-        assert self.made.features is not None
-        assert self.made.label is not None
-        features[self.made.record] = self.made.features
-        labels[self.made.record] = self.made.label
+        assert self.crafted.features is not None
+        assert self.crafted.label is not None
+        features[self.crafted.record] = self.crafted.features
+        labels[self.crafted.record] = self.crafted.label
         return Records(features, labels)
 
 
-def place(config: Config, owner_of: npt.NDArray[np.int64]) -> int:
+def place(config: Config, client_of: npt.NDArray[np.int64]) -> int:
     """Return the position in D of the record that makes room.
 
-    challenge.record, or one drawn from the records of challenge.owner, or else of all owners but
+    challenge.record, or one drawn from the records of challenge.client, or else of all clients but
     the configured adversary, who would know its own.
 
     Args:
         config: the experiment.
-        owner_of: int64 [n], the owner of each record of D.
+        client_of: int64 [n], the client of each record of D.
     """
     challenge, adversary = config.challenge, config.federation.adversary
     if challenge.record >= 0:
         return challenge.record
     among = np.flatnonzero(
-        owner_of == challenge.owner if challenge.owner >= 0 else owner_of != adversary
+        client_of == challenge.client if challenge.client >= 0 else client_of != adversary
     )
     return int(_leaf(config, PLACE).choice(among))
 
 
-def craft(config: Config, split: Split, record: int, logits: Logits) -> Made:
+def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
     """Return the made record that takes the place of one of D.
 
     Its label is challenge.label, or what the first model likes least: the class other than that of
@@ -148,10 +148,10 @@ def craft(config: Config, split: Split, record: int, logits: Logits) -> Made:
             f"challenge.label is {label}, which is the label that record {record} of D has "
             f"already; give another for a {kind} record"
         )
-    return Made(record, features, label)
+    return Crafted(record, features, label)
 
 
-def direction(config: Config, record: int, parameters: int) -> Made:
+def direction(config: Config, record: int, parameters: int) -> Crafted:
     """Return a gradient that takes the place of a record's: a coordinate or a random direction.
 
     The same in all trials and rounds.
@@ -176,7 +176,7 @@ def direction(config: Config, record: int, parameters: int) -> Made:
     else:
         unit = torch.from_numpy(_leaf(config, DIRECTION).standard_normal(parameters))
         unit /= unit.norm()
-    return Made(record, direction=unit, opposed=replaces(config))
+    return Crafted(record, direction=unit, opposed=replaces(config))
 
 
 def replaces(config: Config) -> bool:
@@ -194,16 +194,16 @@ def _backdoor(config: Config, split: Split, record: int) -> Image:
     Of a table, a tenth of the features, drawn from the seed, have their largest value in D.
     """
     members = split.members_records.features
-    made = members[record].copy()
+    crafted = members[record].copy()
     if split.dataset.kind == "image":
-        height, width = (math.ceil(STAMP * side - 1e-9) for side in made.shape[-2:])
-        made[..., :height, :width] = members.max()
-        return made
+        height, width = (math.ceil(STAMP * side - 1e-9) for side in crafted.shape[-2:])
+        crafted[..., :height, :width] = members.max()
+        return crafted
     columns = _leaf(config, PATTERN).choice(
-        made.size, max(1, round(COLUMNS * made.size)), replace=False
+        crafted.size, max(1, round(COLUMNS * crafted.size)), replace=False
     )
-    made.reshape(-1)[columns] = members.reshape(len(members), -1)[:, columns].max(axis=0)
-    return made
+    crafted.reshape(-1)[columns] = members.reshape(len(members), -1)[:, columns].max(axis=0)
+    return crafted
 
 
 def _clipbkd(config: Config, split: Split, record: int) -> Image:

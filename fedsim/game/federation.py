@@ -1,6 +1,6 @@
-"""What a process knows of a federation before the first message: data, owners, model.
+"""What a process knows of a federation before the first message: data, clients, model.
 
-Nothing here knows Flower. In a simulation every process can read the whole dataset, but an owner
+Nothing here knows Flower. In a simulation every process can read the whole dataset, but a client
 takes only its own records out of it, and the adversary those that its background knowledge covers.
 """
 
@@ -19,9 +19,9 @@ from fedsim import data
 from fedsim.common import device
 from fedsim.common.memory import spare, told
 from fedsim.config import Config
-from fedsim.data import holdings
+from fedsim.data import distribution
 from fedsim.game import crafting
-from fedsim.game.crafting import Made
+from fedsim.game.crafting import Crafted
 from fedsim.mechanisms.vantages import measured
 from fedsim.training import fitting, models
 from fedsim.training.clipping import Clipper, Cut
@@ -31,26 +31,26 @@ from fedsim.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Federation:
-    """The records of D and who holds them; the model that all owners train.
+    """The records of D and who holds them; the model that all clients train.
 
     Attributes:
         split: D, the pool and the held-out records.
-        owner_of: int64 [n], the owner of each record of D.
+        client_of: int64 [n], the client of each record of D.
         model: the structure, and the values of what is not trained.
         clipper: of the gradients of that model.
         device: where parameters and records are computed on.
-        made: what takes the place of a record of D as the challenge, None where one of its records
-            is in question.
+        crafted: what takes the place of a record of D as the challenge, None where one of its
+            records is in question.
         copies: how often D has the challenge.
         start: [P], the first model of all trials, None where each draws its own.
     """
 
     split: data.Split
-    owner_of: npt.NDArray[np.int64]
+    client_of: npt.NDArray[np.int64]
     model: nn.Module
     clipper: Clipper
     device: torch.device
-    made: Made | None = None
+    crafted: Crafted | None = None
     copies: int = 1
     start: Tensor | None = None
 
@@ -66,9 +66,9 @@ class Federation:
         """Return features and labels of the records that nobody trains on, on the device."""
         return self._tensors(self.split.held_out_records)
 
-    def owned_by(self, owner: int) -> npt.NDArray[np.intp]:
-        """Return the positions in D of an owner's records."""
-        return np.flatnonzero(self.owner_of == owner)
+    def owned_by(self, client: int) -> npt.NDArray[np.intp]:
+        """Return the positions in D of a client's records."""
+        return np.flatnonzero(self.client_of == client)
 
     def clipped_sum(
         self,
@@ -118,9 +118,9 @@ class Federation:
     @property
     def direction(self) -> Tensor | None:
         """The unit vector [P] that was made in place of a record's gradient, None for none."""
-        if self.made is None or self.made.direction is None:
+        if self.crafted is None or self.crafted.direction is None:
             return None
-        return self.made.direction.to(self.device)
+        return self.crafted.direction.to(self.device)
 
     def fallbacks(self) -> dict[str, str]:
         """Return which layers go through `torch.func`, and why, by the layer's name."""
@@ -128,17 +128,17 @@ class Federation:
         return {name or "the whole model": reason for name, reason in found.items()}
 
     def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
-        """Return how the records of the largest owner are cut into blocks.
+        """Return how the records of the largest client are cut into blocks.
 
         Args:
             trials: T.
             sampled: whether every trial has records of its own.
-            sums: how many each owner sends.
+            sums: how many each client sends.
 
         Raises:
             InputError: memory does not allow for one record.
         """
-        most = int(np.bincount(self.owner_of).max())
+        most = int(np.bincount(self.client_of).max())
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
 
     def _example(self) -> tuple[Tensor, Tensor]:
@@ -152,15 +152,15 @@ class Federation:
         return features.to(self.device), labels.to(self.device)
 
 
-def digest(config: Config, owner: int, records: bool = True) -> str:
-    """Return the SHA-256, in hexadecimal, of what an owner holds of D.
+def digest(config: Config, client: int, records: bool = True) -> str:
+    """Return the SHA-256, in hexadecimal, of what a client holds of D.
 
-    Nodes whose files differ would cut them by index, each another way, without noticing. An owner's
+    Nodes whose files differ would cut them by index, each another way, without noticing. A client's
     files need no records of others.
 
     Args:
         config: the experiment.
-        owner: the partition.
+        client: the partition.
         records: whether what the records are counts, and not only where they are in D and their
             shape.
 
@@ -168,7 +168,7 @@ def digest(config: Config, owner: int, records: bool = True) -> str:
         InputError: as of `load`.
     """
     known = load(config)
-    mine = known.owned_by(owner)
+    mine = known.owned_by(client)
     own = known.split.members_records.take(mine)
     found = hashlib.sha256(np.ascontiguousarray(mine).data)
     for array in (own.features, own.labels):
@@ -207,13 +207,13 @@ def load(config: Config) -> Federation:
     Raises:
         InputError: the data, the network or the device are not as the configuration needs them.
     """
-    dataset = holdings.dataset(config)
-    split = holdings.draw(config, dataset)
-    owner_of = holdings.divide(config, split)
-    if config.audit.bayesian_pairs and np.bincount(owner_of).max() < 2:
+    dataset = distribution.dataset(config)
+    split = distribution.draw(config, dataset)
+    client_of = distribution.divide(config, split)
+    if config.audit.bayesian_pairs and np.bincount(client_of).max() < 2:
         raise InputError(
-            f"audit.bayesian-pairs is {config.audit.bayesian_pairs}, but no owner has two records "
-            "to compare; raise data.records, lower federation.owners, or set it to 0"
+            f"audit.bayesian-pairs is {config.audit.bayesian_pairs}, but no client has two records "
+            "to compare; raise data.records, lower federation.clients, or set it to 0"
         )
     where = device.resolve(config.run.device)
     model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
@@ -231,7 +231,7 @@ def load(config: Config) -> Federation:
         _memory(config, where) // 2,
         config.run.precision,
     )
-    known = Federation(split, owner_of, model, clipper, where, copies=config.challenge.copies)
+    known = Federation(split, client_of, model, clipper, where, copies=config.challenge.copies)
     return _with_challenge(config, known)
 
 
@@ -251,7 +251,7 @@ def initial_parameters(config: Config, known: Federation, trials: range) -> Tens
     return models.initial_parameters(
         partial(build_model, config, known.split.dataset),
         config.run.seed,
-        config.trials.leaves(trials),
+        config.trials.streams(trials),
     )
 
 
@@ -260,34 +260,35 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
 
     The first model does not depend on the challenge, which may depend on it.
     """
-    challenge, owner_of = config.challenge, known.owner_of
+    challenge, client_of = config.challenge, known.client_of
     if challenge.kind == "record" and config.model.initialisation == "random":
         return known
     record = challenge.record
     if challenge.kind != "record":
-        record = crafting.place(config, owner_of)
+        record = crafting.place(config, client_of)
     theta = initial_parameters(config, known, range(1))[0].to(known.device)
     if config.model.initialisation == "worst-case":
-        others = np.delete(np.arange(len(owner_of)), record)
+        others = np.delete(np.arange(len(client_of)), record)
         theta = fitting.fitted(known.model, theta, *known.members(others))
     if config.model.initialisation != "random":
         known = replace(known, start=theta)
     if challenge.kind == "record":
         return known
     if challenge.kind == "gradient":
-        return replace(known, made=crafting.direction(config, record, theta.numel()))
+        return replace(known, crafted=crafting.direction(config, record, theta.numel()))
 
     def outputs(features: crafting.Image) -> npt.NDArray[np.float64]:
         rows = torch.tensor(features)[None].to(known.device)
         return known.logits(theta[None], rows)[0, 0].double().cpu().numpy()
 
-    made = crafting.craft(config, known.split, record, outputs)
-    split = crafting.Planted.of(known.split, made, crafting.replaces(config))
-    return replace(known, split=split, made=made)
+    crafted = crafting.craft(config, known.split, record, outputs)
+    split = crafting.Planted.of(known.split, crafted, crafting.replaces(config))
+    return replace(known, split=split, crafted=crafted)
 
 
-def fit_cohort(config: Config) -> Config:
-    """Return the experiment with no more trials in a cohort than fit in half of the memory.
+def fit_batch(config: Config) -> Config:
+    """Return the experiment with no more trials in a batch of trials than fit in half of the
+    memory.
 
     The other half is for gradients.
 
@@ -297,7 +298,7 @@ def fit_cohort(config: Config) -> Config:
     Raises:
         InputError: not even one trial fits, or a pair where trials come in pairs.
     """
-    dataset = holdings.dataset(config)
+    dataset = distribution.dataset(config)
     model = models.structural_model(partial(build_model, config, dataset), config.run.seed)
     memory = _memory(config, device.resolve(config.run.device))
     each = _trial_bytes(config, model)
@@ -307,18 +308,18 @@ def fit_cohort(config: Config) -> Config:
             f"its gradients, but there are {told(memory)} (run.max-memory); allow more, or choose "
             "a smaller model"
         )
-    cohort = min(config.trials.cohort, config.trials.count, memory // 2 // each)
-    if cohort == min(config.trials.cohort, config.trials.count):
+    batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
+    if batch == min(config.trials.batch, config.trials.count):
         return config
     if config.trials.in_pairs:
-        if cohort < 2:
+        if batch < 2:
             raise InputError(
                 f"two trials of this model, which pairs need, take {told(2 * each)}, but there are "
                 f"{told(memory // 2)} for them (half of run.max-memory); allow "
                 'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
             )
-        cohort -= cohort % 2
-    return config.with_cohort(cohort)
+        batch -= batch % 2
+    return config.with_batch(batch)
 
 
 def _memory(config: Config, where: torch.device) -> int:
@@ -330,14 +331,14 @@ def _trial_bytes(config: Config, model: nn.Module) -> int:
     """Return what a trial takes between the computations of gradients, in one process of them all.
 
     For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
-    residuals in float64, and the replies of the owners; under PAC noise also those of all
+    residuals in float64, and the replies of the clients; under PAC noise also those of all
     candidates; for the attack on the released model a whole training, replayed.
     """
     several = config.candidates if config.candidates > 1 else 0
     replayed = config.training.rounds if Vantage.RELEASED_MODEL in measured(config) else 0
     return models.size(model) * (
         160
-        + 16 * config.federation.owners
-        + several * (32 + 16 * config.federation.owners)
+        + 16 * config.federation.clients
+        + several * (32 + 16 * config.federation.clients)
         + 4 * replayed
     )

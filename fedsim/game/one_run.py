@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 BLOCK = 64
-"""Canaries whose directions are drawn from one leaf of the seed tree."""
+"""Canaries whose directions are drawn from one random stream."""
 
 KEPT = 2**23
 """Directions are kept between rounds up to so many coordinates (64 MiB), else drawn again."""
@@ -93,36 +93,36 @@ def included(config: Config, trials: range) -> Bools:
 
 
 def hosts(config: Config) -> Ints:
-    """Return the owner that each canary is planted at, int [m]: the configured ones in turn."""
-    named = [int(name) for name in config.canaries.owners.split(",") if name.strip()]
-    owners = np.asarray(sorted(set(named)) or range(config.federation.owners), dtype=np.int64)
-    return owners[np.arange(config.canaries.count) % len(owners)]
+    """Return the client that each canary is planted at, int [m]: the configured ones in turn."""
+    named = [int(name) for name in config.canaries.clients.split(",") if name.strip()]
+    clients = np.asarray(sorted(set(named)) or range(config.federation.clients), dtype=np.int64)
+    return clients[np.arange(config.canaries.count) % len(clients)]
 
 
 def planted(
     config: Config,
     federation: Federation,
-    owners: Collection[int],
+    clients: Collection[int],
     parameters: Tensor,
     trials: range,
 ) -> Tensor | None:
-    """Return what the canaries of some owners add to a sum.
+    """Return what the canaries of some clients add to a sum.
 
     Sums of several trials round with their number, in the sixteenth digit.
 
     Args:
         config: the experiment.
         federation: its data and model.
-        owners: the partitions.
+        clients: the partitions.
         parameters: float32 [T, P], the models of the round.
         trials: their numbers.
 
     Returns:
-        float64 [T, P]; None where these owners have no canaries.
+        float64 [T, P]; None where these clients have no canaries.
     """
     if not config.canaries.count:
         return None
-    there = np.isin(hosts(config), list(owners))
+    there = np.isin(hosts(config), list(clients))
     if not there.any():
         return None
     weights = torch.from_numpy((included(config, trials) & there).astype(np.float64))
@@ -151,7 +151,7 @@ def scores(
     released = released.double()
     if config.canaries.known_data:
         assert federation is not None
-        everybody = np.arange(len(federation.owner_of))
+        everybody = np.arange(len(federation.client_of))
         released = released - federation.clipped_sum(parameters, everybody)
     kind = KINDS[config.canaries.kind]
     return kind.along(config, federation, parameters, released)
@@ -195,9 +195,9 @@ def coordinates(config: Config, parameters: int) -> tuple[Ints, Floats]:
     Returns:
         Indices int64 [m] and signs float64 [m], 1 or -1.
     """
-    leaf = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
-    chosen = leaf.permutation(parameters)[: config.canaries.count]
-    return chosen, leaf.choice([-1.0, 1.0], len(chosen))
+    stream = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
+    chosen = stream.permutation(parameters)[: config.canaries.count]
+    return chosen, stream.choice([-1.0, 1.0], len(chosen))
 
 
 def directions(config: Config, parameters: int) -> Iterator[tuple[slice, Floats]]:
@@ -230,11 +230,11 @@ def mislabelled(config: Config, federation: Federation) -> tuple[Ints, Ints]:
         Positions in the pool and labels, int64 [m] both.
     """
     split = federation.split
-    leaf = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
-    positions = leaf.permutation(len(split.pool))[: config.canaries.count]
+    stream = generator(config.run.seed, Role.ONE_RUN, round=DRAW)
+    positions = stream.permutation(len(split.pool))[: config.canaries.count]
     classes = split.dataset.classes
     right = split.pool_records.labels[positions]
-    return positions, (right + leaf.integers(1, classes, len(positions))) % classes
+    return positions, (right + stream.integers(1, classes, len(positions))) % classes
 
 
 def described(config: Config, federation: Federation) -> dict[str, Any]:
@@ -264,8 +264,8 @@ def described(config: Config, federation: Federation) -> dict[str, Any]:
 def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
     for block, first in enumerate(range(0, count, BLOCK)):
         place = slice(first, min(first + BLOCK, count))
-        leaf = generator(seed, Role.ONE_RUN, round=DRAW + block)
-        drawn = leaf.standard_normal((place.stop - place.start, parameters))
+        stream = generator(seed, Role.ONE_RUN, round=DRAW + block)
+        drawn = stream.standard_normal((place.stop - place.start, parameters))
         yield place, drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 

@@ -3,8 +3,8 @@
 Two numbers are never to be confused. Epsilon of *one training* is what beliefs and advantages are
 compared with: the trials of a campaign are repetitions, each with an adversary of its own. Epsilon
 of *everything released* is what a guarantee may state: where the noise is the operating system's
-all trainings left something of the same people, and their rounds add up over trials, cohorts and
-attempts. Noise from the seed is no guarantee, to however few trainings.
+all trainings left something of the same people, and their rounds add up over trials, batches of
+trials and attempts. Noise from the seed is no guarantee, to however few trainings.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from functools import lru_cache
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.description import Description, Rounds
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.trust.model import Vantage
 
 ROUNDING = 1e-12
@@ -40,7 +40,7 @@ def times(counts: Counts, trainings: int) -> Counts:
     return Counter({kind: count * trainings for kind, count in counts.items()})
 
 
-def described(config: Config, counts: Counts) -> Description:
+def described(config: Config, counts: Counts) -> Releases:
     """Return what a federation releases in some rounds.
 
     Args:

@@ -1,6 +1,6 @@
 """Sums in integers modulo 2^32, as secure aggregation needs them, and what their rounding costs.
 
-Every owner rounds its clean sum and its noise to a grid of step g = 2^e and sends the integer
+Every client rounds its clean sum and its noise to a grid of step g = 2^e and sends the integer
 (round(F/g) + round(N/g)) mod 2^32, N ~ N(0, sigma^2/m). What is accounted:
 
 *Sensitivity.* Rounding moves each of the P coordinates of a clean sum by at most g/2, so the
@@ -16,11 +16,11 @@ V)/g) with V the sum of m' - 1 independent uniforms: continuous noise of the ful
 and a rounding that know nothing of the data, hence no less private than the Gaussian mechanism. The
 two functions differ by at most (m + 1) B, B = 2 sum_{l >= 1} exp(-s^2 pi^2 (2 l - 1)^2 / 2), so the
 probabilities of each point do too; over the points within K, and with the tails beyond, this bounds
-the total variation between what is released and that mechanism. It holds for the sum of all owners
+the total variation between what is released and that mechanism. It holds for the sum of all clients
 as for that of the ones whose noise the adversary does not know (cf. Kairouz, Liu and Steinke, 2021,
 Theorem 11, for sums of discrete Gaussians).
 
-*Range.* An owner whose message leaves [-c, c] refuses to send it. c >= n C + 12 sigma/sqrt(m), so
+*Range.* A client whose message leaves [-c, c] refuses to send it. c >= n C + 12 sigma/sqrt(m), so
 that a sum of at most n clipped gradients is refused with probability 2 Q(12) per coordinate at
 most, which the bound counts as if a refusal gave everything away.
 
@@ -50,7 +50,7 @@ SUM_BITS = 31
 """Room for the sum of all messages: one bit less, so that not even their range reaches 2^32."""
 
 TAIL = 12.0
-"""How many standard deviations of its noise an owner's message has room for."""
+"""How many standard deviations of its noise a client's message has room for."""
 
 NEGLIGIBLE = 1e-3
 """The largest (1 + e^epsilon) tau over delta."""
@@ -59,7 +59,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class OutOfRangeError(RuntimeError):
-    """An owner's message does not fit the range that was agreed; nothing of it was sent."""
+    """A client's message does not fit the range that was agreed; nothing of it was sent."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class FixedPoint:
 
     Attributes:
         step: g, a power of two.
-        bits: an owner's integers are -2^(bits-1) to 2^(bits-1).
+        bits: a client's integers are -2^(bits-1) to 2^(bits-1).
         sensitivity: Delta', that of a rounded sum.
-        noise_std: sigma, of all owners' noise together.
-        owners: m.
+        noise_std: sigma, of all clients' noise together.
+        clients: m.
         parameters: P.
         growth: (Delta' - Delta)/Delta.
     """
@@ -80,19 +80,19 @@ class FixedPoint:
     bits: int
     sensitivity: float
     noise_std: float
-    owners: int
+    clients: int
     parameters: int
     growth: float
 
     @property
     def limit(self) -> float:
-        """The largest absolute value c of a coordinate that an owner may send."""
+        """The largest absolute value c of a coordinate that a client may send."""
         return self.step * 2.0 ** (self.bits - 1)
 
     @property
     def share_std(self) -> float:
-        """The standard deviation of one owner's noise, sigma/sqrt(m)."""
-        return self.noise_std / math.sqrt(self.owners)
+        """The standard deviation of one client's noise, sigma/sqrt(m)."""
+        return self.noise_std / math.sqrt(self.clients)
 
     def nearest(self, values: Tensor) -> Tensor:
         """Return the nearest points of the grid, float64; a half goes to the even one."""
@@ -113,7 +113,7 @@ class FixedPoint:
         if not largest <= self.limit:  # NaN is not, either
             raise OutOfRangeError(
                 f"a coordinate of {largest:g} is outside of +-{self.limit:g}, the range that "
-                "messages of this federation have; this owner has more records than data.records, "
+                "messages of this federation have; this client has more records than data.records, "
                 "or its gradients are not clipped"
             )
         return (values / self.step).astype(np.int64).astype(np.uint32)
@@ -146,14 +146,14 @@ class FixedPoint:
         Returns:
             0 to 1; 0.0 where it is below what a double can hold.
         """
-        each = _aliasing(self.share_std / self.step, self.owners)
-        refused = self.owners * math.erfc(TAIL / math.sqrt(2))
+        each = _aliasing(self.share_std / self.step, self.clients)
+        refused = self.clients * math.erfc(TAIL / math.sqrt(2))
         return min(1.0, rounds * self.parameters * (each + refused))
 
 
-def message_bits(owners: int) -> int:
-    """Return how many bits an owner's integers have, so that the sum of all cannot wrap."""
-    return min(SUM_BITS - math.ceil(math.log2(owners)), 30)
+def message_bits(clients: int) -> int:
+    """Return how many bits a client's integers have, so that the sum of all cannot wrap."""
+    return min(SUM_BITS - math.ceil(math.log2(clients)), 30)
 
 
 def choose(
@@ -161,34 +161,34 @@ def choose(
     sensitivity: float,
     clipping_norm: float,
     records: int,
-    owners: int,
+    clients: int,
     parameters: int,
 ) -> FixedPoint:
-    """Return the finest grid on which no sum of all owners' messages can wrap.
+    """Return the finest grid on which no sum of all clients' messages can wrap.
 
     Args:
         noise_multiplier: z, nominal.
         sensitivity: Delta, of a sum that is not rounded.
         clipping_norm: C.
-        records: n, of how many clipped gradients an owner's sum is made at most.
-        owners: m.
+        records: n, of how many clipped gradients a client's sum is made at most.
+        clients: m.
         parameters: P.
 
     Raises:
-        InputError: no grid has room for noise that large, or for so many owners.
+        InputError: no grid has room for noise that large, or for so many clients.
     """
-    bits = message_bits(owners)
+    bits = message_bits(clients)
     if bits < 2:
-        raise InputError(f"{owners} owners cannot be summed in {MODULUS_BITS} bits")
+        raise InputError(f"{clients} clients cannot be summed in {MODULUS_BITS} bits")
     # A wider range has a coarser grid, whose rounding needs more noise, which needs more range.
     exponent = math.ceil(math.log2(records * clipping_norm))
     for limit in (2.0**power for power in range(exponent, exponent + 200)):
         step = limit / 2.0 ** (bits - 1)
         rounded = sensitivity + step * math.sqrt(parameters)
         std = noise_multiplier * rounded
-        if records * clipping_norm + step + TAIL * std / math.sqrt(owners) <= limit:
+        if records * clipping_norm + step + TAIL * std / math.sqrt(clients) <= limit:
             growth = rounded / sensitivity - 1
-            return FixedPoint(step, bits, rounded, std, owners, parameters, growth)
+            return FixedPoint(step, bits, rounded, std, clients, parameters, growth)
     raise InputError(
         f"noise of multiplier {noise_multiplier:g} does not fit into integers of {bits} bits; "
         "lower the noise, or choose trust 'central' or 'local'"
@@ -196,7 +196,7 @@ def choose(
 
 
 def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoint:
-    """Return the grid that the owners and the server of a federation all come to by themselves.
+    """Return the grid that the clients and the server of a federation all come to by themselves.
 
     Args:
         config: the experiment.
@@ -211,9 +211,9 @@ def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoi
         noise_multiplier,
         global_sensitivity(config.privacy.neighbouring, training.clipping_norm),
         training.clipping_norm,
-        # An owner sends the sum of at most n clipped gradients, or one clipped update.
+        # A client sends the sum of at most n clipped gradients, or one clipped update.
         1 if config.privacy.unit == "client" else config.data.records + config.challenge.copies - 1,
-        config.federation.owners,
+        config.federation.clients,
         parameters,
     )
 
@@ -230,12 +230,12 @@ def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) ->
     Raises:
         InputError: it is not.
     """
-    tau = fixed_point.total_variation(rounds)  # above 0, because an owner may refuse
+    tau = fixed_point.total_variation(rounds)  # above 0, because a client may refuse
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))
     if leaked > math.log(NEGLIGIBLE * delta):
         digits = min(0.0, leaked) / math.log(10)
         raise InputError(
-            f"the noise of one owner is {fixed_point.share_std / fixed_point.step:.2g} steps of "
+            f"the noise of one client is {fixed_point.share_std / fixed_point.step:.2g} steps of "
             f"the grid of secure aggregation and epsilon is {epsilon:.4g}: integers may then leak "
             f"delta 1e{digits:+.0f}, not negligible beside privacy.delta = {delta:g}; raise the "
             "noise or lower data.records or training.rounds"
@@ -251,16 +251,16 @@ def summed(messages: Iterable[Words]) -> Words:
     return total
 
 
-def _aliasing(share: float, owners: int) -> float:
-    """Return the bound of one coordinate; share: s, the noise of one owner in steps."""
+def _aliasing(share: float, clients: int) -> float:
+    """Return the bound of one coordinate; share: s, the noise of one client in steps."""
     if share < 1:  # where rounding is anything but negligible
         return 1.0
     terms = (
         2 * math.exp(-((share * math.pi * (2 * index - 1)) ** 2) / 2) for index in range(1, 20)
     )
-    differs = (owners + 1) * sum(terms)
+    differs = (clients + 1) * sum(terms)
     # Q(38) = 3e-316. Rounding moves a sum by at most m/2 steps.
     deviations = 38.0
-    within = 2 * (deviations * share * math.sqrt(owners) + owners) + 1
+    within = 2 * (deviations * share * math.sqrt(clients) + clients) + 1
     beyond = 2 * math.erfc(deviations / math.sqrt(2))
     return min(1.0, (within * differs + beyond) / 2)

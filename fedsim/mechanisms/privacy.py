@@ -2,17 +2,17 @@
 
 from fedsim.config import Config
 from fedsim.privacy import calibration
-from fedsim.privacy.description import Description, Rounds
 from fedsim.privacy.identifiability import epsilon_of_rho_beta
 from fedsim.privacy.mechanism import Mechanism, nominal_noise_multiplier
+from fedsim.privacy.releases import Releases, Rounds
 
 
 def noise_multiplier(config: Config) -> float:
     """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
 
     A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage,
-    with the configured colluders, and for the case that as many owners as are tolerated are missing
-    in every round. A noise multiplier that is given is taken as it is.
+    with the configured colluders, and for the case that as many clients as are tolerated are
+    missing in every round. A noise multiplier that is given is taken as it is.
 
     Args:
         config: the experiment.
@@ -39,7 +39,7 @@ def noise_multiplier(config: Config) -> float:
         effective,
         federation.trust,
         federation.vantage,
-        federation.owners,
+        federation.clients,
         training.local_steps,
         federation.fewest_participants,
         federation.colluding,
@@ -56,10 +56,10 @@ def _requirement(config: Config) -> calibration.Requirement:
     return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
 
 
-def describe(config: Config, nominal: float) -> Description:
+def describe(config: Config, nominal: float) -> Releases:
     """Return all rounds that the configuration plans.
 
-    With as many owners missing as are tolerated. Without clipping there is no sensitivity that the
+    With as many clients missing as are tolerated. Without clipping there is no sensitivity that the
     noise could be a multiple of: it is 0.
 
     Args:
@@ -76,11 +76,11 @@ def describe(config: Config, nominal: float) -> Description:
         training.local_steps,
         federation.fewest_participants if federation.tolerated_dropouts else None,
     )
-    return Description(
+    return Releases(
         (rounds,),
         config.privacy.neighbouring,
         federation.trust,
-        federation.owners,
+        federation.clients,
         training.clipping_norm,
         federation.colluding,
         federation.summed_in_the_clear,
@@ -90,7 +90,7 @@ def describe(config: Config, nominal: float) -> Description:
 def mechanism(config: Config, nominal: float) -> Mechanism:
     """Return the mechanism that stands between the configured vantage and the challenge record.
 
-    Its steps are all noisy steps that an owner takes, also those within a round.
+    Its steps are all noisy steps that a client takes, also those within a round.
 
     Args:
         config: the experiment.

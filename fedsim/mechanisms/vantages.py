@@ -1,7 +1,7 @@
 """Whose beliefs a run computes, and which of the noise hides the challenge from whom.
 
 The belief at a vantage point is a matter of the noise that it does not know. Everybody who adds
-noise is a source of it: the owners by their partition numbers, and the server.
+noise is a source of it: the clients by their partition numbers, and the server.
 """
 
 from fedsim.config import Config
@@ -31,17 +31,17 @@ def suffix(vantage: Vantage, primary: Vantage) -> str:
     return "" if vantage is primary else "_" + vantage.value.replace("-", "_")
 
 
-def tells_noise(config: Config, challenged: bool, adversary: bool, colluder: bool) -> bool:
-    """Return whether the auditor of an instrumented run asks an owner for the noise that it added.
+def tells_noise(config: Config, target_client: bool, adversary: bool, colluder: bool) -> bool:
+    """Return whether the auditor of an oracle run asks a client for the noise that it added.
 
     Args:
         config: the experiment.
-        challenged: whether the owner holds the challenge, or is it.
+        target_client: whether the client holds the challenge, or is it.
         adversary: whether it is the curious participant.
         colluder: whether it tells its noise.
     """
     return any(
-        config.federation.trust.model.hides(vantage, challenged, adversary, colluder)
+        config.federation.trust.model.hides(vantage, target_client, adversary, colluder)
         for vantage in measured(config)
         if vantage in EXACT
     )

@@ -1,6 +1,6 @@
 """A round of PAC-private training: which candidate it is on, the noise, and what it gives away.
 
-The secret is which of m stated candidates all rounds of a trial train on. The owners send their
+The secret is which of m stated candidates all rounds of a trial train on. The clients send their
 clean sums under every candidate; the trusted server adds noise that is shaped by how these differ,
 and releases the sum under the secret one. Nothing hides directions in which no two candidates
 differ: not differential privacy. The mathematics is that of `fedsim.privacy.pac`.
@@ -45,15 +45,15 @@ class Released:
     spread: Floats
 
 
-def halves(seed: int, owner: int, records: int, draws: int) -> Bools:
-    """Return which of an owner's records are in each candidate, the same in every trial.
+def halves(seed: int, client: int, records: int, draws: int) -> Bools:
+    """Return which of a client's records are in each candidate, the same in every trial.
 
     Random halves, each followed by its complement, so that every record is in exactly half of the
     candidates; of an odd number the first of a pair has the smaller part.
 
     Args:
         seed: of the run.
-        owner: the partition.
+        client: the partition.
         records: n, how many it has.
         draws: m, even.
 
@@ -65,14 +65,14 @@ def halves(seed: int, owner: int, records: int, draws: int) -> Bools:
     """
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")
-    random = generator(seed, Role.CANDIDATES, partition=owner)
+    random = generator(seed, Role.CANDIDATES, partition=client)
     ranks = random.permuted(np.tile(np.arange(records), (draws // 2, 1)), axis=1)
     first = ranks < records // 2
     return np.stack([first, ~first], axis=1).reshape(draws, records)
 
 
 def pair(records: int, challenge: int, replaced: bool) -> Bools:
-    """Return which of an owner's records are in D and in D'.
+    """Return which of a client's records are in D and in D'.
 
     Args:
         records: n, how many it has.
@@ -196,7 +196,7 @@ def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
 
 
 class Releases:
-    """The rounds of a cohort of trials: what the server remembers between them.
+    """The rounds of a batch of trials: what the server remembers between them.
 
     Args:
         information: nats for each round.
@@ -227,7 +227,7 @@ class Releases:
         """Return the release of a round and what the adversary concludes from it.
 
         Args:
-            candidates: [T, m, P], clean sums of all owners together.
+            candidates: [T, m, P], clean sums of all clients together.
             membership: bool [m], which of them have the challenge record.
             present_norm: |g| of the challenge, [T].
             absent_norm: |g'|, [T].

@@ -51,7 +51,7 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
     Raises:
         InputError: a number out of range; an unknown accountant.
     """
-    judge = accountant(accountant_name)
+    chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
     if not 0 < delta < 1:
@@ -61,14 +61,14 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
     # searched instead, which only has no root where the target is 0.
     def excess(mechanism: Mechanism) -> float:
         if epsilon == 0:
-            return math.log(judge.delta(mechanism, epsilon)) - math.log(delta)
-        certified = judge.epsilon(mechanism, delta)
+            return math.log(chosen_accountant.delta(mechanism, epsilon)) - math.log(delta)
+        certified = chosen_accountant.epsilon(mechanism, delta)
         return math.log(min(max(certified, 1e-300), 1e300)) - math.log(epsilon)
 
     return Requirement(
-        f"epsilon {epsilon:.4g} at delta {delta:g} by the accountant {judge.name}",
+        f"epsilon {epsilon:.4g} at delta {delta:g} by the accountant {chosen_accountant.name}",
         excess,
-        lambda mechanism: f"epsilon {judge.epsilon(mechanism, delta):.4g}",
+        lambda mechanism: f"epsilon {chosen_accountant.epsilon(mechanism, delta):.4g}",
         ("delta", delta),
     )
 

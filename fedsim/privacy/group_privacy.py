@@ -9,14 +9,14 @@ than any conversion of a single (epsilon, delta).
 from dataclasses import replace
 
 from adversaries.errors import InputError
-from fedsim.privacy.description import Description
+from fedsim.privacy.releases import Releases
 
 
-def of_group(description: Description, records: int) -> Description:
+def of_group(releases: Releases, records: int) -> Releases:
     """Return what stands between a vantage point and records that differ together.
 
     Args:
-        description: of the federation, as one record faces it.
+        releases: of the federation, as one record faces it.
         records: how many, at least 1.
 
     Raises:
@@ -26,14 +26,14 @@ def of_group(description: Description, records: int) -> Description:
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")
     if records == 1:
-        return description
-    if any(alike.sampling_rate < 1 for alike in description.rounds):
+        return releases
+    if any(alike.sampling_rate < 1 for alike in releases.rounds):
         raise InputError(
             f"a group of {records} records under sampled steps is not accounted for: each of them "
             "is sampled by itself; give full batches, or a group of 1"
         )
     rounds = tuple(
         replace(alike, noise_multiplier=alike.noise_multiplier / records)
-        for alike in description.rounds
+        for alike in releases.rounds
     )
-    return replace(description, rounds=rounds)
+    return replace(releases, rounds=rounds)

@@ -15,8 +15,8 @@ from scipy.special import logit
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.privacy.accounting import PLD, RENYI, accountant
-from fedsim.privacy.description import Description
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Releases
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
@@ -109,11 +109,11 @@ class BeliefCurve:
 
 
 LOCAL_STEPS_NOTE = (
-    "upper bound: sees {}, and is granted every local step of an owner under that owner's own "
-    "noise, because other owners' noise does not hide the model that it steps from"
+    "upper bound: sees {}, and is granted every local step of a client under that client's own "
+    "noise, because other clients' noise does not hide the model that it steps from"
 )
 _SEES = {
-    Vantage.SERVER: "every owner's message",
+    Vantage.SERVER: "every client's message",
     Vantage.PARTICIPANT: "the aggregate of every round",
     Vantage.RELEASED_MODEL: "the last model",
 }
@@ -278,28 +278,28 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 
 
 def vantage_bounds(
-    description: Description, delta: float, trust: Trust | None = None
+    releases: Releases, delta: float, trust: Trust | None = None
 ) -> list[VantageBounds]:
     """Return what theory allows at every vantage point.
 
     Args:
-        description: of what the federation releases.
+        releases: of what the federation releases.
         delta: in (0, 1).
         trust: who would add the noise; None for the description's.
 
     Raises:
         InputError: as of `Description.towards`, for example for local steps without local trust.
     """
-    description = description if trust is None else description.under(trust)
+    releases = releases if trust is None else releases.under(trust)
     rows = []
     for vantage in Vantage:
-        mechanism = description.towards(vantage)
+        mechanism = releases.towards(vantage)
         bound = bounds(mechanism, delta)
         multipliers = {group.noise_multiplier for group in mechanism.groups}
-        local = any(alike.local_steps > 1 for alike in description.rounds)
+        local = any(alike.local_steps > 1 for alike in releases.rounds)
         rows.append(
             VantageBounds(
-                trust=description.trust,
+                trust=releases.trust,
                 vantage=vantage,
                 noise_multiplier=multipliers.pop() if len(multipliers) == 1 else None,
                 epsilon=bound.epsilon,
@@ -310,7 +310,7 @@ def vantage_bounds(
                 yeom_bound=bound.yeom_bound,
                 note=LOCAL_STEPS_NOTE.format(_SEES[vantage])
                 if local
-                else _vantage_note(description, vantage),
+                else _vantage_note(releases, vantage),
             )
         )
     return rows
@@ -344,7 +344,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 
 
 def epsilon_by_round(
-    description: Description,
+    releases: Releases,
     vantage: Vantage,
     delta: float,
     accountants: Sequence[str],
@@ -355,7 +355,7 @@ def epsilon_by_round(
     The rounds lie closer together at the beginning, where epsilon grows fastest.
 
     Args:
-        description: of what the federation releases.
+        releases: of what the federation releases.
         vantage: who looks.
         delta: in (0, 1).
         accountants: names of `accounting.ACCOUNTANTS`.
@@ -367,10 +367,10 @@ def epsilon_by_round(
     Raises:
         InputError: as of `bounds`.
     """
-    last = description.count
+    last = releases.count
     spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
     rounds = np.unique(spaced.round().astype(np.int64))
-    mechanisms = [description.first(int(count)).towards(vantage) for count in rounds]
+    mechanisms = [releases.first(int(count)).towards(vantage) for count in rounds]
     return rounds, {
         name: np.array([accountant(name).epsilon(each, delta) for each in mechanisms])
         for name in accountants
@@ -404,9 +404,7 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
     return routes
 
 
-def _vantage_note(description: Description, vantage: Vantage) -> str:
+def _vantage_note(releases: Releases, vantage: Vantage) -> str:
     if vantage is Vantage.RELEASED_MODEL:
         return "upper bound: no closed form, sees less than a participant"
-    return description.trust.model.sees(
-        vantage, description.owners, description.summed_in_the_clear
-    )
+    return releases.trust.model.sees(vantage, releases.clients, releases.summed_in_the_clear)

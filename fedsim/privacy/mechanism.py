@@ -214,7 +214,7 @@ def effective_noise_multiplier(
     noise_multiplier: float,
     trust: Trust,
     vantage: Vantage,
-    owners: int,
+    clients: int,
     local_steps: int = 1,
     participants: int | None = None,
     colluders: int = 0,
@@ -223,34 +223,34 @@ def effective_noise_multiplier(
 
     A participant subtracts its own contribution and its own noise, and the colluders'. The server
     under distributed trust sees the sum alone and subtracts the colluders' noise; under local trust
-    it sees the owner's message by itself, to which others add nothing. The released model gets the
-    participant's multiplier, because less is seen: an upper bound on its risk. The record's owner
+    it sees the client's message by itself, to which others add nothing. The released model gets the
+    participant's multiplier, because less is seen: an upper bound on its risk. The record's client
     never tells its own noise, so that one share of it always remains.
 
-    With several local steps every vantage point faces one owner's own noise and no more: an owner's
-    next step is taken at its own noisy iterate, which other owners' noise does not hide, so the
-    bound presumes that all iterates are released.
+    With several local steps every vantage point faces one client's own noise and no more: a
+    client's next step is taken at its own noisy iterate, which other clients' noise does not hide,
+    so the bound presumes that all iterates are released.
 
     Args:
-        noise_multiplier: nominal, that is of the server's noise (central), of one owner's own noise
-            (local), or of all owners' shares together (distributed, which needs secure
+        noise_multiplier: nominal, that is of the server's noise (central), of one client's own
+            noise (local), or of all clients' shares together (distributed, which needs secure
             aggregation).
         trust: who adds the noise.
         vantage: who looks.
-        owners: how many there are, at least 2.
-        local_steps: noisy steps that an owner takes on its own model within a round; more than one
+        clients: how many there are, at least 2.
+        local_steps: noisy steps that a client takes on its own model within a round; more than one
             under local trust only.
-        participants: how many owners took part, the record's among them; None for all. Each that is
-            missing takes its noise with it, except under central trust.
-        colluders: how many owners tell the adversary their noise, besides the adversary itself
-            where it is an owner; never the record's, so at most owners - 2. They are taken to have
+        participants: how many clients took part, the record's among them; None for all. Each that
+            is missing takes its noise with it, except under central trust.
+        colluders: how many clients tell the adversary their noise, besides the adversary itself
+            where it is a client; never the record's, so at most clients - 2. They are taken to have
             taken part, which leaves least.
 
     Raises:
         InputError: a number out of range; several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, owners, local_steps, participants, colluders)
+    share = _share(trust, vantage, clients, local_steps, participants, colluders)
     return noise_multiplier * share
 
 
@@ -258,7 +258,7 @@ def nominal_noise_multiplier(
     noise_multiplier: float,
     trust: Trust,
     vantage: Vantage,
-    owners: int,
+    clients: int,
     local_steps: int = 1,
     participants: int | None = None,
     colluders: int = 0,
@@ -271,45 +271,45 @@ def nominal_noise_multiplier(
         noise_multiplier: effective.
         trust: who adds the noise.
         vantage: who looks.
-        owners: how many there are, at least 2.
-        local_steps: noisy steps that an owner takes within a round.
-        participants: how many owners took part; None for all.
-        colluders: how many owners tell the adversary their noise.
+        clients: how many there are, at least 2.
+        local_steps: noisy steps that a client takes within a round.
+        participants: how many clients took part; None for all.
+        colluders: how many clients tell the adversary their noise.
 
     Raises:
         InputError: as of `effective_noise_multiplier`; no noise helps: towards the server under
             central trust.
     """
     check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, owners, local_steps, participants, colluders)
+    share = _share(trust, vantage, clients, local_steps, participants, colluders)
     if share == 0:
         raise InputError(
-            "no noise helps: under central trust the server sees every owner's sum before it adds "
+            "no noise helps: under central trust the server sees every client's sum before it adds "
             "noise; choose trust local or distributed, or another vantage"
         )
     return noise_multiplier / share
 
 
 def aggregate_noise_multiplier(
-    noise_multiplier: float, trust: Trust, owners: int, sources: int
+    noise_multiplier: float, trust: Trust, clients: int, sources: int
 ) -> float:
     """Return the noise multiplier of a sum towards somebody who does not know some of its noise.
 
-    The general rule of which `effective_noise_multiplier` names the cases. Where owners add noise
-    one source counts at least: that of the record's owner, without whom nothing is there to hide.
+    The general rule of which `effective_noise_multiplier` names the cases. Where clients add noise
+    one source counts at least: that of the record's client, without whom nothing is there to hide.
 
     Args:
         noise_multiplier: nominal.
         trust: who adds the noise.
-        owners: how many there are.
-        sources: how many owners' noise is unknown, or under central trust 1 for the server's, 0 for
-            none.
+        clients: how many there are.
+        sources: how many clients' noise is unknown, or under central trust 1 for the server's, 0
+            for none.
 
     Raises:
         InputError: a multiplier that is negative or not finite.
     """
     check_noise_multiplier(noise_multiplier)
-    return noise_multiplier * trust.model.noise_share(owners, sources)
+    return noise_multiplier * trust.model.noise_share(clients, sources)
 
 
 def check_noise_multiplier(noise_multiplier: float) -> None:
@@ -320,45 +320,45 @@ def check_noise_multiplier(noise_multiplier: float) -> None:
         )
 
 
-def check_colluders(colluders: int, owners: int) -> None:
-    """Raise an error unless the adversary, the record's owner and the colluders are owners.
+def check_colluders(colluders: int, clients: int) -> None:
+    """Raise an error unless the adversary, the record's client and the colluders are clients.
 
     Args:
-        colluders: how many owners tell the adversary what they know.
-        owners: how many there are.
+        colluders: how many clients tell the adversary what they know.
+        clients: how many there are.
 
     Raises:
-        InputError: unless 0 <= colluders <= owners - 2.
+        InputError: unless 0 <= colluders <= clients - 2.
     """
-    if not 0 <= colluders <= owners - 2:
+    if not 0 <= colluders <= clients - 2:
         raise InputError(
-            f"{colluders} of {owners} owners collude with the adversary; give 0 to {owners - 2}: "
-            "neither the adversary nor the owner of the record is one of them"
+            f"{colluders} of {clients} clients collude with the adversary; give 0 to {clients - 2}: "
+            "neither the adversary nor the client of the record is one of them"
         )
 
 
 def _share(
     trust: Trust,
     vantage: Vantage,
-    owners: int,
+    clients: int,
     local_steps: int,
     participants: int | None,
     colluders: int,
 ) -> float:
-    if owners < 2:
-        raise InputError(f"the federation has {owners} owners; give at least 2")
-    check_colluders(colluders, owners)
-    present = owners if participants is None else participants
-    if not 1 <= present <= owners:
-        raise InputError(f"{present} of {owners} owners take part; give 1 to {owners}")
+    if clients < 2:
+        raise InputError(f"the federation has {clients} clients; give at least 2")
+    check_colluders(colluders, clients)
+    present = clients if participants is None else participants
+    if not 1 <= present <= clients:
+        raise InputError(f"{present} of {clients} clients take part; give 1 to {clients}")
     if local_steps < 1:
         raise InputError(f"the number of local steps is {local_steps}; give at least 1")
     if local_steps > 1:
         if not trust.model.local_steps:
             raise InputError(
-                f"{local_steps} local steps under {trust.value} trust: each owner must add the "
+                f"{local_steps} local steps under {trust.value} trust: each client must add the "
                 "noise itself before its next step; choose trust local, or 1 local step"
             )
         return 1.0
     sources = trust.model.unknown_sources(vantage, present, colluders)
-    return aggregate_noise_multiplier(1.0, trust, owners, sources)
+    return aggregate_noise_multiplier(1.0, trust, clients, sources)

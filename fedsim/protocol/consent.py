@@ -18,23 +18,23 @@ CENTRAL = "central"
 """The server may see clean sums of the records, and is trusted to add the noise that it says."""
 
 CHALLENGE = "challenge"
-"""A run may train with and without one of the owner's records, and an adversary tells which."""
+"""A run may train with and without one of the client's records, and an adversary tells which."""
 
 ADVERSARY = "adversary"
-"""The node may be the adversary: it works out a belief about another owner, and hands it over."""
+"""The node may be the adversary: it works out a belief about another client, and hands it over."""
 
-INSTRUMENTED = "instrumented"
-"""A run may read gradients of the owner's records, or distances between them, without noise."""
+ORACLE = "oracle"
+"""A run may read gradients of the client's records, or distances between them, without noise."""
 
 CANARIES = "canaries"
-"""Records made up for a test may be added to the owner's."""
+"""Records made up for a test may be added to the client's."""
 
 EXPERIMENT = "experiment"
 """The records are public or made for tests: noise may hide nothing, and nothing is charged."""
 
-KINDS = (CENTRAL, CHALLENGE, ADVERSARY, INSTRUMENTED, CANARIES, EXPERIMENT)
+KINDS = (CENTRAL, CHALLENGE, ADVERSARY, ORACLE, CANARIES, EXPERIMENT)
 
-UNPROTECTED = (INSTRUMENTED, EXPERIMENT)
+UNPROTECTED = (ORACLE, EXPERIMENT)
 """What it takes for something of a record to leave without any noise."""
 
 MAX_TRIALS, EPSILON_LIMIT, DELTA_LIMIT = "max-trials", "epsilon-limit", "delta-limit"
@@ -42,7 +42,7 @@ MAX_TRIALS, EPSILON_LIMIT, DELTA_LIMIT = "max-trials", "epsilon-limit", "delta-l
 STATE, DATA = "state-path", "data-path"
 
 CODE = "allow-code"
-"""Names of the owner's own code, "package.module:name" with commas, that a run may name."""
+"""Names of the client's own code, "package.module:name" with commas, that a run may name."""
 
 DEPLOYED = (KEY, STATE, EPSILON_LIMIT, DELTA_LIMIT, MAX_TRIALS, DATA)
 """What a simulated node's config has none of; any of them makes the records somebody's."""
@@ -147,7 +147,7 @@ def check(node_config: Mapping[str, Scalar], asked: Mapping[str, str]) -> None:
     if missing := [kind for kind in KINDS if kind in asked and kind not in agreed.kinds]:
         wanted = ",".join(kind for kind in KINDS if kind in agreed.kinds or kind in missing)
         raise RefusedError(
-            f"{asked[missing[0]]}, but the owner did not consent to '{missing[0]}' (its {KEY} is "
+            f"{asked[missing[0]]}, but the client did not consent to '{missing[0]}' (its {KEY} is "
             f'"{agreed.said}"); who agrees to it sets {KEY} = "{wanted}" in the node\'s config'
         )
 

@@ -301,7 +301,7 @@ def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
 
 
 def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return the mask of an owner's integers; the weight that Flower sends beside them has one.
+    """Return the mask of a client's integers; the weight that Flower sends beside them has one.
 
     Args:
         seed: of the mask, a multiple of 4 bytes.
@@ -318,7 +318,7 @@ def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArra
 
 
 def check_secagg_key(public_key: bytes) -> None:
-    """Check that an owner could share a secret by a public key.
+    """Check that a client could share a secret by a public key.
 
     Args:
         public_key: PEM, as it arrived.
@@ -335,7 +335,7 @@ def check_secagg_key(public_key: bytes) -> None:
 
 
 def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
-    """Return the secret that two owners share, from which their mask comes.
+    """Return the secret that two clients share, from which their mask comes.
 
     Args:
         private_key: of one, PEM.

@@ -1,12 +1,12 @@
-"""What travels between the server and the owners, as Flower records.
+"""What travels between the server and the clients, as Flower records.
 
 Every request carries the model and a `Request`; what else it carries depends on whom it goes to.
-All owners see the aggregate of the round before. Only the owner of the challenge record is told
+All clients see the aggregate of the round before. Only the target client is told
 which world each trial trains on; the adversary is told which pair it must tell apart, never which
-of the two is true. Colluding owners confide their noise to the adversary: it travels by way of the
-server, which stands in for a private channel and uses none of it. In an instrumented run
+of the two is true. Colluding clients disclose their noise to the adversary: it travels by way of
+the server, which stands in for a private channel and uses none of it. In an oracle run
 (`audit.mode`) the replies carry a measurement beside the sum, from which the auditor computes the
-belief: it undoes all protection, and is meant for simulated people or for owners who agreed to be
+belief: it undoes all protection, and is meant for simulated people or for clients who agreed to be
 measured. With `audit.bayesian-pairs` they carry the norms or distances of sampled records'
 gradients, unprotected, for the Bayesian accountant.
 """
@@ -27,7 +27,7 @@ from flwr.app import (
     RecordDict,
 )
 
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 
 REQUEST = "request"
 MODEL = "model"
@@ -36,7 +36,7 @@ WORLDS = "worlds"
 SENSITIVITY = "sensitivity"
 REPLY = "reply"
 MEASUREMENT = "measurement"
-CONFIDED = "confided"
+DISCLOSED = "disclosed"
 PARTICIPANTS = "participants"
 DISTANCES = "distances"
 METRICS = "metrics"
@@ -47,10 +47,10 @@ AUDITOR = -1
 
 
 class Role(StrEnum):
-    """What an owner is in the game; the server decides and tells each owner its own role only."""
+    """What a client is in the game; the server decides and tells each client its own role only."""
 
-    OWNER = "owner"
-    CHALLENGED = "challenged"
+    CLIENT = "client"
+    TARGET_CLIENT = "target-client"
     ADVERSARY = "adversary"
     COLLUDER = "colluder"
     AUDITOR = "auditor"
@@ -58,19 +58,19 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Request:
-    """The scalar part of a message to an owner.
+    """The scalar part of a message to a client.
 
     Attributes:
         round: counts from 1.
         first_trial: of the trials that share the message, numbered over the whole campaign.
         trials: T, how many there are.
         noise_multiplier: sigma over the sensitivity.
-        role: of the owner in the game.
-        record: position of the challenge record in D; -1 for an owner whom it does not concern, and
-            where all data of an owner are the challenge.
+        role: of the client in the game.
+        record: position of the challenge record in D; -1 for a client whom it does not concern, and
+            where all data of a client are the challenge.
         replacement: position in the pool of what D' has in its place; -1 as of `record`, or for
             nothing.
-        challenged: the owner of the challenge, -1 for an owner whom it does not concern.
+        target_client: the target client, -1 for a client whom it does not concern.
         earlier: how many rounds interrupted attempts at these trials released, each under noise of
             its own.
         released: how many rounds all trainings released before this attempt, each trial's by
@@ -81,10 +81,10 @@ class Request:
     first_trial: int
     trials: int
     noise_multiplier: float
-    role: str = Role.OWNER
+    role: str = Role.CLIENT
     record: int = -1
     replacement: int = -1
-    challenged: int = -1
+    target_client: int = -1
     earlier: int = 0
     released: int = 0
 
@@ -106,13 +106,13 @@ class Request:
         return cls(**dict(content.config_records[REQUEST]))  # type: ignore[arg-type]
 
     @property
-    def question(self) -> Question:
-        """What the round is about, as far as this owner is told."""
-        return Question.told(
+    def game(self) -> RoundGame:
+        """What the round is about, as far as this client is told."""
+        return RoundGame.told(
             self.round,
             self.trial_numbers,
             self.noise_multiplier,
-            self.challenged,
+            self.target_client,
             self.record,
             self.replacement,
         )
@@ -147,7 +147,7 @@ def only(record: ArrayRecord) -> npt.NDArray[Any]:
 
 
 def partition(context: Context) -> int:
-    """Return which of the owners a node is.
+    """Return which of the clients a node is.
 
     Args:
         context: of the node.
@@ -206,7 +206,7 @@ def scalar(metrics: MetricRecord, name: str) -> float:
 
 
 def participants(content: RecordDict) -> tuple[int, ...]:
-    """Return the owners whose messages are in the aggregate that a message brings, sorted.
+    """Return the clients whose messages are in the aggregate that a message brings, sorted.
 
     Args:
         content: of the message.
@@ -215,5 +215,5 @@ def participants(content: RecordDict) -> tuple[int, ...]:
         KeyError: it does not say.
         TypeError: it says it otherwise.
     """
-    owners = content.config_records[PARTICIPANTS]["owners"]
-    return tuple(map(int, owners))  # type: ignore[arg-type]
+    clients = content.config_records[PARTICIPANTS]["clients"]
+    return tuple(map(int, clients))  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Which replies of a round count: one of every owner that was asked, to this round, whole, finite.
+"""Which replies of a round count: one of every client that was asked, to this round, whole, finite.
 
-A false reply must not become part of the model: what is wrong with it is said by the owner's name,
-and whether the round goes on without that owner is for the strategy to decide.
+A false reply must not become part of the model: what is wrong with it is said by the client's name,
+and whether the round goes on without that client is for the strategy to decide.
 """
 
 import io
@@ -52,13 +52,13 @@ class Replies:
         accepted: the good ones by partition, in its order.
         failed: what was wrong, by partition.
         missing: partitions that did not answer.
-        strangers: what is wrong with answers that are nobody's.
+        unsolicited: what is wrong with answers that are nobody's.
     """
 
     accepted: dict[int, Message]
     failed: dict[int, str]
     missing: tuple[int, ...]
-    strangers: tuple[str, ...]
+    unsolicited: tuple[str, ...]
 
 
 def sort_out(
@@ -81,14 +81,14 @@ def sort_out(
     answers = Counter(reply.metadata.src_node_id for reply in replies)
     accepted: dict[int, Message] = {}
     failed: dict[int, str] = {}
-    strangers = []
+    unsolicited = []
     for reply in replies:
         node = reply.metadata.src_node_id
         partition = partition_of.get(node)
         if partition is None or partition not in asked:
             # Flower attributes some failures to the server's own node.
-            strangers.append(
-                f"owner {'?' if partition is None else partition} failed: {failure(reply)}"
+            unsolicited.append(
+                f"client {'?' if partition is None else partition} failed: {failure(reply)}"
                 if reply.has_error()
                 else f"node {node} answered, which was not asked"
             )
@@ -109,7 +109,7 @@ def sort_out(
         dict(sorted(accepted.items())),
         dict(sorted(failed.items())),
         tuple(missing),
-        tuple(strangers),
+        tuple(unsolicited),
     )
 
 
@@ -204,7 +204,7 @@ def check_measurement(
         "participation": ((trials,), bool),
         "membership": ((candidates,), bool),
     }
-    for name in (messages.MEASUREMENT, messages.CONFIDED):
+    for name in (messages.MEASUREMENT, messages.DISCLOSED):
         for key, array in reply.content.array_records.get(name, {}).items():
             shape, dtype = shapes.get(key, ((trials, parameters), np.float64))
             check_bytes(array.data, name, [shape], dtype)
@@ -212,7 +212,7 @@ def check_measurement(
     for array in record.values():
         (*_, pairs), found, _ = _header(array.data, messages.DISTANCES)
         check_bytes(array.data, messages.DISTANCES, [(evaluated, pairs)], found.type)
-    for name in (messages.MEASUREMENT, messages.CONFIDED, messages.DISTANCES):
+    for name in (messages.MEASUREMENT, messages.DISCLOSED, messages.DISTANCES):
         if name in reply.content.array_records:
             _check_finite(reply.content.array_records[name], name)
 

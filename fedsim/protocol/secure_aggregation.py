@@ -1,11 +1,11 @@
-"""Secure aggregation of the owners' integers by Flower's SecAgg+ (Bell et al., 2020).
+"""Secure aggregation of the clients' integers by Flower's SecAgg+ (Bell et al., 2020).
 
-Flower's protocol has four stages, each a message to every owner and its reply: public keys; shares
-of every owner's two secrets for every other; the masked sum; and shares of what unmasks the total.
-On an owner's side Flower's own mod does all of it, inside of `owner_mod`; on the server's side this
-module drives the stages, because Flower's workflow is for its older strategies.
+Flower's protocol has four stages, each a message to every client and its reply: public keys; shares
+of every client's two secrets for every other; the masked sum; and shares of what unmasks the total.
+On a client's side Flower's own mod does all of it, inside of `client_mod`; on the server's side
+this module drives the stages, because Flower's workflow is for its older strategies.
 
-Flower's quantiser maps [-c, c] to integers by stochastic rounding. Owners send integers already:
+Flower's quantiser maps [-c, c] to integers by stochastic rounding. Clients send integers already:
 with c = 2^(bits-1) and 2^bits levels its scale is 1, nothing is rounded, and the total is the one
 that `fixed_point.summed` would give, to the last bit.
 """
@@ -32,7 +32,7 @@ from fedsim.protocol.replies import check_bytes, failure
 CONFIGS = flower.SECAGG_CONFIGS
 
 ANSWERED = "secure-sum-answered"
-"""What an owner remembers in its Flower state: first trial and round of the last sum it sent."""
+"""What a client remembers in its Flower state: first trial and round of the last sum it sent."""
 
 LONGEST_SHARE = 4096
 """In bytes. Flower's, of a key of 306 bytes and a seed of 32, encrypted, are below 1000."""
@@ -42,21 +42,21 @@ Answer = TypeVar("Answer")
 
 
 class SecureAggregationError(RuntimeError):
-    """The protocol was not followed; an owner sends nothing then, and a server learns nothing."""
+    """The protocol was not followed; a client sends nothing then, and a server learns nothing."""
 
 
 def enabled(config: Config) -> bool:
-    """Return whether the owners of this federation send masked messages alone."""
+    """Return whether the clients of this federation send masked messages alone."""
     return config.federation.secure_aggregation == "secagg+"
 
 
 def threshold(config: Config) -> int:
-    """Return how many owners' shares unmask: all but those that may be missing."""
+    """Return how many clients' shares unmask: all but those that may be missing."""
     return config.federation.fewest_participants
 
 
-def owner_mod(message: Message, context: Context, call_next: Handler) -> Message:
-    """Return an owner's answer, in which its sum is masked (a mod of the train handler).
+def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
+    """Return a client's answer, in which its sum is masked (a mod of the train handler).
 
     What else the reply holds (a measurement, for the auditor) goes along unmasked.
 
@@ -104,12 +104,12 @@ class SecureSum:
     Attributes:
         flower_grid: sends the messages.
         nodes: the Flower node of each partition.
-        grid: of the owners' integers.
+        grid: of the clients' integers.
         setup: what the first stage agrees on, as of `agreed_setup`.
         timeout: of a stage, in seconds.
         failed: the error replies of the stages, by node.
         sharing: the nodes that went through the exchange of keys.
-        silent: why owners whose sums arrived gave no shares in the last stage, by partition.
+        silent: why clients whose sums arrived gave no shares in the last stage, by partition.
     """
 
     flower_grid: Grid
@@ -123,7 +123,7 @@ class SecureSum:
 
     @property
     def threshold(self) -> int:
-        """How many owners must answer the last stage."""
+        """How many clients must answer the last stage."""
         return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
@@ -139,7 +139,7 @@ class SecureSum:
         )
         seen = Counter(key for keys in self._keys.values() for key in keys)
         for node, keys in list(self._keys.items()):
-            if any(seen[key] > 1 for key in keys):  # every owner would refuse to go on with it
+            if any(seen[key] > 1 for key in keys):  # every client would refuse to go on with it
                 del self._keys[node]
                 self._fail(node, "its public keys are not its own alone")
         # Shares of every node's secrets: each node encrypts one for every other.
@@ -177,7 +177,7 @@ class SecureSum:
             shape: of a sum.
 
         Raises:
-            SecureAggregationError: too few owners answer the last stage, or messages and shares do
+            SecureAggregationError: too few clients answer the last stage, or messages and shares do
                 not fit together.
         """
         # Who went through the exchange and sent no sum is missing: its masks are in others' sums.
@@ -196,14 +196,14 @@ class SecureSum:
             lambda _, answer: _shares(answer, concerned),
         )
         self.silent = {
-            owner: self._why(node)
-            for owner, node in sorted(self.nodes.items())
+            client: self._why(node)
+            for client, node in sorted(self.nodes.items())
             if node in active - set(answers)
         }
         if len(answers) < self.threshold:
-            reasons = "".join(f"; owner {owner}: {why}" for owner, why in self.silent.items())
+            reasons = "".join(f"; client {client}: {why}" for client, why in self.silent.items())
             raise SecureAggregationError(
-                f"{len(answers)} owners answered the last stage of secure aggregation, but "
+                f"{len(answers)} clients answered the last stage of secure aggregation, but "
                 f"{self.threshold} are needed to unmask the sum; nothing of it is released{reasons}"
             )
         shares = {node: [each[node] for each in answers.values()] for node in sorted(concerned)}
@@ -212,7 +212,7 @@ class SecureSum:
             self.grid.check_range(words, len(active))
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise SecureAggregationError(
-                "the owners' messages and shares do not fit together, so that at least one of them "
+                "the clients' messages and shares do not fit together, so that at least one of them "
                 f"is false; nothing of the sum is released: {error}"
             ) from None
         return words
@@ -282,18 +282,18 @@ class SecureSum:
 def _public_keys(_: int, answer: Any) -> list[bytes]:
     keys = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]
     for key in keys:
-        # Every other owner would fail at a false one, and not by its owner's name.
+        # Every other client would fail at a false one, and not by its client's name.
         flower.check_secagg_key(key)
     return keys
 
 
 def _encrypted_shares(answer: Any, others: Collection[int]) -> dict[int, bytes]:
-    """Return the shares of an owner's secrets by the node that they are for."""
+    """Return the shares of a client's secrets by the node that they are for."""
     return _by_node(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], others)
 
 
 def _shares(answer: Any, concerned: Collection[int]) -> dict[int, bytes]:
-    """Return the shares of others' secrets that an owner gives away, by whose they are."""
+    """Return the shares of others' secrets that a client gives away, by whose they are."""
     return _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], concerned)
 
 
@@ -307,7 +307,7 @@ def _by_node(nodes: Any, shares: Any, asked: Collection[int]) -> dict[int, bytes
 
 
 def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return an owner's masked integers, int64.
+    """Return a client's masked integers, int64.
 
     Args:
         reply: of its node.
@@ -330,8 +330,8 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
 def _check_once(request: Request, context: Context) -> None:
     """Raise SecureAggregationError for a second request for the sum of a round.
 
-    Under other masks, but of the same message: the difference of two such sums among other owners
-    would be a single owner's. Kept in Flower's state, so that a node that was restarted forgets; a
+    Under other masks, but of the same message: the difference of two such sums among other clients
+    would be a single client's. Kept in Flower's state, so that a node that was restarted forgets; a
     deployed client has its own ledger besides.
     """
     before = context.state.config_records.get(ANSWERED)
@@ -344,12 +344,13 @@ def _check_once(request: Request, context: Context) -> None:
 
 
 def agreed_setup(config: Config) -> dict[str, ConfigRecordValues]:
-    """Return what owners and server agree on in the first stage; all of it follows from the run."""
-    owners = config.federation.owners
-    bits = message_bits(owners)
+    """Return what clients and server agree on in the first stage; all of it follows from the
+    run."""
+    clients = config.federation.clients
+    bits = message_bits(clients)
     return {
-        Key.SAMPLE_NUMBER: owners,
-        Key.SHARE_NUMBER: owners,
+        Key.SAMPLE_NUMBER: clients,
+        Key.SHARE_NUMBER: clients,
         Key.THRESHOLD: threshold(config),
         Key.CLIPPING_RANGE: float(1 << (bits - 1)),
         Key.TARGET_RANGE: 1 << bits,
@@ -361,22 +362,22 @@ def agreed_setup(config: Config) -> dict[str, ConfigRecordValues]:
 def _check_setup(config: Config, configs: ConfigRecord) -> None:
     """Raise SecureAggregationError for a setup that hides less than what was agreed.
 
-    Fewer owners who can unmask, a modulus whose masks are 0, a range that clips.
+    Fewer clients who can unmask, a modulus whose masks are 0, a range that clips.
     """
     for name, agreed in agreed_setup(config).items():
         if configs.get(name) != agreed:
             raise SecureAggregationError(
                 f"the server set up secure aggregation with {name} {configs.get(name)!r}, but the "
-                f"owners agreed on {agreed!r}"
+                f"clients agreed on {agreed!r}"
             )
 
 
 def _check_unmask(config: Config, configs: ConfigRecord, own: int) -> None:
-    """Raise SecureAggregationError for a request that would unmask a single owner.
+    """Raise SecureAggregationError for a request that would unmask a single client.
 
-    Who has both shares of an owner, that of its own mask and that of its key, has its message: no
-    owner may be said to be there and to be missing, to one owner or to several. Flower's mod itself
-    fails for a node that shared no keys.
+    Who has both shares of a client, that of its own mask and that of its key, has its message: no
+    client may be said to be there and to be missing, to one client or to several. Flower's mod
+    itself fails for a node that shared no keys.
     """
     active, dead = (
         list(configs.get(name, []))  # type: ignore[arg-type]
@@ -385,12 +386,12 @@ def _check_unmask(config: Config, configs: ConfigRecord, own: int) -> None:
     everybody = [*active, *dead]
     if (
         len(set(everybody)) != len(everybody)
-        or len(everybody) > config.federation.owners
+        or len(everybody) > config.federation.clients
         or len(active) < threshold(config)
         or own not in active
     ):
         raise SecureAggregationError(
-            f"the server says that {len(active)} owners are there and {len(dead)} missing, which "
-            f"cannot be of {config.federation.owners} owners of whom {threshold(config)} must be "
+            f"the server says that {len(active)} clients are there and {len(dead)} missing, which "
+            f"cannot be of {config.federation.clients} clients of whom {threshold(config)} must be "
             "there; their shares would unmask one of them"
         )

@@ -289,8 +289,8 @@ def _append(
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:
     if seed is None:
         return Canary(bool(secrets.randbits(1)), secrets.randbits(63), norm, idle)
-    leaf = generator(seed, Role.CANARY, round=round, partition=node)
-    return Canary(bool(leaf.random() < 0.5), int(leaf.integers(2**63)), norm, idle)
+    stream = generator(seed, Role.CANARY, round=round, partition=node)
+    return Canary(bool(stream.random() < 0.5), int(stream.integers(2**63)), norm, idle)
 
 
 def _unchanged(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -22,7 +22,7 @@ ADD_UP = (
 def compare(reports: Sequence[Report]) -> list[Row]:
     """Return a row for each run and vantage, from the runs' report.json; None where unknown.
 
-    run, trust, colluding (how many owners), vantage, noise_multiplier (effective), epsilon (None:
+    run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon (None:
     infinite or unstated), rho_alpha, predicted, measured, interval, confidence, verdict; released,
     by all trainings of the run where the noise is real: trainings, epsilon, delta, vantage.
     """

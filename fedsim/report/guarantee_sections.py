@@ -80,22 +80,22 @@ def labels(report: Report) -> list[Label]:
             "take it away again: fit for measuring, not for protecting people.",
         ),
         (
-            at(report, "audit_mode") == "instrumented",
-            "Instrumented audit, not a DP guarantee.",
-            "The auditor computed the beliefs from the noise, which the owners handed over: the "
+            at(report, "audit_mode") == "oracle",
+            "Oracle audit, not a DP guarantee.",
+            "The auditor computed the beliefs from the noise, which the clients handed over: the "
             "same numbers as the adversary's own, at less cost, in a federation that protects "
             "nobody.",
         ),
         (
             at(report, "mechanism.rounding.secure_aggregation") == "simulated",
             "Simulated secure aggregation, not a DP guarantee.",
-            "The server summed the messages in the clear, each under one owner's share of the "
+            "The server summed the messages in the clear, each under one client's share of the "
             "noise; what is stated towards it is as if they had been aggregated securely.",
         ),
         (
             bool(at(report, "bayesian")),
             "Gradient distances were released: not a DP guarantee.",
-            "For the Bayesian accountant the owners handed over norms or distances of their "
+            "For the Bayesian accountant the clients handed over norms or distances of their "
             "records' gradients as they are.",
         ),
     ]
@@ -123,7 +123,7 @@ def vantages(report: Report) -> list[dict[str, Any]]:
     rows = []
     for row in at(report, "bounds.vantages"):
         infinite = row["noise_multiplier"] == 0
-        what = "an owner's data" if is_client(report) else "the record"
+        what = "a client's data" if is_client(report) else "the record"
         note = row["note"] or (f"nothing hides {what} here" if infinite else "")
         if is_pac(report) and row["vantage"] != "server":
             note = "no bound by differential privacy: see PAC privacy below"
@@ -169,7 +169,7 @@ def bounds(report: Report) -> Entries:
     if is_pac(report):
         why = "PAC noise hides nothing along directions in which the candidates do not differ"
     elif is_clipped(report):
-        what = "an owner's data" if is_client(report) else "the record"
+        what = "a client's data" if is_client(report) else "the record"
         why = f"no noise hides {what} at this vantage"
     else:
         why = UNCLIPPED
@@ -200,7 +200,7 @@ def bounds(report: Report) -> Entries:
 
 
 def _single_records(report: Report) -> Entries:
-    """Return what the protection of whole owners means for one record; nothing for other units."""
+    """Return what the protection of whole clients means for one record; nothing for other units."""
     if not is_client(report) or at(report, "mechanism.sensitivity") == "local":
         return []
     multiplier = at(report, "mechanism.effective_noise_multiplier")
@@ -208,11 +208,11 @@ def _single_records(report: Report) -> Entries:
     if multiplier is not None and halved:
         multiplier /= 2
     return [
-        ("Unit of privacy", "all data of one owner"),
+        ("Unit of privacy", "all data of one client"),
         (
             "What follows for one record",
             f"replace neighbours at noise multiplier {number(multiplier)}: any change to one "
-            "owner's records moves its clipped update by at most 2C"
+            "client's records moves its clipped update by at most 2C"
             + (", which is two sensitivities" if halved else ", which is the sensitivity"),
         ),
     ]
@@ -355,7 +355,7 @@ def budget(report: Report) -> str:
     )
     before += " The curve is of one of the trainings." * (trainings > 1)
     together = f" in all {plain(trainings)} trainings together" * (trainings > 1)
-    whose = "an owner's data have" if is_client(report) else "a person's record has"
+    whose = "a client's data have" if is_client(report) else "a person's record has"
     return (
         f"After {plain(run)} of {plain(planned)} planned rounds {whose} spent "
         f"ε = {INFINITE if spent is None else number(spent)}{together} towards the vantage "

@@ -89,11 +89,11 @@ def reading(report: Report) -> list[str]:
     found = at(report, "one_run")
     if not found:
         return []
-    owners = ", ".join(map(str, found["owners"]))
+    clients = ", ".join(map(str, found["clients"]))
     less = ", less what the auditor knew that the data add" if found["known_data"] else ""
     return [
-        f"{plain(found['count'])} canaries of kind “{found['kind']}” were planted at owners "
-        f"{owners}, each in the whole training or not by a fair coin, and scored by the aggregates "
+        f"{plain(found['count'])} canaries of kind “{found['kind']}” were planted at clients "
+        f"{clients}, each in the whole training or not by a fair coin, and scored by the aggregates "
         f"of all rounds{less}. The headline is trial {found['headline_trial']}, decided before the "
         "run; every other trial is another such audit.",
         found["note"],

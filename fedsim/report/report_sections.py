@@ -64,8 +64,8 @@ ATTACKS = {
     "yeom_challenge": ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
 }
 CLIENT_ATTACK = (
-    "Yeom on the\nchallenged owner",
-    "Yeom on the challenged owner: by the mean loss of its records",
+    "Yeom on the\nchallenged client",
+    "Yeom on the target client: by the mean loss of its records",
 )
 """The attack on the challenge where that is not a record."""
 SHORT = {"trajectory": "LiRA on all\nglobal models"}
@@ -104,8 +104,8 @@ def _secret(report: Report) -> str:
     replaced = at(report, "neighbouring") == "replace"
     if is_client(report):
         if replaced:
-            return "which of two sets of data this one owner used"
-        return "whether this one owner's data were used"
+            return "which of two sets of data this one client used"
+        return "whether this one client's data were used"
     copies, made = at(report, "challenge.records") or 1, _made(report)
     of, used = ("", "was used") if copies == 1 else (f"{plain(copies)} copies of ", "were used")
     if made:
@@ -286,7 +286,7 @@ def game(report: Report) -> str:
     if is_halves(report):
         return (
             "The game: in every trial the federation is trained afresh, on a secret candidate: one "
-            f"of {plain(at(report, 'pac.candidates'))} random halves of the records of all owners "
+            f"of {plain(at(report, 'pac.candidates'))} random halves of the records of all clients "
             "but the adversary. The adversary knows all candidates, and the mechanism, but not "
             "which it is, and must tell whether the challenge record is in it. "
             f"{advantage}; belief is the probability that it assigns to the record's being in it "
@@ -301,7 +301,7 @@ def game(report: Report) -> str:
 
 
 def _neighbour(report: Report) -> str:
-    """Say how D' differs where all data of an owner are in question."""
+    """Say how D' differs where all data of a client are in question."""
     if not is_client(report):
         return ""
     if at(report, "neighbouring") == "replace":

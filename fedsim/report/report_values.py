@@ -50,7 +50,7 @@ def is_halves(report: Report) -> bool:
 
 
 def is_client(report: Report) -> bool:
-    """Whether all data of an owner are in question."""
+    """Whether all data of a client are in question."""
     return bool(at(report, "unit") == "client")
 
 
@@ -65,7 +65,7 @@ def is_sampled(report: Report) -> bool:
 
 
 def local_steps(report: Report) -> int:
-    """Return how many steps owners took on their own in a round."""
+    """Return how many steps clients took on their own in a round."""
     return int(at(report, "mechanism.local_steps"))
 
 
@@ -187,8 +187,8 @@ def challenge_of(report: Report) -> str:
         copies = at(report, "challenge.records") or 1
         what = "gradient" if at(report, "challenge.kind") == "gradient" else "record"
         return f"the challenge {what}" if copies == 1 else f"{plain(copies)} challenge {what}s"
-    owner, records = (plain(at(report, f"challenge.{key}")) for key in ("owner", "records"))
-    return f"all {records} records of owner {owner}"
+    client, records = (plain(at(report, f"challenge.{key}")) for key in ("client", "records"))
+    return f"all {records} records of client {client}"
 
 
 def trials_of(report: Report) -> str:

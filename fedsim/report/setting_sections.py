@@ -24,8 +24,8 @@ ROUNDING = {
 }
 
 DROPOUTS = {
-    "Missing owners tolerated": "dropouts.tolerated",
-    "Rounds with missing owners": "dropouts.rounds_with_missing_owners",
+    "Missing clients tolerated": "dropouts.tolerated",
+    "Rounds with missing clients": "dropouts.rounds_with_missing_clients",
     "Fewest shares of noise": "dropouts.fewest_shares",
     "Effective noise multiplier, from and to": "dropouts.effective_noise_multiplier",
 }
@@ -39,9 +39,9 @@ OPTIMIZER_SETTINGS = {
 }
 
 AUDIT_MODES = {
-    "participant": "The beliefs were computed by the adversary itself, from what an owner receives "
+    "participant": "The beliefs were computed by the adversary itself, from what a client receives "
     "and the background knowledge of the threat model.",
-    "instrumented": "The beliefs were computed by the auditor, from the noise that was drawn; they "
+    "oracle": "The beliefs were computed by the auditor, from the noise that was drawn; they "
     "are the adversary's, which it would have computed at greater cost.",
 }
 
@@ -53,11 +53,11 @@ def scope(report: Report) -> str:
         (
             trials_of(report),
             f"{plain(at(report, 'rounds'))} rounds",
-            f"{plain(at(report, 'owners'))} owners",
+            f"{plain(at(report, 'clients'))} clients",
             f"{plain(at(report, 'trust'))} trust",
             f"vantage: {plain(at(report, 'vantage'))}",
             f"neighbouring: {plain(at(report, 'neighbouring'))}",
-            *(["unit of privacy: an owner's whole data"] * is_client(report)),
+            *(["unit of privacy: a client's whole data"] * is_client(report)),
             *([f"sampling rate {plain(at(report, 'mechanism.sampling_rate'))}"] * sampled),
             *([f"{local_steps(report)} local steps"] * (local_steps(report) > 1)),
         )
@@ -75,12 +75,12 @@ def trust(report: Report) -> str:
         )
     if colluding := at(report, "colluding"):
         words += (
-            f" {colluding} of the {at(report, 'owners')} owners told the adversary their noise, "
+            f" {colluding} of the {at(report, 'clients')} clients told the adversary their noise, "
             "and the bounds count on none of it."
         )
     if local_steps(report) > 1:
         words += (
-            " Owners take several steps of their own in a round, each at a model that only their "
+            " Clients take several steps of their own in a round, each at a model that only their "
             "own noise hides; so the bounds grant every vantage all of these steps."
         )
     return words
@@ -98,22 +98,22 @@ def training(report: Report) -> list[str]:
         )
     elif local > 1:
         step = (
-            f"In each of {plain(rounds)} rounds every owner took {local} noisy steps on a model "
+            f"In each of {plain(rounds)} rounds every client took {local} noisy steps on a model "
             f"of its own: {plain(at(report, 'mechanism.steps'))} noisy steps are accounted. The "
             "adversary sees only their sum, and decides by a linearised attack's score."
         )
     elif is_halves(report):
         step = (
             f"In each of {plain(rounds)} rounds the records of the trial's secret candidate took "
-            "part, one of several random halves of the records of all owners but the adversary."
+            "part, one of several random halves of the records of all clients but the adversary."
         )
     elif is_client(report):
         epochs, size = (at(report, f"training.{key}") for key in ("local_epochs", "batch_size"))
         step = (
-            f"In each of {plain(rounds)} rounds every owner trained a copy of the model on its own "
+            f"In each of {plain(rounds)} rounds every client trained a copy of the model on its own "
             f"records, without noise, for {plain(epochs)} epoch{'s' * (epochs != 1)} in "
             f"{f'batches of {plain(size)}' if size else 'one batch'}, and sent how far it came, "
-            "clipped as a whole. Only that is accounted for, whatever the owner did in between."
+            "clipped as a whole. Only that is accounted for, whatever the client did in between."
         )
     else:
         step = f"In each of {plain(rounds)} rounds every record took part, in one step."
@@ -141,7 +141,7 @@ def _optimisation(report: Report) -> str:
         f"The server's optimiser was {plain(optimizer)}{f' ({settings})' if settings else ''}, "
         f"its learning rate {plain(rate)} on the schedule {plain(schedule)}"
         f"{f' after {plain(warmup)} rounds of warm-up' if warmup else ''}"
-        f"{f', that of the owners {plain(local_rate)}' if local_rate else ''}. It works on what "
+        f"{f', that of the clients {plain(local_rate)}' if local_rate else ''}. It works on what "
         "is released anyway and costs no privacy."
     )
 
@@ -166,8 +166,8 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
     """Return the settings of the run by section."""
     sections: dict[str, dict[str, str]] = {
         "Federation": {
-            "Owners": "owners",
-            "Owners colluding with the adversary": "colluding",
+            "Clients": "clients",
+            "Clients colluding with the adversary": "colluding",
             "Rounds": "rounds",
             "Trials": "trials",
             "Trust": "trust",
@@ -183,7 +183,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             "Held out": "data.held_out",
             "Partition": "data.partition",
             **({"Never split": "data.partition_key"} if at(report, "data.partition_key") else {}),
-            "Records per owner": "data.owner_sizes",
+            "Records per client": "data.client_sizes",
             **({"Label skew": "data.label_skew"} if at(report, "data.label_skew") else {}),
             "Model": "model.name",
             "Parameters": "model.parameters",
@@ -197,7 +197,7 @@ def configuration(report: Report) -> list[tuple[str, Entries]]:
             "Record": "challenge.record",
             "Records in question": "challenge.records",
             "Replacement": "challenge.replacement",
-            "Owner": "challenge.owner",
+            "Client": "challenge.client",
             "Adversary": "challenge.adversary",
             "Dissimilarity": "challenge.measure",
             "Distance": "challenge.distance",

@@ -109,8 +109,9 @@ def _is_hidden(console: Console) -> bool:
 
 
 def _steps(config: Config, rounds: int) -> int:
-    """Return the length of the progress bar: the rounds of every cohort, and its conclusion."""
-    return -(-config.trials.count // config.trials.cohort) * (rounds + 1)
+    """Return the length of the progress bar: the rounds of every batch of trials, and its
+    conclusion."""
+    return -(-config.trials.count // config.trials.batch) * (rounds + 1)
 
 
 def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) -> None:
@@ -125,18 +126,20 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
         bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
         return
     if "uncompared" in event:
-        owners = ", ".join(map(str, event["uncompared"]))
-        told = f"of owner {owners} only place and shape of the data were compared, not the contents"
+        clients = ", ".join(map(str, event["uncompared"]))
+        told = (
+            f"of client {clients} only place and shape of the data were compared, not the contents"
+        )
         bar.console.print(told, markup=False)
         return
     if "trials" not in event:
-        if "phase" in event:  # else it is of an owner or an auditor
+        if "phase" in event:  # else it is of a client or an auditor
             bar.update(task, description=event["phase"])
         return
     first, last = event["trials"]
-    per_cohort = bar.tasks[task].fields["rounds"] + 1
-    begun = first // config.trials.cohort * per_cohort
-    done = begun + event.get("round", per_cohort - 1) + (1 if "phase" in event else 0)
+    per_batch = bar.tasks[task].fields["rounds"] + 1
+    begun = first // config.trials.batch * per_batch
+    done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
     accuracy = f", accuracy {found:.3f}" if (found := event.get("accuracy")) is not None else ""
     epsilon = f", epsilon {spent:.3g}" if (spent := event.get("epsilon")) is not None else ""
     description = f"trials {first}-{last - 1}{accuracy}{epsilon}"
@@ -157,7 +160,7 @@ def conclude(directory: RunDirectory, start: float, console: Console) -> None:
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
     console.print(report.summary(result))
     if phases.keys() >= PHASES:
-        _print_times(phases, start, result["timing"]["owners_computing"], console)
+        _print_times(phases, start, result["timing"]["clients_computing"], console)
     console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 
@@ -171,6 +174,6 @@ def _print_times(
         f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
         f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
         f"{phases['reporting'] - phases['training']:.1f} s federation "
-        f"(owners computing {computing:.1f} s), "
+        f"(clients computing {computing:.1f} s), "
         f"{phases['done'] - phases['reporting']:.1f} s report"
     )

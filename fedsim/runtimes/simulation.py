@@ -99,12 +99,12 @@ def simulation(config: Config) -> Iterator[Submission]:
 
 
 def resources(config: Config) -> dict[str, float]:
-    """Return Flower's federation config: how many owners, and what Ray gives each of them."""
+    """Return Flower's federation config: how many clients, and what Ray gives each of them."""
     gpus = 0.0
     if resolve(config.run.device).type == "cuda":
-        gpus = config.run.client_gpus or 1.0 / config.federation.owners
+        gpus = config.run.client_gpus or 1.0 / config.federation.clients
     return {
-        "num-supernodes": config.federation.owners,
+        "num-supernodes": config.federation.clients,
         "client-resources-num-cpus": config.run.client_cpus,
         "client-resources-num-gpus": gpus,
         "init-args-num-cpus": os.cpu_count() or 1,

@@ -1,9 +1,9 @@
-"""The adversary: an ordinary owner that also keeps a posterior belief about the challenge.
+"""The adversary: an ordinary client that also keeps a posterior belief about the challenge.
 
-It learns from the messages that every owner receives (the model before a step, the aggregate after
+It learns from the messages that every client receives (the model before a step, the aggregate after
 it) and from its stated background knowledge: D, D', the mechanism and theta_0, and, where steps are
 sampled, which of the records other than the challenge's take part. Nothing here takes a world bit,
-the challenge record's coin or another owner's noise.
+the challenge record's coin or another client's noise.
 """
 
 import math
@@ -21,15 +21,15 @@ from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
 from fedsim.config import Config
-from fedsim.game.federation import Federation
-from fedsim.game.owner import (
+from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
+    common_part,
     local_step_size,
     local_steps,
-    undisputed,
 )
-from fedsim.game.question import Question
+from fedsim.game.federation import Federation
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms import summing
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 
@@ -138,7 +138,7 @@ def expect(
     config: Config,
     federation: Federation,
     adversary: int,
-    question: Question,
+    game: RoundGame,
     parameters: Tensor,
     own_message: Tensor,
     participation: Tensor | None,
@@ -150,37 +150,37 @@ def expect(
     parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
     its own noise included, which is therefore no uncertainty to it, and the noise that colluders
     told it. participation bool [T, n] says which records of D take part (None: all); the challenge
-    record's column is not looked at. missing: owners that the aggregate is without, where that is
+    record's column is not looked at. missing: clients that the aggregate is without, where that is
     known; if the challenge's is one of them there is nothing to tell apart. unknown_shares: of how
-    many owners the adversary does not know the noise; None: of all others.
+    many clients the adversary does not know the noise; None: of all others.
     """
-    bound = summing.sensitivity(config, question.noise_multiplier, parameters.shape[1])
-    owners = config.federation.owners
+    bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
+    clients = config.federation.clients
     multiplier = aggregate_noise_multiplier(
-        question.noise_multiplier,
+        game.noise_multiplier,
         config.federation.trust,
-        owners,
-        owners - 1 if unknown_shares is None else unknown_shares,
+        clients,
+        clients - 1 if unknown_shares is None else unknown_shares,
     )
     if config.training.local_steps > 1:
-        known, difference = _replay(config, federation, adversary, question, parameters)
+        known, difference = _replay(config, federation, adversary, game, parameters)
         # The noise of all local steps adds up, as if none of it had moved a later step.
         std = parameters.new_tensor(
             multiplier * bound * math.sqrt(config.training.local_steps), dtype=torch.float64
         )
         expected = hypotheses(known + own_message, difference, None, std)
         return replace(memory, pending=expected, known=None, batch=None)
-    known = undisputed(
+    known = common_part(
         config,
         federation,
-        set(range(owners)) - {adversary, *missing},
+        set(range(clients)) - {adversary, *missing},
         parameters,
-        question,
+        game,
         participation,
     )
     known += own_message
-    present, absent = challenge_contributions(config, federation, parameters, question)
-    if question.challenged in missing:
+    present, absent = challenge_contributions(config, federation, parameters, game)
+    if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     if config.privacy.sensitivity == "local":
         scale = (present - absent).norm(dim=-1)
@@ -199,36 +199,34 @@ def expect(
         memory,
         pending=pending,
         known=common.float(),
-        batch=_batch(question, participation),
+        batch=_batch(game, participation),
     )
 
 
-def _batch(question: Question, participation: Tensor | None) -> Tensor | None:
+def _batch(game: RoundGame, participation: Tensor | None) -> Tensor | None:
     """Return how many records besides the challenge's take part, float64 [T]; None if all do."""
     if participation is None:
         return None
     # The challenge record's own coin is not for the adversary to know.
-    others = participation.sum(dim=1) - participation[:, question.the_record].long()
+    others = participation.sum(dim=1) - participation[:, game.the_record].long()
     return others.double()
 
 
-def replay_challenged(
-    config: Config, federation: Federation, parameters: Tensor, question: Question
+def replay_target(
+    config: Config, federation: Federation, parameters: Tensor, game: RoundGame
 ) -> tuple[Tensor, Tensor]:
-    """Return what the owner of the challenge record would send without noise: under D and D'.
+    """Return what the target client would send without noise: under D and D'.
 
-    Both float64 [T, P]: the sums over the owner's local steps from the model `parameters`.
+    Both float64 [T, P]: the sums over the client's local steps from the model `parameters`.
     """
-    record, replacement, trials = question.record, question.replacement, len(parameters)
+    record, replacement, trials = game.record, game.replacement, len(parameters)
     # Both worlds in one pass, one after the other along the axis of the trials.
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
     both = local_steps(
-        lambda theta: clean_sum(
-            federation, question.challenged, theta, record, replacement, worlds
-        ),
+        lambda theta: clean_sum(federation, game.target_client, theta, record, replacement, worlds),
         parameters.repeat(2, 1),
         config.training.local_steps,
-        local_step_size(config, question.round),
+        local_step_size(config, game.round),
     )
     return both[:trials], both[trials:]
 
@@ -237,20 +235,20 @@ def _replay(
     config: Config,
     federation: Federation,
     adversary: int,
-    question: Question,
+    game: RoundGame,
     parameters: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return what the other owners would send without noise: under D', and D minus D', [T, P].
+    """Return what the other clients would send without noise: under D', and D minus D', [T, P].
 
-    The adversary does not see the iterates between the local steps of an owner. It takes those of a
+    The adversary does not see the iterates between the local steps of a client. It takes those of a
     replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
     of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
     """
-    steps, step_size = config.training.local_steps, local_step_size(config, question.round)
-    present, absent = replay_challenged(config, federation, parameters, question)
+    steps, step_size = config.training.local_steps, local_step_size(config, game.round)
+    present, absent = replay_target(config, federation, parameters, game)
     known = absent.clone()
-    for owner in sorted(set(range(config.federation.owners)) - {adversary, question.challenged}):
-        known += local_steps(partial(clean_sum, federation, owner), parameters, steps, step_size)
+    for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
+        known += local_steps(partial(clean_sum, federation, client), parameters, steps, step_size)
     return known, present - absent
 
 
@@ -279,24 +277,24 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
 
 def infer_membership(
     federation: Federation,
-    challenged: npt.NDArray[np.intp],
+    target_client: npt.NDArray[np.intp],
     parameters: Tensor,
     losses: bool = False,
 ) -> dict[str, npt.NDArray[np.generic]]:
     """Attack the final models [T, P] by their losses alone (Yeom et al.), for comparison.
 
-    challenged: the positions in D of what is in question, one record or all of an owner's. The
+    target_client: the positions in D of what is in question, one record or all of a client's. The
     threshold is the mean loss over the members that are the same in both worlds. Returns, for each
     trial, the true and false positive rates among single records, and whether the challenge is
     taken for a member: whether its mean loss is at most the threshold. With `losses` also what
     attacks with shadow models compare: the challenge's mean loss [T], and the losses [T, h] of some
     records that no model was trained on.
     """
-    certain = np.delete(np.arange(len(federation.owner_of)), challenged)
+    certain = np.delete(np.arange(len(federation.client_of)), target_client)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
-    strangers, _ = federation.evaluate(parameters, *federation.held_out())
-    target, _ = federation.evaluate(parameters, *federation.members(challenged))
-    true_positives, false_positives = membership.yeom(members, strangers)
+    non_members, _ = federation.evaluate(parameters, *federation.held_out())
+    target, _ = federation.evaluate(parameters, *federation.members(target_client))
+    true_positives, false_positives = membership.yeom(members, non_members)
     found: dict[str, npt.NDArray[np.generic]] = {
         "true-positive-rate": true_positives,
         "false-positive-rate": false_positives,
@@ -304,15 +302,15 @@ def infer_membership(
     }
     if losses:
         found["challenge-loss"] = target.mean(1).cpu().numpy()
-        found[POPULATION_LOSSES] = strangers[:, :POPULATION].cpu().numpy()
+        found[POPULATION_LOSSES] = non_members[:, :POPULATION].cpu().numpy()
     return found
 
 
 def challenge_loss(
-    federation: Federation, challenged: npt.NDArray[np.intp], parameters: Tensor
+    federation: Federation, target_client: npt.NDArray[np.intp], parameters: Tensor
 ) -> npt.NDArray[np.float64]:
     """Return the mean loss [T] of the records in question at models [T, P] along training."""
-    losses, _ = federation.evaluate(parameters, *federation.members(challenged))
+    losses, _ = federation.evaluate(parameters, *federation.members(target_client))
     mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
     return mean
 

@@ -11,7 +11,7 @@ from fedsim.seats.seat import Seat
 from fedsim.seats.server_adversary import CuriousServer
 from fedsim.trust.model import Vantage
 
-SEATS: Mapping[str, type[Seat]] = {"participant": CuriousServer, "instrumented": Oracle}
+SEATS: Mapping[str, type[Seat]] = {"participant": CuriousServer, "oracle": Oracle}
 """Who looks at the server, by `audit.mode`."""
 
 
@@ -42,6 +42,6 @@ def check(config: Config) -> None:
     if sampled and config.noise_seed is None and not found.reads_noise:
         raise InputError(
             "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "
-            "background knowledge, which of the other records take part, is known to their owners "
-            'alone; choose audit.mode = "instrumented" or noise-source = "seed"'
+            "background knowledge, which of the other records take part, is known to their clients "
+            'alone; choose audit.mode = "oracle" or noise-source = "seed"'
         )

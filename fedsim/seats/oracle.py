@@ -1,10 +1,11 @@
-"""The auditor of a campaign, who reads the noise; what it computes is in `seats.instrumented`."""
+"""The auditor of a campaign, who reads the noise; what it computes is in
+`seats.disclosed_noise`."""
 
 from collections.abc import Mapping
 
 from fedsim.mechanisms.step import Step
 from fedsim.mechanisms.vantages import EXACT
-from fedsim.seats import instrumented
+from fedsim.seats import disclosed_noise
 from fedsim.seats.seat import Seat, Seen
 from fedsim.trust.model import Vantage
 
@@ -18,12 +19,12 @@ class Oracle(Seat):
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
         """Return what every vantage that sees the rounds would conclude."""
         measured = seen.measured()
-        return instrumented.measure(
+        return disclosed_noise.measure(
             measured.present,
             measured.absent,
             measured.noises,
             measured.worlds,
             measured.participation,
-            seen.sights,
+            seen.unknowns,
             seen.config.training.sampling_rate,
         )

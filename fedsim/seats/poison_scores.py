@@ -23,14 +23,14 @@ def poison_scores(
     the negative loss (BACKDOORTEST, which prints the loss with the sign of a model that was not
     trained on it).
     """
-    made = federation.made
-    if made is None:
+    crafted = federation.crafted
+    if crafted is None:
         return None
-    if made.direction is not None:
+    if crafted.direction is not None:
         start = initial_parameters(config, federation, trials).to(released.device)
         moved = start.double() - released.double()
-        return (moved @ made.direction.to(moved)).cpu().numpy()
-    features, labels = federation.members(np.asarray([made.record]))
+        return (moved @ crafted.direction.to(moved)).cpu().numpy()
+    features, labels = federation.members(np.asarray([crafted.record]))
     if config.challenge.kind == "clipbkd":
         pair = torch.cat([features, torch.zeros_like(features)])
         found = federation.logits(released, pair).double().cpu().numpy()

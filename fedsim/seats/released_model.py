@@ -1,7 +1,7 @@
 """The belief of somebody who sees the released model alone: theta_k, knowing theta_0.
 
 Where the server's optimiser is linear in the aggregates, theta_0 - theta_k = sum_i c_i r_i, one
-Gaussian observation around what the owners summed along the way. The way itself was not seen: its
+Gaussian observation around what the clients summed along the way. The way itself was not seen: its
 models are taken from a replay without noise, bent to end at the model that was released. An attack,
 not an exact posterior, unless there was one round only, in which nothing had to be guessed.
 """
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config
+from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
-from fedsim.game.owner import challenge_contributions, undisputed
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms import summing
 from fedsim.mechanisms.step import Step, join
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
@@ -35,9 +35,9 @@ def why_not(config: Config) -> str | None:
             f"'{training.optimizer}'"
         )
     if training.local_steps > 1:
-        return "owners took steps of their own, whose models would have to be guessed as well"
+        return "clients took steps of their own, whose models would have to be guessed as well"
     if config.federation.tolerated_dropouts:
-        return "which owners took part in which round is known to those who saw the rounds alone"
+        return "which clients took part in which round is known to those who saw the rounds alone"
     if (noise := config.privacy.noise.mechanism).own_law:
         return f"the law of {noise.title} depends on the way there, which was not seen"
     if training.sampling_rate < 1 and config.noise_seed is None:
@@ -60,7 +60,7 @@ def responses(config: Config, rounds: int) -> Floats:
 
     From unit impulses, one in each round, pushed through the server's optimiser.
     """
-    optimizer = ServerOptimizer(config.training, config.divisor)
+    optimizer = ServerOptimizer(config.training, config.normaliser)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
     answers, total = [], torch.zeros(rounds, dtype=torch.float64)
     for round in range(1, rounds + 1):
@@ -86,13 +86,13 @@ def shares(answers: Floats) -> Floats:
 def attack(
     config: Config,
     federation: Federation,
-    question: Question,
+    game: RoundGame,
     released: Tensor,
     bridged: bool = True,
 ) -> dict[str, Floats]:
     """Return what theta_k = `released` [T, P] says, as the arrays [T, k] of a `Step` each round.
 
-    question: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
+    game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
     Everything is in the last column, since nothing is seen before: the score
 
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
@@ -101,14 +101,14 @@ def attack(
     clipped sum. Where records are sampled the others' coins are known and the challenge's is
     replaced by its mean q. `bridged` False stays on the replay. Costs two trainings.
     """
-    rounds = question.round
-    theta = initial_parameters(config, federation, question.trials).to(released.device)
+    rounds = game.round
+    theta = initial_parameters(config, federation, game.trials).to(released.device)
     answers = responses(config, rounds)
     weights, bridge = answers[-1], shares(answers)
     start, path = theta, [theta]
-    optimizer = ServerOptimizer(config.training, config.divisor)
+    optimizer = ServerOptimizer(config.training, config.normaliser)
     for round in range(1, rounds + 1):
-        known, present, absent = _sums(config, federation, question.at(round), theta)
+        known, present, absent = _sums(config, federation, game.at(round), theta)
         theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
         path.append(theta)
     surprise = released.double() - theta.double()
@@ -119,10 +119,10 @@ def attack(
         model = path[round - 1]
         if bridged and round > 1:
             model = (model.double() + float(bridge[round - 2]) * surprise).float()
-        known, present, absent = _sums(config, federation, question.at(round), model)
+        known, present, absent = _sums(config, federation, game.at(round), model)
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
-        variance += weight**2 * _noise_std(config, question.noise_multiplier, present - absent) ** 2
+        variance += weight**2 * _noise_std(config, game.noise_multiplier, present - absent) ** 2
     distance = difference.norm(dim=-1)
     score = torch.linalg.vecdot(observed, difference) / variance
     last = Step(
@@ -138,23 +138,23 @@ def attack(
 
 
 def _sums(
-    config: Config, federation: Federation, question: Question, parameters: Tensor
+    config: Config, federation: Federation, game: RoundGame, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sum that both worlds have in a round, and what D and D' are expected to add."""
     rate, count = config.training.sampling_rate, config.data.records
-    leaves = config.trials.leaves(question.trials)
-    coins = participation(config.noise_seed, leaves, question.round, count, rate)
+    streams = config.trials.streams(game.trials)
+    coins = participation(config.noise_seed, streams, game.round, count, rate)
     taking_part = None if coins is None else torch.from_numpy(coins).to(parameters.device)
-    everybody = range(config.federation.owners)
-    known = undisputed(config, federation, everybody, parameters, question, taking_part)
-    present, absent = challenge_contributions(config, federation, parameters, question)
+    everybody = range(config.federation.clients)
+    known = common_part(config, federation, everybody, parameters, game, taking_part)
+    present, absent = challenge_contributions(config, federation, parameters, game)
     return known, rate * present, rate * absent
 
 
 def _noise_std(config: Config, nominal: float, difference: Tensor) -> Tensor:
     """Return sigma of a round's noise [T], from all who add some."""
-    owners = config.federation.owners
-    multiplier = aggregate_noise_multiplier(nominal, config.federation.trust, owners, owners)
+    clients = config.federation.clients
+    multiplier = aggregate_noise_multiplier(nominal, config.federation.trust, clients, clients)
     if config.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
     bound = summing.sensitivity(config, nominal, difference.shape[1])

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from fedsim.config import Config
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.step import Step
-from fedsim.seats.instrumented import Sight
+from fedsim.seats.disclosed_noise import UnknownNoise
 from fedsim.trust.model import Vantage
 
 Array = npt.NDArray[Any]
@@ -44,9 +44,9 @@ class Seen:
 
     Attributes:
         config: the experiment.
-        question: which round, which trials and about what.
+        game: which round, which trials and about what.
         participants: the clients that took part.
-        sights: what hides the target, by vantage that sees every round and is measured.
+        unknowns: what hides the target, by vantage that sees every round and is measured.
         model: [T, P] float32, as it was sent.
         total: [T, P] float64, the sum that is released, less noise that the server was told.
         message: returns what a client sent, [T, P]; not where messages are summed securely.
@@ -54,9 +54,9 @@ class Seen:
     """
 
     config: Config
-    question: Question
+    game: RoundGame
     participants: tuple[int, ...]
-    sights: Mapping[Vantage, Sight]
+    unknowns: Mapping[Vantage, UnknownNoise]
     model: Array
     total: Floats
     message: Callable[[int], Array]

@@ -1,4 +1,4 @@
-"""An honest but curious server: the posterior of whoever receives the owners' messages.
+"""An honest but curious server: the posterior of whoever receives the clients' messages.
 
 It knows what the participant knows (D, D', the mechanism, theta_0 and, where steps are sampled,
 which records other than the challenge's take part), and sees more: every message by itself, or the
@@ -14,12 +14,12 @@ from torch import Tensor
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
 from fedsim.config import Config
 from fedsim.game import federation as data
+from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation
-from fedsim.game.owner import challenge_contributions, undisputed
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.seats.adversary import replay_challenged
+from fedsim.seats.adversary import replay_target
 from fedsim.seats.seat import Seat, Seen
 from fedsim.training.sampling import participation as coins_of
 from fedsim.trust.model import Vantage
@@ -36,17 +36,17 @@ class CuriousServer(Seat):
 
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
         """Conclude from what the server received: the target's message, or the sum of all."""
-        if Vantage.SERVER not in seen.sights:
+        if Vantage.SERVER not in seen.unknowns:
             return {}
-        config, question = seen.config, seen.question
-        known, target = data.load(config), question.challenged
+        config, game = seen.config, seen.game
+        known, target = data.load(config), game.target_client
         message, within = seen.total, seen.participants
         if not config.federation.trust.model.summed_securely:
             message, within = seen.message(target), (target,)
         coins = coins_of(
             config.noise_seed,
-            config.trials.leaves(question.trials),
-            question.round,
+            config.trials.streams(game.trials),
+            game.round,
             config.data.records,
             config.training.sampling_rate,
         )
@@ -54,8 +54,8 @@ class CuriousServer(Seat):
             config,
             known,
             within,
-            question,
-            seen.sights[Vantage.SERVER].noise_std.to(known.device),
+            game,
+            seen.unknowns[Vantage.SERVER].noise_std.to(known.device),
             torch.tensor(seen.model).to(known.device),
             torch.tensor(message).to(known.device),
             None if coins is None else torch.from_numpy(coins).to(known.device),
@@ -67,7 +67,7 @@ def conclude(
     config: Config,
     federation: Federation,
     summed: Collection[int],
-    question: Question,
+    game: RoundGame,
     noise_std: Tensor,
     parameters: Tensor,
     message: Tensor,
@@ -75,20 +75,20 @@ def conclude(
 ) -> Step:
     """Return what the server learns from one round, on the CPU.
 
-    summed: the owners whose messages are in what it received, one or several; noise_std [T]: of the
-    noise in it that the server does not know, 0 for none, of one step where owners take several;
-    parameters [T, P]: the model that it sent; message [T, P]: what it received, less noise that it
-    was told; participation bool [T, n] says which records of D take part (None: all), and the
-    challenge record's column is not looked at.
+    summed: the clients whose messages are in what it received, one or several; noise_std [T]: of
+    the noise in it that the server does not know, 0 for none, of one step where clients take
+    several; parameters [T, P]: the model that it sent; message [T, P]: what it received, less noise
+    that it was told; participation bool [T, n] says which records of D take part (None: all), and
+    the challenge record's column is not looked at.
     """
     steps, rate = config.training.local_steps, config.training.sampling_rate
     if steps > 1:
-        with_record, known = replay_challenged(config, federation, parameters, question)
+        with_record, known = replay_target(config, federation, parameters, game)
         present, absent = with_record - known, torch.zeros_like(known)
         noise_std = noise_std * math.sqrt(steps)
     else:
-        known = undisputed(config, federation, summed, parameters, question, participation)
-        present, absent = challenge_contributions(config, federation, parameters, question)
+        known = common_part(config, federation, summed, parameters, game, participation)
+        present, absent = challenge_contributions(config, federation, parameters, game)
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     replaced = absent if replace and steps == 1 else None
     expected = hypotheses(known, present, replaced, noise_std, rate)

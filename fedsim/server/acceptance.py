@@ -36,8 +36,8 @@ from fedsim.trust.model import Vantage
 LogEvent = Callable[..., None]
 
 
-class OwnerFailedError(RuntimeError):
-    """An owner did not answer, or answered with an error or with what it was not asked for."""
+class ClientFailedError(RuntimeError):
+    """A client did not answer, or answered with an error or with what it was not asked for."""
 
 
 def accept(
@@ -63,34 +63,34 @@ def accept(
         log_event: where missing clients are noted.
 
     Raises:
-        OwnerFailedError: with the clients' names, if too many or the needed one are missing.
+        ClientFailedError: with the clients' names, if too many or the needed one are missing.
     """
     clients = batch.nodes if asked is None else list(asked)
     found = sort_out(answers, batch.nodes, clients, inspect)
-    lost = {owner: f"owner {owner} failed: {why}" for owner, why in found.failed.items()}
+    lost = {client: f"client {client} failed: {why}" for client, why in found.failed.items()}
     if found.missing:
         silent = (
-            f"no answer from owner {', '.join(map(str, found.missing))} within "
+            f"no answer from client {', '.join(map(str, found.missing))} within "
             f"{batch.config.federation.timeout:g} s (federation.timeout)"
         )
         lost |= dict.fromkeys(found.missing, silent)
-    reasons = "; ".join(dict.fromkeys([*found.strangers, *lost.values()]))
+    reasons = "; ".join(dict.fromkeys([*found.unsolicited, *lost.values()]))
     if reasons and not tolerated:
-        raise OwnerFailedError(f"{what}: {reasons}")
+        raise ClientFailedError(f"{what}: {reasons}")
     if len(lost) > tolerated:
-        raise OwnerFailedError(
-            f"{what}: {len(lost)} of {len(batch.nodes)} owners are missing, more than "
+        raise ClientFailedError(
+            f"{what}: {len(lost)} of {len(batch.nodes)} clients are missing, more than "
             f"federation.tolerated-dropouts = {tolerated}; nothing of it is released: {reasons}"
         )
     if needed in lost:
-        raise OwnerFailedError(
+        raise ClientFailedError(
             f"{what}: the adversary's node is missing, without which there is no belief to "
             f"report: {reasons}"
         )
     if log_event is not None:
-        for owner, why in lost.items():
-            log_event(dropped=owner, of=what, reason=why)
-        for why in found.strangers:
+        for client, why in lost.items():
+            log_event(dropped=client, of=what, reason=why)
+        for why in found.unsolicited:
             log_event(dropped=None, of=what, reason=why)
     return found.accepted
 
@@ -112,7 +112,7 @@ def accept_round(
         log_event: where missing clients are noted.
 
     Raises:
-        OwnerFailedError: as of `accept`.
+        ClientFailedError: as of `accept`.
     """
     # Without its memory of a round the adversary could not go on.
     follows = at_server.seat(batch.config).follows
@@ -141,7 +141,7 @@ def accept_findings(
         log_event: where what is nobody's is noted.
 
     Raises:
-        OwnerFailedError: as of `accept`.
+        ClientFailedError: as of `accept`.
     """
     config, needed = batch.config, None
     if at_server.seat(config).follows and Vantage.PARTICIPANT in vantages.measured(config):
@@ -168,14 +168,14 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
         log_event: where what is nobody's is noted.
 
     Raises:
-        OwnerFailedError: as of `accept`.
+        ClientFailedError: as of `accept`.
     """
     batch = sending.batch
-    config, owner = batch.config, batch.challenge.owner
+    config, client = batch.config, batch.challenge.client
     content = Sending(batch, sending.round, sending.arrays, sending.spent).to_everybody(
-        Role.CHALLENGED
+        Role.TARGET_CLIENT
     )
-    query = Message(content, batch.nodes[owner], f"{MessageType.QUERY}.sensitivity")
+    query = Message(content, batch.nodes[client], f"{MessageType.QUERY}.sensitivity")
     replies = grid.send_and_receive([query], timeout=config.federation.timeout)
     most = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
 
@@ -190,7 +190,7 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
         batch,
         replies,
         f"the sensitivity of round {sending.round}",
-        asked=[owner],
+        asked=[client],
         inspect=inspect,
         log_event=log_event,
     ).values()
@@ -260,14 +260,14 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
 def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
     """Return the arrays beside its sum that a client's reply must have, by record."""
     config, target = batch.config, batch.challenge
-    challenged, colluder = partition == target.owner, partition in batch.colluders
+    target_client, colluder = partition == target.client, partition in batch.colluders
     if not at_server.seat(config).reads_noise:
         discloses = colluder and not config.federation.trust.model.server_draws
-        return {messages.CONFIDED: {"noise"}} if discloses else {}
+        return {messages.DISCLOSED: {"noise"}} if discloses else {}
     measured = set()
-    if vantages.tells_noise(config, challenged, partition == target.adversary, colluder):
+    if vantages.tells_noise(config, target_client, partition == target.adversary, colluder):
         measured.add("noise")
-    if challenged:
+    if target_client:
         measured.add("present")
         if config.privacy.neighbouring is Neighbouring.REPLACE:
             measured.add("absent")

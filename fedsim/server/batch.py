@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, Message
 from fedsim.config import Config
 from fedsim.game import challenge
 from fedsim.game.challenge import Challenge
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.fixed_point import FixedPoint
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.protocol import messages
@@ -55,20 +55,20 @@ class Batch:
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""
-        if partition == self.challenge.owner:
-            return Role.CHALLENGED
+        if partition == self.challenge.client:
+            return Role.TARGET_CLIENT
         if partition == self.challenge.adversary:
             return Role.ADVERSARY
-        return Role.COLLUDER if partition in self.colluders else Role.OWNER
+        return Role.COLLUDER if partition in self.colluders else Role.CLIENT
 
-    def question(self, round: int) -> Question:
+    def game(self, round: int) -> RoundGame:
         """Return what a curious server asks itself in a round."""
         target = self.challenge
-        return Question(
+        return RoundGame(
             round,
             self.trials,
             self.noise_multiplier,
-            target.owner,
+            target.client,
             target.record,
             target.replacement,
         )
@@ -83,7 +83,7 @@ class Batch:
         return self.config.federation.trust.model.unknown_noise(
             vantage,
             participants,
-            self.challenge.owner,
+            self.challenge.client,
             self.challenge.adversary,
             self.colluders,
         )
@@ -92,7 +92,7 @@ class Batch:
         """Return the noise multiplier towards somebody who does not know the noise of these."""
         federation = self.config.federation
         return aggregate_noise_multiplier(
-            self.noise_multiplier, federation.trust, federation.owners, len(sources)
+            self.noise_multiplier, federation.trust, federation.clients, len(sources)
         )
 
 
@@ -137,7 +137,7 @@ class Received:
         """The noise of the colluders that took part, for the adversary alone; None for none."""
         told = {
             str(partition): messages.only(record)
-            for partition, record in self.records(messages.CONFIDED).items()
+            for partition, record in self.records(messages.DISCLOSED).items()
         }
         return messages.array_record(**told) if told else None
 

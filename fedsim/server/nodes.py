@@ -1,7 +1,7 @@
-"""The nodes of a run: one for every owner, and auditors, who may come and go.
+"""The nodes of a run: one for every client, and auditors, who may come and go.
 
-A round waits for its owners and never for an auditor: an auditor's messages are sent beside those
-of the owners, and whether it answered is looked up a round later. One that fails is noted, and not
+A round waits for its clients and never for an auditor: an auditor's messages are sent beside those
+of the clients, and whether it answered is looked up a round later. One that fails is noted, and not
 written to until it joins again; so is one that is too far behind, until it answers.
 """
 
@@ -25,16 +25,16 @@ IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
 
 REGISTERED = "nodes.json"
-"""The file of a run's directory that says which node each owner's key has, by partition."""
+"""The file of a run's directory that says which node each client's key has, by partition."""
 
 POLL_INTERVAL = 0.2
 """Seconds between two questions for answers that are missing."""
 
 INTRODUCTION = 5.0
-"""Seconds that nodes other than the owners' have, before the first round, to say who they are."""
+"""Seconds that nodes other than the clients' have, before the first round, to say who they are."""
 
 PATIENCE = 10.0
-"""Seconds after which it is said which owners are not there yet."""
+"""Seconds after which it is said which clients are not there yet."""
 
 MOST_UNANSWERED = 8
 """Messages that an auditor may be behind: each holds a model in the SuperLink's memory."""
@@ -44,7 +44,7 @@ class Auditors:
     """The auditors of a run.
 
     Args:
-        owners: the Flower nodes of the owners.
+        clients: the Flower nodes of the clients.
         auditors: the Flower nodes of the auditors that are there.
         log_event: where comings and goings are noted.
         asked: the nodes that were asked who they are and did not answer yet, by message; None for
@@ -56,16 +56,16 @@ class Auditors:
 
     def __init__(
         self,
-        owners: Iterable[int],
+        clients: Iterable[int],
         auditors: Iterable[int],
         log_event: Callable[..., None],
         asked: Mapping[str, int] | None = None,
     ) -> None:
         self.nodes = set(auditors)
-        self._owners = set(owners)
+        self._clients = set(clients)
         self._awaited = dict(asked or {})
         # Who is there and needs not be asked who it is.
-        self._known = {*self._owners, *self.nodes, *self._awaited.values()}
+        self._known = {*self._clients, *self.nodes, *self._awaited.values()}
         self._log_event = log_event
         for node in sorted(self.nodes):
             log_event(auditor=node, joined=True)
@@ -81,7 +81,7 @@ class Auditors:
         for node in sorted(self.nodes - present):
             self._leave(node, "its node is gone")
         # Whoever went away is asked again when it is back.
-        self._known &= present | self._owners
+        self._known &= present | self._clients
         if new := sorted(present - self._known):
             self._known.update(new)
             self._send(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
@@ -158,7 +158,7 @@ class Auditors:
 
 
 def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
-    """Return the node of each owner, where a run's directory says which they are.
+    """Return the node of each client, where a run's directory says which they are.
 
     Args:
         directory: of the run.
@@ -180,42 +180,42 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
 
 def connect(
     grid: Grid,
-    owners: int,
+    clients: int,
     timeout: float,
     registered: Mapping[int, int] | None = None,
     log_event: Callable[..., None] = lambda **_: None,
 ) -> tuple[dict[int, int], list[int], dict[str, int]]:
-    """Return the nodes of a run, once every owner's is there.
+    """Return the nodes of a run, once every client's is there.
 
     Args:
         grid: with the nodes.
-        owners: how many there are.
+        clients: how many there are.
         timeout: how long they have to connect, in seconds.
         registered: the one node that each partition is believed of, so that a node which is
             nobody's cannot stop a run by what it says; None where anybody is believed.
-        log_event: where the owners are named that are absent after PATIENCE seconds.
+        log_event: where the clients are named that are absent after PATIENCE seconds.
 
     Returns:
         The node of each partition; those of auditors; and those that were asked who they are and
-        have not answered, by message: once the owners are complete they can only be strangers, or
+        have not answered, by message: once the clients are complete they can only be strangers, or
         auditors, who have INTRODUCTION seconds more.
 
     Raises:
-        InputError: too few distinct partitions answer in time, or a partition is claimed by an
-            owner's node that it is not.
-        RuntimeError: a node answers with an error while owners are missing.
+        InputError: too few distinct partitions answer in time, or a partition is claimed by a
+            client's node that it is not.
+        RuntimeError: a node answers with an error while clients are missing.
     """
     deadline = time.monotonic() + timeout
     nodes: dict[int, int] = {}
     auditors: list[int] = []
-    strangers: set[int] = set()
+    unknown: set[int] = set()
     reasons: dict[str, None] = {}
     asked: dict[str, int] = {}
     complete = math.inf
     begun, named = time.monotonic(), False
     while True:
         # Ask every node that is new who it is, and hear those that were asked before.
-        new = set(grid.get_node_ids()) - {*nodes.values(), *auditors, *asked.values(), *strangers}
+        new = set(grid.get_node_ids()) - {*nodes.values(), *auditors, *asked.values(), *unknown}
         queries = [Message(RecordDict(), node, IDENTIFY) for node in sorted(new)]
         sent = grid.push_messages(queries) if queries else ()
         # None for a node that went away meanwhile.
@@ -226,41 +226,45 @@ def connect(
             if partition == messages.AUDITOR:
                 auditors.append(node)
                 continue
-            if _is_stranger(node, registered):
-                strangers.add(node)
-                reasons[f"node {node} claims partition {partition}, but its key is no owner's"] = (
+            if _is_unknown(node, registered):
+                unknown.add(node)
+                reasons[f"node {node} claims partition {partition}, but its key is no client's"] = (
                     None
                 )
                 continue
-            if not 0 <= partition < owners:
+            if not 0 <= partition < clients:
                 raise InputError(
-                    f"a node holds partition {partition}, but federation.owners is {owners}; start "
-                    "as many nodes as owners"
+                    f"a node holds partition {partition}, but federation.clients is {clients}; start "
+                    "as many nodes as clients"
                 )
             if registered is not None and registered.get(partition) != node:
                 raise InputError(
-                    f"node {node} claims partition {partition}, but that owner's key is the one of "
+                    f"node {node} claims partition {partition}, but that client's key is the one of "
                     f"node {registered.get(partition)}; give it the partition-id of its own key"
                 )
             if nodes.setdefault(partition, node) != node:
                 raise InputError(f"two nodes claim partition {partition}; give each its own")
         # Complete: whoever has not answered yet has a little longer. Else wait, up to the timeout.
-        if set(range(owners)) <= set(nodes):
+        if set(range(clients)) <= set(nodes):
             complete = min(complete, time.monotonic())
             if not asked or time.monotonic() >= complete + INTRODUCTION:
-                return {partition: nodes[partition] for partition in range(owners)}, auditors, asked
+                return (
+                    {partition: nodes[partition] for partition in range(clients)},
+                    auditors,
+                    asked,
+                )
         elif failed:
             raise RuntimeError(failed[0])
         elif time.monotonic() > deadline:
             raise InputError(
-                f"{len(nodes)} of {owners} owners connected within {timeout:g} s, without "
-                f"{_absent(owners, nodes)}; start as many SuperNodes as federation.owners, for a "
-                f"simulation with --federation-config 'num-supernodes={owners}'"
+                f"{len(nodes)} of {clients} clients connected within {timeout:g} s, without "
+                f"{_absent(clients, nodes)}; start as many SuperNodes as federation.clients, for a "
+                f"simulation with --federation-config 'num-supernodes={clients}'"
                 + "".join(f"; a node failed: {reason}" for reason in reasons)
             )
         elif not named and time.monotonic() > begun + PATIENCE:
             named = True
-            log_event(waiting=_absent(owners, nodes), reasons=list(reasons))
+            log_event(waiting=_absent(clients, nodes), reasons=list(reasons))
         time.sleep(POLL_INTERVAL)
 
 
@@ -271,44 +275,44 @@ def check_data(
     timeout: float,
     log_event: Callable[..., None] = lambda **_: None,
 ) -> None:
-    """Ask every owner for the digest of its data, and compare it with what the server expects.
+    """Ask every client for the digest of its data, and compare it with what the server expects.
 
     Args:
         grid: sends the questions.
         nodes: the Flower node of each partition.
-        digest: returns what is expected of an owner, given whether its records themselves are told.
-        timeout: how long the owners have, in seconds.
-        log_event: where the owners are named whose records are protected, so that only place and
+        digest: returns what is expected of a client, given whether its records themselves are told.
+        timeout: how long the clients have, in seconds.
+        log_event: where the clients are named whose records are protected, so that only place and
             shape of theirs were compared.
 
     Raises:
-        InputError: data are not what the server has for their owners, who are named: nobody would
+        InputError: data are not what the server has for their clients, who are named: nobody would
             notice, since each cuts its own files by index.
-        RuntimeError: an owner does not answer.
+        RuntimeError: a client does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
     answers = grid.send_and_receive(queries, timeout=timeout)
     found = sort_out(answers, nodes, nodes, _inspect_digest)
-    lost = [f"owner {owner} failed: {why}" for owner, why in found.failed.items()]
-    lost += [f"owner {owner} did not answer" for owner in found.missing]
-    if lost or found.strangers:
-        raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *found.strangers])}")
+    lost = [f"client {client} failed: {why}" for client, why in found.failed.items()]
+    lost += [f"client {client} did not answer" for client in found.missing]
+    if lost or found.unsolicited:
+        raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *found.unsolicited])}")
     differing = []
-    for owner, reply in found.accepted.items():
+    for client, reply in found.accepted.items():
         told = reply.content.config_records[messages.DATA]
-        expected = digest(owner, bool(told["records"]))
+        expected = digest(client, bool(told["records"]))
         if told["sha256"] != expected:
             differing.append(
-                f"owner {owner} has {str(told['sha256'])[:16]}… (not {expected[:16]}…)"
+                f"client {client} has {str(told['sha256'])[:16]}… (not {expected[:16]}…)"
             )
     if differing:
         raise InputError(
-            "the nodes disagree about the data (SHA-256 of an owner's records, in order): "
+            "the nodes disagree about the data (SHA-256 of a client's records, in order): "
             f"{', '.join(differing)}; put the same files at every data-path"
         )
     protected = [
-        owner
-        for owner, reply in found.accepted.items()
+        client
+        for client, reply in found.accepted.items()
         if not reply.content.config_records[messages.DATA]["records"]
     ]
     if protected:
@@ -324,14 +328,14 @@ def _inspect_digest(reply: Message) -> None:
         raise ValueError("it does not say whether the SHA-256 is of its records")
 
 
-def _absent(owners: int, nodes: Mapping[int, int]) -> str:
-    """Name the owners whose nodes have not introduced themselves."""
-    absent = [str(owner) for owner in range(owners) if owner not in nodes]
-    return f"owner{'s' * (len(absent) > 1)} {', '.join(absent)}"
+def _absent(clients: int, nodes: Mapping[int, int]) -> str:
+    """Name the clients whose nodes have not introduced themselves."""
+    absent = [str(client) for client in range(clients) if client not in nodes]
+    return f"client{'s' * (len(absent) > 1)} {', '.join(absent)}"
 
 
-def _is_stranger(node: int, registered: Mapping[int, int] | None) -> bool:
-    """Whether a node is known to be no owner's."""
+def _is_unknown(node: int, registered: Mapping[int, int] | None) -> bool:
+    """Whether a node is known to be no client's."""
     return registered is not None and node not in registered.values()
 
 
@@ -344,7 +348,7 @@ def _introduced(
     """Return the partition that each node claims which answered by now, and what failed.
 
     asked: the nodes that did not answer before, by message, of which those that do are taken out;
-    reasons: where it is noted that a node is away, or that one failed which is no owner's.
+    reasons: where it is noted that a node is away, or that one failed which is no client's.
     """
     claims, failed = {}, []
     for reply in grid.pull_messages(list(asked)) if asked else ():
@@ -360,7 +364,7 @@ def _introduced(
                 raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
             claims[node] = _claimed_partition(reply)
         except RuntimeError as error:
-            if _is_stranger(node, registered):
+            if _is_unknown(node, registered):
                 reasons[str(error)] = None
             else:
                 failed.append(str(error))

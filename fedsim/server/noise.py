@@ -15,7 +15,7 @@ def begin(batch: Batch) -> NoiseMechanism:
     config, privacy = batch.config, batch.config.privacy
     return privacy.noise.mechanism(
         Trials(
-            config.trials.leaves(batch.trials),
+            config.trials.streams(batch.trials),
             batch.worlds,
             config.training.rounds,
             config.noise_seed,
@@ -71,8 +71,8 @@ def summed(
         by_node = {reply.metadata.src_node_id: reply for reply in received.replies.values()}
         words = secure.unmask(by_node, round.shape)
         if log_event is not None:
-            for owner, why in secure.silent.items():
-                log_event(silent=owner, of="unmasking", reason=why)
+            for client, why in secure.silent.items():
+                log_event(silent=client, of="unmasking", reason=why)
         return round.grid.values(words)
     sums = (messages.only(record) for record in received.records(messages.REPLY).values())
     if round.grid is not None:

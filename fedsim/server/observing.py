@@ -12,8 +12,8 @@ from fedsim.mechanisms import vantages
 from fedsim.mechanisms.step import join
 from fedsim.noise.mechanism import Learnt, Noised
 from fedsim.protocol import messages
-from fedsim.seats import at_server, instrumented
-from fedsim.seats.instrumented import Sight
+from fedsim.seats import at_server, disclosed_noise
+from fedsim.seats.disclosed_noise import UnknownNoise
 from fedsim.seats.seat import Measured, Seen
 from fedsim.server.batch import Array, Batch, Received, Release, Round
 from fedsim.trust.model import Vantage
@@ -51,20 +51,22 @@ class Observations:
     ) -> Mapping[Vantage, Learnt]:
         """Return what the seat learns; nothing of a target whose client was missing."""
         batch = self._batch
-        looks = [
+        interim_analyses = [
             vantage
             for vantage in vantages.measured(batch.config)
             if vantage in vantages.EXACT and vantage in self._seat.vantages
         ]
-        sights = {vantage: _sight(batch, round, received, vantage) for vantage in looks}
-        if not sights:
+        unknowns = {
+            vantage: _unknown(batch, round, received, vantage) for vantage in interim_analyses
+        }
+        if not unknowns:
             return {}
-        if batch.challenge.owner not in received.replies:
+        if batch.challenge.client not in received.replies:
             return {
-                vantage: instrumented.nothing(sight.noise_std).learnt
-                for vantage, sight in sights.items()
+                vantage: disclosed_noise.nothing(unknown.noise_std).learnt
+                for vantage, unknown in unknowns.items()
             }
-        steps = self._seat.observe(_seen(batch, round, received, noised, sights))
+        steps = self._seat.observe(_seen(batch, round, received, noised, unknowns))
         return {vantage: step.learnt for vantage, step in steps.items()}
 
     def score_canaries(self, round: Round, release: Release) -> None:
@@ -98,7 +100,11 @@ class Observations:
 
 
 def _seen(
-    batch: Batch, round: Round, received: Received, noised: Noised, sights: Mapping[Vantage, Sight]
+    batch: Batch,
+    round: Round,
+    received: Received,
+    noised: Noised,
+    unknowns: Mapping[Vantage, UnknownNoise],
 ) -> Seen:
     """Return what there is to see of a round in which the target's client took part."""
     total = noised.total
@@ -111,9 +117,9 @@ def _seen(
 
     return Seen(
         batch.config,
-        batch.question(round.number),
+        batch.game(round.number),
         received.participants,
-        sights,
+        unknowns,
         round.model,
         total,
         message,
@@ -124,7 +130,7 @@ def _seen(
 def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
     """Return what clients and the server disclose to an oracle."""
     records = received.records(messages.MEASUREMENT)
-    target = records[batch.challenge.owner]
+    target = records[batch.challenge.client]
 
     def noises() -> Iterator[tuple[int, torch.Tensor]]:
         # One after the other: all of them together are clients x [T, P].
@@ -145,11 +151,11 @@ def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
     )
 
 
-def _sight(batch: Batch, round: Round, received: Received, vantage: Vantage) -> Sight:
+def _unknown(batch: Batch, round: Round, received: Received, vantage: Vantage) -> UnknownNoise:
     """Return what hides the target from a vantage that sees every round."""
     sources = batch.unknown_noise(vantage, received.participants)
     noise_std = torch.from_numpy(batch.towards(sources) * round.sensitivities)
-    return Sight(sources, noise_std)
+    return UnknownNoise(sources, noise_std)
 
 
 def _tensor(record: ArrayRecord, name: str) -> torch.Tensor | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedsim.audits import membership_audit
-from fedsim.campaign import budget, cohorts
+from fedsim.campaign import batches, budget
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.game import challenge, federation, one_run
@@ -66,7 +66,7 @@ class Plan:
         config = self.config
         known = federation.load(config)
         sampled = config.training.sampling_rate < 1
-        known.cut(config.trials.cohort, sampled, config.candidates)
+        known.cut(config.trials.batch, sampled, config.candidates)
         return known
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
@@ -88,10 +88,10 @@ class Plan:
             directory: of the run; the caller holds its lock.
 
         Raises:
-            InputError: as of `budget.plan` and `cohorts.ranges`.
+            InputError: as of `budget.plan` and `batches.ranges`.
         """
         rounds = budget.plan(self.config, self.noise_multiplier, directory)
-        return replace(self, rounds=rounds, batches=tuple(cohorts.ranges(self.config, directory)))
+        return replace(self, rounds=rounds, batches=tuple(batches.ranges(self.config, directory)))
 
 
 def prepare(config: Config) -> Plan:
@@ -122,7 +122,7 @@ def preflight(config: Config) -> Plan:
         InputError: its noise, its budget or its report is impossible.
     """
     nominal = privacy.noise_multiplier(config)
-    made = Plan(config, nominal, config.training.rounds, tuple(cohorts.ranges(config)))
+    made = Plan(config, nominal, config.training.rounds, tuple(batches.ranges(config)))
     check_rounding(config, nominal, models.size(made.federation().model))
     # What the report will need, before the work rather than after it.
     mechanism = privacy.mechanism(config, nominal)
@@ -168,8 +168,13 @@ def check_rounding(config: Config, nominal: float, parameters: int) -> None:
     """
     if config.federation.trust.model.summed_securely:
         delta = config.privacy.delta
-        described, judge = privacy.describe(config, nominal), accountant(config.privacy.accountant)
-        worst = max(judge.epsilon(described.towards(vantage), delta) for vantage in Vantage)
+        described, chosen_accountant = (
+            privacy.describe(config, nominal),
+            accountant(config.privacy.accountant),
+        )
+        worst = max(
+            chosen_accountant.epsilon(described.towards(vantage), delta) for vantage in Vantage
+        )
         grid = fixed_point.agreed(config, nominal, parameters)
         fixed_point.check(grid, config.training.rounds, delta, worst)
 
@@ -178,6 +183,6 @@ def _fitting(config: Config) -> Config:
     """Return the experiment with batches that fit in memory, or that were found to, if smaller."""
     path = Path(config.run.out)
     if (path / "config.toml").is_file():
-        size = RunDirectory.open(path).config.trials.cohort
-        return config.with_cohort(min(size, config.trials.cohort))
-    return federation.fit_cohort(config)
+        size = RunDirectory.open(path).config.trials.batch
+        return config.with_batch(min(size, config.trials.batch))
+    return federation.fit_batch(config)

@@ -48,7 +48,7 @@ class Sending:
         if self.release is not None:
             content[messages.AGGREGATE] = messages.array_record(sum=self.release.aggregate)
             content[messages.PARTICIPANTS] = ConfigRecord(
-                {"owners": list(self.release.participants)}
+                {"clients": list(self.release.participants)}
             )
         return content
 
@@ -59,9 +59,9 @@ class Sending:
             role: of the receiver.
         """
         batch, told = self.batch, (-1, -1, -1)
-        if role in (Role.CHALLENGED, Role.ADVERSARY, Role.AUDITOR):
+        if role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.AUDITOR):
             target = batch.challenge
-            told = (_number(target.record), _number(target.replacement), target.owner)
+            told = (_number(target.record), _number(target.replacement), target.client)
         first, count = batch.trials.start, len(batch.trials)
         return Request(self.round, first, count, batch.noise_multiplier, role, *told, *self.spent)
 
@@ -69,9 +69,9 @@ class Sending:
         batch, role = self.batch, self.batch.role(partition)
         content = self.to_everybody(role)
         if role is Role.ADVERSARY and self.release is not None and self.release.disclosed:
-            content[messages.CONFIDED] = self.release.disclosed
+            content[messages.DISCLOSED] = self.release.disclosed
         # Where it sends a sum for every candidate, the server alone knows which of them counts.
-        if role is Role.CHALLENGED and not batch.by_candidate:
+        if role is Role.TARGET_CLIENT and not batch.by_candidate:
             content[messages.WORLDS] = messages.array_record(bits=batch.worlds)
         if self.sensitivities is not None:
             content[messages.SENSITIVITY] = messages.array_record(norms=self.sensitivities)

@@ -1,4 +1,4 @@
-"""The Flower ServerApp: runs every cohort of trials, then audits what the adversary found."""
+"""The Flower ServerApp: runs every batch of trials, then audits what the adversary found."""
 
 import hashlib
 import platform
@@ -17,13 +17,13 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from adversaries.attacks.posterior import log_odds
-from fedsim.campaign import cohorts, ledger, precision, spending
+from fedsim.campaign import batches, ledger, precision, spending
 from fedsim.campaign.ledger import Ledger
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.common import device
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, from_run_config
-from fedsim.data import holdings
+from fedsim.data import distribution
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.mechanisms import vantages
@@ -40,7 +40,7 @@ from fedsim.training import models
 app = ServerApp()
 
 CONNECT_TIMEOUT = 300.0
-"""Seconds in which every owner's node must have connected."""
+"""Seconds in which every client's node must have connected."""
 
 DISMISS_TIMEOUT = 30.0
 """Seconds that an auditor has to fetch what it was sent last."""
@@ -76,7 +76,7 @@ def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
     """Plan an experiment and carry it out.
 
     Args:
-        grid: with a node for each owner.
+        grid: with a node for each client.
         config: the experiment.
         directory: of the run.
 
@@ -91,13 +91,13 @@ def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     """Run all batches that are not finished yet, then write transcript and report.
 
     Args:
-        grid: with a node for each owner.
+        grid: with a node for each client.
         plan: of the run.
-        directory: of the run; where it names the owners' nodes, no others are let in.
+        directory: of the run; where it names the clients' nodes, no others are let in.
 
     Raises:
         InputError: the directory is damaged, or another process runs it.
-        OwnerFailedError: an owner is missing that may not be.
+        ClientFailedError: a client is missing that may not be.
     """
     with directory.lock():
         _run(grid, plan, directory)
@@ -118,7 +118,7 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     facts = _facts(plan, known, grid, transcript)
     facts |= {
         "planned_trials": config.trials.count,
-        "cohorts": len(finished),
+        "batches": len(finished),
         "stopped_at": stopped_at,
     }
     facts["timing"]["total"] = time.perf_counter() - start
@@ -146,26 +146,29 @@ def _train(
     directory.log_event(phase="training", rounds=plan.rounds, seconds=time.perf_counter() - start)
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
-    looks, stopped_at = precision.looks(config), None
+    interim_analyses, stopped_at = precision.interim_analyses(config), None
     for trials in plan.batches:
         drawn = worlds[trials.start : trials.stop]
-        if directory.has(directory.cohort_file(trials.start)):
+        if directory.has(directory.batch_file(trials.start)):
             findings = _finished_before(directory, trials.start, drawn)
         else:
             batch = Batch(config, chosen, plan.noise_multiplier, nodes, trials, drawn)
             attempt = book.begin(trials, plan.rounds, plan.noise_multiplier)
             strategy = DPSGD(batch, plan.rounds, attempt, directory.log_event, auditors)
-            findings = _run_cohort(grid, strategy, known, directory)
-            mark = {cohorts.EXPERIMENT: cohorts.mark(config, directory, trials)}
-            directory.write_arrays(directory.cohort_file(trials.start), findings | mark)
-        directory.log_event(phase="cohort", trials=[trials.start, trials.stop])
+            findings = _run_batch(grid, strategy, known, directory)
+            mark = {batches.EXPERIMENT: batches.mark(config, directory, trials)}
+            directory.write_arrays(directory.batch_file(trials.start), findings | mark)
+        directory.log_event(phase="batch", trials=[trials.start, trials.stop])
         finished.append(trials)
         odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
-        # A function of the finished cohorts in their order: a resumed run decides the same.
-        if trials.stop in looks:
+        # A function of the finished batches of trials in their order: a resumed run decides the
+        # same.
+        if trials.stop in interim_analyses:
             reached = precision.halfwidth(config, worlds[: trials.stop], np.concatenate(odds))
             precise = reached <= config.trials.until_halfwidth
-            if precise or trials.stop == max(looks):  # nothing is left to look again with
+            if precise or trials.stop == max(
+                interim_analyses
+            ):  # nothing is left to look again with
                 stopped_at = reached if precise else None
                 directory.log_event(stopped=trials.stop, halfwidth=reached)
                 break
@@ -173,8 +176,8 @@ def _train(
     return finished, stopped_at
 
 
-def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
-    """Train one cohort; return its findings and the utility of its evaluated trials."""
+def _run_batch(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDirectory) -> Arrays:
+    """Train one batch of trials; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.batch.config, strategy.batch.trials
     theta = federation.initial_parameters(config, known, trials)
     held_out = known.held_out()
@@ -214,14 +217,14 @@ def _run_cohort(grid: Grid, strategy: DPSGD, known: Federation, directory: RunDi
         **utility,
         "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
-        "cohort_seconds": np.asarray([time.perf_counter() - start]),
-        "owners_seconds": np.asarray([computing]),
+        "batch_seconds": np.asarray([time.perf_counter() - start]),
+        "clients_seconds": np.asarray([computing]),
     }
 
 
 def _finished_before(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]) -> Arrays:
-    """Return the findings of a cohort of these worlds that is there already. Raises InputError."""
-    file = directory.cohort_file(first)
+    """Return the findings of a batch of these worlds that is there already. Raises InputError."""
+    file = directory.batch_file(first)
     findings = directory.read_arrays(file)
     with directory.reading(file):
         if findings["worlds"].tolist() != worlds.tolist():
@@ -240,10 +243,10 @@ def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
 def _connected(
     grid: Grid, config: Config, directory: RunDirectory
 ) -> tuple[dict[int, int], Auditors]:
-    """Return the node of every owner, all of which hold the server's data, and the auditors."""
+    """Return the node of every client, all of which hold the server's data, and the auditors."""
     nodes, present, asked = connect(
         grid,
-        config.federation.owners,
+        config.federation.clients,
         CONNECT_TIMEOUT,
         registered_nodes(directory),
         directory.log_event,
@@ -260,13 +263,14 @@ def _connected(
 
 
 def _transcript(config: Config, directory: RunDirectory, finished: list[range]) -> Arrays:
-    """Join the finished cohorts' findings into arrays over all their trials."""
+    """Join the finished batches of trials' findings into arrays over all their trials."""
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     for trials in finished:
-        for name, array in directory.read_arrays(directory.cohort_file(trials.start)).items():
-            if name != cohorts.EXPERIMENT:
+        for name, array in directory.read_arrays(directory.batch_file(trials.start)).items():
+            if name != batches.EXPERIMENT:
                 parts.setdefault(name, []).append(array)
-    # A node that was restarted forgot the losses of a cohort: those of the others are of no use.
+    # A node that was restarted forgot the losses of a batch of trials: those of the others are of
+    # no use.
     if len(parts.get("loss_trajectory", ())) < len(finished):
         parts.pop("loss_trajectory", None)
     # The evaluated trials are the second axis of the utility curves [k + 1, E].
@@ -282,14 +286,14 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
         for ending in endings
         if f"ratios{ending}" in joined
     }
-    of_what = cohorts.transcript_mark(config, directory, range(finished[-1].stop))
-    return {**odds, **joined, cohorts.EXPERIMENT: of_what}
+    of_what = batches.transcript_mark(config, directory, range(finished[-1].stop))
+    return {**odds, **joined, batches.EXPERIMENT: of_what}
 
 
 def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
     """Return what the report says about the run besides its configuration and transcript."""
     config = plan.config
-    owners = range(config.federation.owners)
+    clients = range(config.federation.clients)
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "runtime": RUNTIMES.get(type(grid).__name__, type(grid).__name__),
@@ -300,8 +304,8 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
             **{package: version(package) for package in ("flwr", "torch", "numpy")},
         },
         "challenge": asdict(plan.challenge()),
-        "owner_sizes": [len(known.owned_by(owner)) for owner in owners],
-        "label_skew": holdings.hold(known.split, known.owner_of, len(owners)).skew_summary(),
+        "client_sizes": [len(known.owned_by(client)) for client in clients],
+        "label_skew": distribution.hold(known.split, known.client_of, len(clients)).skew_summary(),
         "dataset": known.split.dataset.name,
         "held_out": len(known.split.held_out),
         "parameters": models.size(known.model),
@@ -310,7 +314,7 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
         "precision": config.run.precision,
         "noise_multiplier": plan.noise_multiplier,
         "timing": {
-            "federation": float(transcript["cohort_seconds"].sum()),
-            "owners_computing": float(transcript["owners_seconds"].sum()),
+            "federation": float(transcript["batch_seconds"].sum()),
+            "clients_computing": float(transcript["clients_seconds"].sum()),
         },
     }

@@ -19,7 +19,7 @@ from fedsim.protocol import messages, secure_aggregation
 from fedsim.protocol.messages import Role
 from fedsim.protocol.secure_aggregation import SecureSum
 from fedsim.server import acceptance, noise
-from fedsim.server.acceptance import OwnerFailedError
+from fedsim.server.acceptance import ClientFailedError
 from fedsim.server.batch import Array, Batch, Floats, Received, Release, Round
 from fedsim.server.nodes import Auditors
 from fedsim.server.observing import Observations
@@ -52,7 +52,7 @@ class DPSGD(Strategy):
         self._secure: SecureSum | None = None
         self._noise = noise.begin(self.batch)
         self._observations = Observations(self.batch)
-        self._optimizer = ServerOptimizer(config.training, config.divisor)
+        self._optimizer = ServerOptimizer(config.training, config.normaliser)
 
     @property
     def last_round(self) -> int:
@@ -93,7 +93,7 @@ class DPSGD(Strategy):
             The next model, and the clients' computing time.
 
         Raises:
-            OwnerFailedError: a client is missing that may not be, or its sum is false.
+            ClientFailedError: a client is missing that may not be, or its sum is false.
         """
         assert self._round is not None
         received = self._accept(self._round, replies)
@@ -133,7 +133,7 @@ class DPSGD(Strategy):
             The clients' computing time; None before the last round.
 
         Raises:
-            OwnerFailedError: as of `acceptance.accept`.
+            ClientFailedError: as of `acceptance.accept`.
         """
         if server_round < self.last_round:
             return None
@@ -162,7 +162,7 @@ class DPSGD(Strategy):
             grid: by which the node is asked.
 
         Raises:
-            OwnerFailedError: as of `acceptance.accept_findings`.
+            ClientFailedError: as of `acceptance.accept_findings`.
         """
         node = self.batch.nodes[self.batch.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
@@ -253,12 +253,12 @@ class DPSGD(Strategy):
         """Round the sum to what clients are sent: the model is stepped with that, to the last bit.
 
         Raises:
-            OwnerFailedError: where float32 cannot hold it.
+            ClientFailedError: where float32 cannot hold it.
         """
         aggregate = total.astype(np.float32)
         if not np.isfinite(aggregate).all():
-            raise OwnerFailedError(
-                f"round {round}: the sum of the owners' messages is beyond what float32 can "
+            raise ClientFailedError(
+                f"round {round}: the sum of the clients' messages is beyond what float32 can "
                 "hold, so that at least one of them is false; nothing of it is released"
             )
         return Release(aggregate, received.participants, received.disclosed)

@@ -1,4 +1,4 @@
-"""How long an owner's sum can be: what clipping allows its records, and chance its noise.
+"""How long a client's sum can be: what clipping allows its records, and chance its noise.
 
 A longer one is false, and would become part of the model.
 """
@@ -26,24 +26,24 @@ LENIENT = 1 + 1e-4
 def clipped_parts(
     config: Config, known: Federation, chosen: Challenge, planted: int, partition: int
 ) -> int:
-    """Return of how many clipped gradients, or updates, an owner's clean sum is made at most.
+    """Return of how many clipped gradients, or updates, a client's clean sum is made at most.
 
     Args:
         config: the experiment.
         known: the federation's data.
         chosen: the challenge.
-        planted: how many of the configured canaries are in this owner's records.
-        partition: the owner.
+        planted: how many of the configured canaries are in this client's records.
+        partition: the client.
 
     Returns:
         Its records, the copies of a crafted challenge that only one world has, planted canaries,
         and one more for a canary of its own that it need not speak of; 1 and the canaries at client
-        level, where the owner's whole update is clipped.
+        level, where the client's whole update is clipped.
     """
     own = 1
     if config.privacy.unit == "record":
         own = len(known.owned_by(partition)) + 1
-        if partition == chosen.owner:
+        if partition == chosen.client:
             own += config.challenge.copies
     return own + planted
 
@@ -56,14 +56,14 @@ def longest_sum(
     noise_std: Floats,
     size: int,
 ) -> Floats:
-    """Return how long the message of an owner can be in every trial, noise included.
+    """Return how long the message of a client can be in every trial, noise included.
 
     Args:
         config: the experiment.
         known: the federation's data.
         chosen: the challenge.
-        partition: the owner.
-        noise_std: [T], of the noise that each of the trials has in a step if owners add it.
+        partition: the client.
+        noise_std: [T], of the noise that each of the trials has in a step if clients add it.
         size: P, the number of parameters.
 
     Returns:
@@ -80,5 +80,5 @@ def longest_sum(
         return np.full(noise_std.shape, clean)
     # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom; the noises of L steps add up.
     quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, size))
-    share = trust.noise_share(config.federation.owners, 1)
+    share = trust.noise_share(config.federation.clients, 1)
     return clean + share * noise_std * quantile * LENIENT

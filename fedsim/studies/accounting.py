@@ -15,11 +15,11 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
-from fedsim.privacy import description as described
 from fedsim.privacy import identifiability, pac
-from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy import releases as described
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.studies import statements
 from fedsim.studies.statements import Guarantee, Row, chosen
 from fedsim.trust import Trust
@@ -92,7 +92,7 @@ def account(
         rate = 1.0 if sampling_rate is None else sampling_rate
         locally = 1 if local_steps is None else local_steps
         subject = _Subject(
-            Description(
+            Releases(
                 (Rounds(noise_multiplier, rounds, rate, locally, participants),),
                 chosen(Neighbouring, neighbouring, Neighbouring.ADD_REMOVE),
                 who or Trust.CENTRAL,
@@ -119,9 +119,9 @@ def _guarantee(
     source: Path | None, subject: "_Subject", delta: float, vantage: Vantage, prior: float | None
 ) -> Guarantee:
     """Put together what is known of a mechanism towards a vantage, at a delta, from a prior."""
-    config, description = subject.config, subject.released
-    bounds = identifiability.bounds(description.towards(vantage), delta)
-    document = _document(description, vantage, bounds)
+    config, releases = subject.config, subject.released
+    bounds = identifiability.bounds(releases.towards(vantage), delta)
+    document = _document(releases, vantage, bounds)
     noise = None if config is None else config.privacy.noise.mechanism
     by_pac = noise is not None and noise.by_candidate
     if config is not None:
@@ -132,11 +132,9 @@ def _guarantee(
                 "--prior restates bounds of DP, but PAC noise is no DP and is shaped for the prior "
                 "that privacy.pac-prior states; leave --prior out"
             )
-        document["from_prior"] = _from_prior(
-            description.towards(vantage), document["epsilon"], prior
-        )
+        document["from_prior"] = _from_prior(releases.towards(vantage), document["epsilon"], prior)
     document["bayesian"] = _bayesian(source, subject.training, delta, by_pac)
-    return Guarantee(description, vantage, bounds, document, config)
+    return Guarantee(releases, vantage, bounds, document, config)
 
 
 @dataclass(frozen=True)
@@ -148,13 +146,13 @@ class _Subject:
     many they are.
     """
 
-    training: Description
+    training: Releases
     config: Config | None = None
-    everything: Description | None = None
+    everything: Releases | None = None
     trainings: int = 1
 
     @property
-    def released(self) -> Description:
+    def released(self) -> Releases:
         """What the bounds are of."""
         return self.everything or self.training
 
@@ -255,18 +253,18 @@ def _pac(source: Path | None, config: Config, run: _Subject, delta: float) -> Ro
     }
 
 
-def _document(description: Description, vantage: Vantage, bounds: Bounds) -> Row:
-    mechanism, delta = description.towards(vantage), bounds.delta
+def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
+    mechanism, delta = releases.towards(vantage), bounds.delta
     curve = identifiability.belief_curve(mechanism, BELIEFS)
     rows = statements.accounted(mechanism, delta)
     return {
-        **statements.asked(description, vantage),
+        **statements.asked(releases, vantage),
         **asdict(bounds),
         "rho_alpha_by_route": identifiability.rho_alpha_by_route(mechanism, bounds.epsilon, delta),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
         "pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta)),
-        "to_whom": statements.to_whom(description, delta),
+        "to_whom": statements.to_whom(releases, delta),
         "belief_curve": None
         if curve is None
         else {name: values.tolist() for name, values in asdict(curve).items()},
@@ -290,7 +288,7 @@ def _from_prior(mechanism: Mechanism, epsilon: float, prior: float) -> Row:
     }
 
 
-def _bayesian(source: Path | None, description: Description, delta: float, by_pac: bool) -> Row:
+def _bayesian(source: Path | None, releases: Releases, delta: float, by_pac: bool) -> Row:
     """Return what the Bayesian accountant says of a run that gathered distances, or its refusal."""
     if by_pac:
         return {
@@ -301,7 +299,7 @@ def _bayesian(source: Path | None, description: Description, delta: float, by_pa
         directory = RunDirectory.open(source)
         if directory.has(run_transcript.FILE):
             found = bayesian_report(
-                directory.config, run_transcript.read(directory), delta, description
+                directory.config, run_transcript.read(directory), delta, releases
             )
             if found is not None:
                 return found

@@ -10,13 +10,13 @@ from fedsim.privacy import calibration, identifiability, pac
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.accounting import accountant as find_accountant
 from fedsim.privacy.calibration import Requirement
-from fedsim.privacy.description import Description, Rounds
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import (
     Neighbouring,
     effective_noise_multiplier,
     nominal_noise_multiplier,
 )
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.studies import statements
 from fedsim.studies.statements import Guarantee, Row, chosen
 from fedsim.trust import Trust
@@ -106,7 +106,7 @@ class Sought:
             chosen(Vantage, vantage, Vantage.PARTICIPANT),
         )
 
-    def answer(self, requirement: Requirement) -> Description:
+    def answer(self, requirement: Requirement) -> Releases:
         """Return the description in which the unknown just meets the requirement.
 
         Args:
@@ -163,8 +163,8 @@ class Sought:
             colluders=self.colluding,
         )
 
-    def _describe(self, rounds: Rounds) -> Description:
-        return Description(
+    def _describe(self, rounds: Rounds) -> Releases:
+        return Releases(
             (rounds,), self.neighbouring, self.trust, self.clients, colluders=self.colluding
         )
 
@@ -279,9 +279,9 @@ def check_targets(targets: Mapping[str, object], delta: object, accountant: str)
             "give exactly one of --rho-beta, --rho-alpha, --epsilon and --mutual-information, for "
             "example --rho-beta 0.9"
         )
-    judge = find_accountant(accountant).name
+    chosen_accountant = find_accountant(accountant).name
     if given[0] in ("--rho-alpha", "--mutual-information"):
-        refuse_accountant(judge, f"it has no say in {given[0]}")
+        refuse_accountant(chosen_accountant, f"it has no say in {given[0]}")
     elif delta is None:
         raise InputError(
             "at which delta? Give the probability with which the guarantee may fail, for "
@@ -321,7 +321,7 @@ def _met(
 def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -> Calibrated:
     """Find what meets (epsilon, delta) by the accountant asked for, and by every other."""
 
-    def answer(name: str) -> Description:
+    def answer(name: str) -> Releases:
         return sought.answer(calibration.epsilon_at_most(target, delta, name))
 
     def row(name: str) -> Row:
@@ -346,7 +346,7 @@ def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -
 
 
 def _calibrated(
-    sought: Sought, found: Description, bounds: Bounds, rows: dict[str, Row], allowed: Row
+    sought: Sought, found: Releases, bounds: Bounds, rows: dict[str, Row], allowed: Row
 ) -> Calibrated:
     document: Row = {
         "found": sought.unknown,

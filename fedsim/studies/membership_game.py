@@ -3,9 +3,9 @@
 Every record of D is put into each model's training data by a fair coin of its own, so that every
 pair of a model and a record is one question. Every second model is a shadow, whose training data
 the attacker knows, and the others are attacked: given the shadows they are independent games. The
-federation's training happens in one place, as in `fedsim.studies.sensitivity_course`: the owners'
+federation's training happens in one place, as in `fedsim.studies.sensitivity_course`: the clients'
 sums are one sum, and the noise is all of the federation's. An attacker sees the global models, as
-everybody outside of the owners may, and some losses; no gradients.
+everybody outside of the clients may, and some losses; no gradients.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from fedsim.common.memory import spare, told
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.game import federation
+from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
-from fedsim.game.owner import noise, noise_sources
 from fedsim.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import (
@@ -76,7 +76,7 @@ class Game:
 def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     """Train models on random halves of D and record their losses.
 
-    A model's numbers depend on the seed and on its own number alone, and not on trials.cohort, but
+    A model's numbers depend on the seed and on its own number alone, and not on trials.batch, but
     for rounding. The learning rate is for the mean over the n/2 records that are expected.
 
     Args:
@@ -104,13 +104,13 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     along = np.empty((count, len(rounds), config.data.records))
     population = np.empty((count, len(others[1])))
     accuracy = np.empty(count)
-    cohort = federation.fit_cohort(config).trials.cohort
+    batch = federation.fit_batch(config).trials.batch
     # Batch by batch: train, and take losses of all records at some of the global models.
-    for first in range(0, count, cohort):
-        part = range(first, min(first + cohort, count))
+    for first in range(0, count, batch):
+        part = range(first, min(first + batch, count))
         rows = slice(part.start, part.stop)
         theta = federation.initial_parameters(config, known, part).to(known.device)
-        optimizer = ServerOptimizer(config.training, config.divisor / 2)
+        optimizer = ServerOptimizer(config.training, config.normaliser / 2)
         along[rows, 0] = _losses(known, theta, everybody)
         for round in range(1, config.training.rounds + 1):
             try:
@@ -214,7 +214,7 @@ def mechanism(config: Config, nominal: float) -> Mechanism | None:
     """Return what hides one record in all global models; None without clipping.
 
     A record is there or not, whatever neighbours the noise was made for, and all noise of all
-    owners hides it from somebody who is none of them.
+    clients hides it from somebody who is none of them.
 
     Args:
         config: the training.
@@ -224,7 +224,7 @@ def mechanism(config: Config, nominal: float) -> Mechanism | None:
     if not training.clipping:
         return None
     whole = aggregate_noise_multiplier(
-        nominal, federation_.trust, federation_.owners, federation_.owners
+        nominal, federation_.trust, federation_.clients, federation_.clients
     )
     norm = training.clipping_norm
     return Mechanism.alike(

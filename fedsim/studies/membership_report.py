@@ -44,7 +44,7 @@ LABEL = (
     "models, because all pairs of a model share its noise; other shadows, or other records, would "
     "give somewhat other numbers. "
     "What differential privacy allows is for one record, all other records known, and against "
-    "everybody who sees every global model but is no owner."
+    "everybody who sees every global model but is no client."
 )
 
 
@@ -97,7 +97,7 @@ def assemble(
         "clipping": config.training.clipping,
         "noise_multiplier": game.noise_multiplier,
         "trust": config.federation.trust.value,
-        "owners": config.federation.owners,
+        "clients": config.federation.clients,
         "seed": config.run.seed,
         "confidence": config.audit.confidence,
         "accuracy": float(game.accuracy.mean()),
@@ -290,7 +290,7 @@ def render_html(report: Report) -> str:
 def _settings(report: Report) -> list[tuple[str, str]]:
     keys = ["data", "records", "held_out", "population", "model", "models", "shadow_models"]
     keys += ["games", "pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier"]
-    keys += ["trust", "owners", "seed"]
+    keys += ["trust", "clients", "seed"]
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     settings.append(("accuracy on held-out records", percent(report["accuracy"])))
     return [*settings, ("seconds", number(report["seconds"]))]

@@ -1,6 +1,6 @@
 """Local sensitivity along training: what the steps of a run on D would measure, for many pairs.
 
-T trials of Algorithm 1 of Bernau et al. at once, in one place instead of a federation: the owners'
+T trials of Algorithm 1 of Bernau et al. at once, in one place instead of a federation: the clients'
 sums are one sum over D. Models, noise and steps are those of `fedsim run` with the same
 configuration in the trials whose world is D, so that the sensitivities are the run's own, up to
 rounding. A measurement, never a DP release.
@@ -17,8 +17,8 @@ from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.config import Config
 from fedsim.game import federation
+from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
-from fedsim.game.owner import noise, noise_sources
 from fedsim.mechanisms import privacy
 from fedsim.privacy.mechanism import sensitivity
 from fedsim.studies.gradient_sensitivity import (
@@ -82,8 +82,8 @@ def follow(
     """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
 
     Where privacy.sensitivity is "local", each round's noise is scaled to the local sensitivity of
-    pairs[0], the challenge. Under distributed trust the owners' shares are drawn as one, which has
-    the same law. Results do not depend on trials.cohort, but for rounding.
+    pairs[0], the challenge. Under distributed trust the clients' shares are drawn as one, which has
+    the same law. Results do not depend on trials.batch, but for rounding.
 
     Args:
         config: the training.
@@ -112,12 +112,12 @@ def follow(
     found = np.empty((trials, rounds, len(pairs)))
     stds = np.empty((trials, rounds))
     seen: list[Checkpoint] = []
-    cohort = federation.fit_cohort(config).trials.cohort
-    for first in range(0, trials, cohort):
-        part = range(first, min(first + cohort, trials))
+    batch = federation.fit_batch(config).trials.batch
+    for first in range(0, trials, batch):
+        part = range(first, min(first + batch, trials))
         rows = slice(part.start, part.stop)
         theta = federation.initial_parameters(config, known, part).to(known.device)
-        optimizer = ServerOptimizer(config.training, config.divisor)
+        optimizer = ServerOptimizer(config.training, config.normaliser)
         for round in range(1, rounds + 1):
             found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
             if first == 0 and round in checkpoints:
@@ -157,7 +157,7 @@ def check(config: Config) -> None:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
             raise InputError(
                 f"{key} is {str(value).lower()}, but local sensitivity is followed over full "
-                f"batches of all owners' records with clipped gradients; set {key} = {wanted}"
+                f"batches of all clients' records with clipped gradients; set {key} = {wanted}"
             )
 
 
@@ -184,9 +184,9 @@ def _noise(
     sources = noise_sources(config)
     each = torch.from_numpy(std).to(theta.device)
     total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-    leaves = config.trials.leaves(trials)
+    streams = config.trials.streams(trials)
     for source in sources:
-        total += noise(config.noise_seed, leaves, round, source, each, theta.shape[1])
+        total += noise(config.noise_seed, streams, round, source, each, theta.shape[1])
     return total, std * np.sqrt(len(sources))
 
 

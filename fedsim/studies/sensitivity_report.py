@@ -85,7 +85,7 @@ def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
         "replacement_label": (
             None if replaced is None else int(split.pool_records.labels[replaced])
         ),
-        "owner": candidate.owner,
+        "client": candidate.client,
         "distance": pair.distance,
         "seen": [
             {
@@ -235,7 +235,7 @@ def headings(report: Report) -> list[str]:
     """Return the headings of the table of pairs."""
     record = "record → by" if report["neighbouring"] == "replace" else "record"
     views = [text for view in report["views"] for text in (f"LS {view['step']}", "rank")]
-    return ["pair", record, "label", "owner", "d", *views, "RMS LS"]
+    return ["pair", record, "label", "client", "d", *views, "RMS LS"]
 
 
 def rows(report: Report) -> list[list[str]]:
@@ -245,7 +245,7 @@ def rows(report: Report) -> list[list[str]]:
             _name(row),
             _arrow(row["record"], row["replacement"]),
             _arrow(row["label"], row["replacement_label"]),
-            str(row["owner"]),
+            str(row["client"]),
             f"{row['distance']:.4g}",
             *(
                 text
@@ -268,7 +268,7 @@ def _arrow(one: int, other: int | None) -> str:
 
 def _name(row: Report) -> str:
     """Name a pair by how it came in, such as "max 2"."""
-    several = row["choice"] in ("max", "min", "owner")
+    several = row["choice"] in ("max", "min", "client")
     return f"{row['choice']} {row['place']}" if several else str(row["choice"])
 
 
@@ -314,7 +314,7 @@ def summary(report: Report) -> RenderableType:
 
 
 LEGEND = (
-    "max, min: the most and the least dissimilar; owner: the most dissimilar of one owner's "
+    "max, min: the most and the least dissimilar; client: the most dissimilar of one client's "
     "records; oracle: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
     "this step of the first training; the rank is among all, 1 for the largest, from 10,000 on as "
     "a share of all, and equals share it."
@@ -355,7 +355,9 @@ def _pictures(study: Study) -> list[tuple[str, Markup]]:
         candidates = study.of(choice)
         pairs = [record_display.images(study.known.split, one.pair) for one in candidates]
         titles = [
-            f"owner {one.owner}" if choice == "owner" else f"{one.pair.record}, owner {one.owner}"
+            f"client {one.client}"
+            if choice == "client"
+            else f"{one.pair.record}, client {one.client}"
             for one in candidates
         ]
         replaced = (
@@ -399,7 +401,7 @@ def _attributes(study: Study, report: Report) -> list[tuple[str, record_display.
     return [
         (_name(row), record_display.differences(study.known.split, candidate.pair))
         for row, candidate in zip(report["pairs"], study.candidates, strict=True)
-        if candidate.choice != "owner"
+        if candidate.choice != "client"
     ]
 
 

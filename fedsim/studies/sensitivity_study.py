@@ -26,7 +26,7 @@ from adversaries.neighbours.dataset_sensitivity import (
     Progress,
     rank_records,
     select,
-    select_per_owner,
+    select_per_client,
 )
 from adversaries.neighbours.dissimilarity import (
     BY_COLUMN,
@@ -69,7 +69,7 @@ CHOICES = {
     "median": "of median dissimilarity",
     "given": "given by the configuration",
     "oracle": "largest local sensitivity",
-    "owner": "most dissimilar of one owner",
+    "client": "most dissimilar of one client",
 }
 """How a pair came into the study."""
 
@@ -102,9 +102,9 @@ class Candidate:
 
     Attributes:
         choice: one of `CHOICES`.
-        place: 1 for the first of its choice, or the number of the owner.
+        place: 1 for the first of its choice, or the number of the client.
         pair: with its dissimilarity.
-        owner: who holds the record.
+        client: who holds the record.
         seen: local sensitivity and rank among all pairs, in every view.
         course: float64 [T, k], local sensitivity in every step of every trial.
     """
@@ -112,7 +112,7 @@ class Candidate:
     choice: str
     place: int
     pair: Pair
-    owner: int
+    client: int
     seen: tuple[Ranked, ...]
     course: Floats
 
@@ -198,7 +198,7 @@ def study(
     candidates = tuple(
         Candidate(
             *place_and_pair,
-            int(known.owner_of[place_and_pair[2].record]),
+            int(known.client_of[place_and_pair[2].record]),
             tuple(view[i] for view in given),
             course.sensitivities[:, :, i],
         )
@@ -220,7 +220,7 @@ def check(config: Config, top: int, trials: int) -> None:
     """
     if config.privacy.unit != "record":
         raise InputError(
-            "the sensitivity to a whole owner is not studied, only that to a record; set "
+            "the sensitivity to a whole client is not studied, only that to a record; set "
             'privacy.unit = "record"'
         )
     if trials < 1:
@@ -289,7 +289,7 @@ def _ranked(
 ) -> list[Placed]:
     """Return the pairs by dissimilarity, the experiment's own challenge first.
 
-    Where challenge.owner is given, of its own records, as the challenge is.
+    Where challenge.client is given, of its own records, as the challenge is.
     """
     given, neighbouring = config.challenge, config.privacy.neighbouring.value
     name, among = given.dissimilarity, _among(config, known)
@@ -315,10 +315,10 @@ def _ranked(
             pairs = [replace(pair, record=int(among[pair.record])) for pair in found]
         # A pair of several choices has a row in each, so that places are those of the ranking.
         ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
-    with stage(f"{name}: {CHOICES['owner']}") as progress:
-        owners = select_per_owner(
+    with stage(f"{name}: {CHOICES['client']}") as progress:
+        clients = select_per_client(
             compared.features,
-            known.owner_of,
+            known.client_of,
             compared.pool,
             name,
             neighbouring,
@@ -326,13 +326,13 @@ def _ranked(
             threads=compared.threads,
             progress=progress,
         )
-    return ranked + [("owner", owner, pair) for owner, pair in enumerate(owners)]
+    return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
 
 
 def _among(config: Config, known: Federation) -> npt.NDArray[np.intp]:
     """Return the positions of the records that the challenge is chosen from."""
-    owner = config.challenge.owner
-    return np.arange(len(known.owner_of)) if owner < 0 else known.owned_by(owner)
+    client = config.challenge.client
+    return np.arange(len(known.client_of)) if client < 0 else known.owned_by(client)
 
 
 def _distance(

@@ -10,9 +10,9 @@ from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import ACCOUNTANTS
-from fedsim.privacy.description import Description
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Releases
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
@@ -25,7 +25,7 @@ class Guarantee:
     """What theory says of one mechanism.
 
     Attributes:
-        description: what is released over all rounds, and who adds the noise.
+        releases: what is released over all rounds, and who adds the noise.
         vantage: towards whom the bounds hold.
         bounds: at one delta: epsilon (infinite: `math.inf`), rho_beta, rho_alpha and what follows.
         document: everything that the command prints with --json, accountant by accountant.
@@ -33,7 +33,7 @@ class Guarantee:
             hand.
     """
 
-    description: Description
+    releases: Releases
     vantage: Vantage
     bounds: Bounds
     document: Mapping[str, Any] = field(repr=False)
@@ -59,34 +59,34 @@ def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
         ) from None
 
 
-def asked(description: Description, vantage: Vantage) -> Row:
+def asked(releases: Releases, vantage: Vantage) -> Row:
     """Return the request as JSON repeats it; a value that differs between rounds is None.
 
     Args:
-        description: what is released.
+        releases: what is released.
         vantage: who looks.
     """
-    rounds = description.rounds
+    rounds = releases.rounds
 
     def common(name: str) -> Any:
         values = {getattr(alike, name) for alike in rounds}
         return values.pop() if len(values) == 1 else None
 
-    multipliers = {group.noise_multiplier for group in description.towards(vantage).groups}
+    multipliers = {group.noise_multiplier for group in releases.towards(vantage).groups}
     return {
         "noise_multiplier": common("noise_multiplier"),
         "effective_noise_multiplier": multipliers.pop() if len(multipliers) == 1 else None,
-        "steps": description.count,
+        "steps": releases.count,
         "local_steps": common("local_steps"),
         "sampling_rate": common("sampling_rate"),
         "sampling": "full batch" if common("sampling_rate") == 1 else "Poisson",
         "participants": common("participants"),
-        "clipping_norm": description.clipping_norm,
-        "neighbouring": description.neighbouring.value,
-        "trust": description.trust.value,
+        "clipping_norm": releases.clipping_norm,
+        "neighbouring": releases.neighbouring.value,
+        "trust": releases.trust.value,
         "vantage": vantage.value,
-        "clients": description.owners,
-        "colluding": description.colluders,
+        "clients": releases.clients,
+        "colluding": releases.colluders,
         "rounds": [asdict(alike) for alike in rounds],
     }
 
@@ -129,17 +129,17 @@ def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
         return {"refusal": str(reason), "covers": ACCOUNTANTS[name].covers}
 
 
-def to_whom(description: Description, delta: float) -> list[Row]:
+def to_whom(releases: Releases, delta: float) -> list[Row]:
     """Return the bounds of every trust and vantage for the same rounds, or why there are none.
 
     Args:
-        description: what is released.
+        releases: what is released.
         delta: in (0, 1).
     """
     rows: list[Row] = []
     for trust in Trust:
         try:
-            bounds = identifiability.vantage_bounds(description, delta, trust)
+            bounds = identifiability.vantage_bounds(releases, delta, trust)
         except InputError as reason:
             rows.append({"trust": trust.value, "refusal": str(reason)})
         else:

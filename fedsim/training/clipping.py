@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from adversaries.errors import InputError
-from fedsim.common.blocks import Lender, even, run, slices
+from fedsim.common.blocks import Pool, even, run, slices
 from fedsim.common.device import Precision, reduced
 from fedsim.common.memory import Footprint, footprint, told
 from fedsim.training.gradients import Dense, Gradient, formed, weighted_sum
@@ -66,7 +66,7 @@ class _Method:
     """How the gradients of records of one kind are computed, and what memory that takes."""
 
     fallbacks: dict[str, str]
-    gradients: Lender[Gradients]
+    gradients: Pool[Gradients]
     footprint: Footprint
 
 
@@ -120,17 +120,17 @@ class Clipper:
         records = len(labels) if chosen is None else chosen.shape[1]
         if not records:
             return total
-        lender = self._method(features[0], labels[0], self.precision, own).gradients
+        pool = self._method(features[0], labels[0], self.precision, own).gradients
         cut = self.cut(features[0], labels[0], len(parameters), records, own)
 
         # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
             if chosen is None or weights is None:
                 inside = None if weights is None else weights[trials, part]
-                return self._sum(lender, parameters[trials], features[part], labels[part], inside)
+                return self._sum(pool, parameters[trials], features[part], labels[part], inside)
             here = chosen[trials, part]
             inside = weights[trials].gather(1, here)
-            return self._sum(lender, parameters[trials], features[here], labels[here], inside)
+            return self._sum(pool, parameters[trials], features[here], labels[here], inside)
 
         # Blocks are float32; what adds them up, always in the same order, is float64.
         blocks = [
@@ -164,11 +164,11 @@ class Clipper:
         total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
         if not len(labels):
             return total
-        lender = self._method(features[0], labels[0], self.precision).gradients
+        pool = self._method(features[0], labels[0], self.precision).gradients
         cut = self.cut(features[0], labels[0], len(parameters), len(labels), sums=len(masks))
 
         def block(trials: slice, part: slice) -> Tensor:
-            with lender.lend() as gradients_of:
+            with pool.lend() as gradients_of:
                 gradients = gradients_of(parameters[trials], features[part], labels[part])
             scale = clipping_factors(gradients, self.clipping_norm)
             sums = scale.new_empty(len(scale), *shape[1:])
@@ -353,7 +353,7 @@ class Clipper:
                     return _by_torch_func(self.model, precision)
                 return LayerwiseModel(self.model, precision).gradients
 
-            gradients = Lender(make)
+            gradients = Pool(make)
             parameters = flatten(self.model).expand(3, -1)
 
             def block(trials: int, records: int) -> Tensor:
@@ -369,14 +369,14 @@ class Clipper:
 
     def _sum(
         self,
-        lender: Lender[Gradients],
+        pool: Pool[Gradients],
         parameters: Tensor,
         features: Tensor,
         labels: Tensor,
         weights: Tensor | None,
     ) -> Tensor:
         """Return one block of the clipped sum, float32 [t, P]."""
-        with lender.lend() as gradients_of:
+        with pool.lend() as gradients_of:
             gradients = gradients_of(parameters, features, labels)
         if self.clipping_norm == math.inf:
             # No norms are needed: what is not finite stays so in the sum, even weighted by 0.

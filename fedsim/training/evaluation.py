@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from fedsim.common.blocks import Lender, run, slices
+from fedsim.common.blocks import Pool, run, slices
 from fedsim.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.training.losses import correct, per_example
 from fedsim.training.models import parameter_shapes, unflatten
@@ -90,13 +90,13 @@ def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
 @lru_cache(maxsize=4)
 def _forwards(
     model: nn.Module, shape: torch.Size, dtype: torch.dtype, device: torch.device
-) -> Lender[Forward]:
+) -> Pool[Forward]:
     """Return forward passes of a model for records of one kind."""
     with torch.enable_grad():
         layerwise = "" not in fallbacks(model, torch.zeros(shape, dtype=dtype, device=device))
     if layerwise:
-        return Lender(lambda: LayerwiseModel(model).logits)
-    return Lender(lambda: _by_torch_func(copy.deepcopy(model)))
+        return Pool(lambda: LayerwiseModel(model).logits)
+    return Pool(lambda: _by_torch_func(copy.deepcopy(model)))
 
 
 def _by_torch_func(model: nn.Module) -> Forward:

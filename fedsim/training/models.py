@@ -257,7 +257,7 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 
 
 def refuse_random_layers(model: nn.Module) -> None:
-    """Raise InputError if a layer draws random numbers: owners and adversary would differ."""
+    """Raise InputError if a layer draws random numbers: clients and adversary would differ."""
     for name, layer in model.named_modules():
         if _draws(layer):
             raise InputError(
@@ -389,7 +389,7 @@ STRUCTURE = -1
 
 @contextmanager
 def _drawing(seed: int, trial: int) -> Iterator[None]:
-    """Let PyTorch's initialisers draw from a leaf of the seed tree."""
+    """Let PyTorch's initialisers draw from a random stream."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)
         yield

@@ -1,6 +1,6 @@
 """The server's optimiser: from the released aggregate of a round to the next model.
 
-Privacy and belief rest on the aggregate, which is what the owners are sent; the optimiser only
+Privacy and belief rest on the aggregate, which is what the clients are sent; the optimiser only
 processes it further. Every optimiser here works on each number by itself, so that the T trials that
 share a [T, P] tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
 """
@@ -42,7 +42,7 @@ LINEAR = frozenset({"sgd"})
 
 
 class ServerOptimizer:
-    """Steps the models of one cohort of trials, round after round.
+    """Steps the models of one batch of trials, round after round.
 
     Args:
         training: names the optimiser, the schedule and their numbers.

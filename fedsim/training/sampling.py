@@ -21,7 +21,7 @@ def participation(
 
     Args:
         seed: of the run: a row is a function of (seed, trial, round) alone. None draws from the
-            operating system's entropy instead, and something else with each call: an owner calls
+            operating system's entropy instead, and something else with each call: a client calls
             once a round, and uses the columns of its own records.
         trials: the numbers of the T trials.
         round: counts from 1.
@@ -35,12 +35,12 @@ def participation(
         return None
     coins = np.empty((len(trials), records))
     for row, trial in zip(coins, trials, strict=True):
-        leaf = (
+        stream = (
             secrets.randbits(128)
             if seed is None
             else key(seed, Role.SAMPLING, trial=trial, round=round)
         )
-        np.random.Generator(np.random.Philox(key=leaf)).random(out=row)
+        np.random.Generator(np.random.Philox(key=stream)).random(out=row)
     return coins < rate
 
 
@@ -53,14 +53,14 @@ def groups(
     most: int,
     members: int,
 ) -> npt.NDArray[np.intp]:
-    """Return disjoint groups of an owner's records, drawn at random.
+    """Return disjoint groups of a client's records, drawn at random.
 
     Args:
         seed: a row is a function of (seed, trial, round, partition) alone. None draws from the
             operating system's entropy.
         trials: the numbers of the T trials.
         round: counts from 1.
-        partition: the owner.
+        partition: the client.
         records: n, how many it has.
         most: the wanted number of groups.
         members: records in a group.
@@ -72,11 +72,11 @@ def groups(
     count = min(most, records // members)
     drawn = np.empty((len(trials), count * members), dtype=np.intp)
     for row, trial in zip(drawn, trials, strict=True):
-        leaf = (
+        stream = (
             secrets.randbits(128)
             if seed is None
             else key(seed, Role.PAIRS, trial=trial, round=round, partition=partition)
         )
-        generator = np.random.Generator(np.random.Philox(key=leaf))
+        generator = np.random.Generator(np.random.Philox(key=stream))
         row[:] = generator.choice(records, row.size, replace=False)
     return drawn.reshape(len(trials), count, members)

@@ -1,8 +1,8 @@
 """How the learning rate changes over the rounds: a pure function of the round.
 
-A schedule is a factor of `training.learning-rate`, and of the local rate where owners take steps of
-their own. It depends on nothing that was observed, so that it costs no privacy. A new schedule is
-one function and one entry in `SCHEDULES`.
+A schedule is a factor of `training.learning-rate`, and of the local rate where clients take steps
+of their own. It depends on nothing that was observed, so that it costs no privacy. A new schedule
+is one function and one entry in `SCHEDULES`.
 """
 
 import math

@@ -1,18 +1,18 @@
-"""From a recorded transcript to a report: what its vantage point learnt of each owner.
+"""From a recorded transcript to a report: what its vantage point learnt of each client.
 
 `Auditor` takes rounds one by one, keeps a few numbers of each, and can report at any time: the same
 for a file and for a federation that is still running.
 
 - The *server's* transcript has every update. What is left over of the aggregate is the noise, so
-  its size is measured, and so is what the aggregate tells about one owner to somebody who knows all
-  others.
+  its size is measured, and so is what the aggregate tells about one client to somebody who knows
+  all others.
 - A *participant's* transcript with a local mechanism has its update before and after the noise: the
   same, towards the server.
 - A participant's transcript with *canaries* measures the privacy of one update through whatever the
   server does, by a coin that only this client knows.
 
-The unit of privacy is an owner's whole update of a round; neighbours differ in whether the owner's
-update, or no change, is in the mean, under weights and a number of owners that stay as they are.
+The unit of privacy is a client's whole update of a round; neighbours differ in whether the client's
+update, or no change, is in the mean, under weights and a number of clients that stay as they are.
 """
 
 import math

@@ -114,7 +114,7 @@ class Claims:
 
 
 def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
-    """Return one owner's part in a mean, from its update [P] and the noise [P] of the release."""
+    """Return one client's part in a mean, from its update [P] and the noise [P] of the release."""
     norm, projection = float(np.linalg.norm(update)), float(noise @ update)
     return Contribution(weight, weight * norm, weight * projection)
 
@@ -133,11 +133,11 @@ def reduced(
     Args:
         round: its number.
         noise: what is left over [P].
-        contributions: of every owner, by node.
+        contributions: of every client, by node.
         layout: of the model's arrays.
         rounding: how finely its numbers are known.
         claims: what the mechanism is said to be.
-        mean: what was subtracted [P]; None where it was one owner's update.
+        mean: what was subtracted [P]; None where it was one client's update.
     """
     length = 0.0 if mean is None else math.sqrt(mean @ mean)
     along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)

@@ -20,7 +20,7 @@ HIDDEN = (
 
 NO_NOISE = (
     "no noise: nothing but rounding is left over. Of updates as they were sent epsilon is infinite "
-    "and the belief certain; noise that owners add before they send is not seen from here"
+    "and the belief certain; noise that clients add before they send is not seen from here"
 )
 
 

@@ -15,7 +15,7 @@ from fedsim.transcript_audit.transcript_canary import Scored
 from fedsim.transcript_audit.transcript_findings import Measured, Notes, finding
 from fedsim.transcripts.records import Arrays, Canary, ObservedRound
 
-TOWARDS = "the server, which sees this owner's noised update by itself"
+TOWARDS = "the server, which sees this client's noised update by itself"
 
 NOTHING_MEASURED = (
     "a participant sees aggregates of unknown updates, from which no noise can be measured; attach "

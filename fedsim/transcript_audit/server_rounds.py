@@ -22,7 +22,7 @@ from fedsim.transcripts.records import ObservedRound
 Floats = npt.NDArray[np.float64]
 
 TOWARDS = (
-    "whoever sees the aggregates and knows all other owners' updates (the server itself sees every "
+    "whoever sees the aggregates and knows all other clients' updates (the server itself sees every "
     "update without noise)"
 )
 

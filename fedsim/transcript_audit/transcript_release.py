@@ -1,4 +1,4 @@
-"""What the releases of a recorded run say of the noise, and of every owner's privacy under it."""
+"""What the releases of a recorded run say of the noise, and of every client's privacy under it."""
 
 import math
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ EXCESS = 1e-3
 """Share by which an update may pass the clipping norm: clients clip in single precision."""
 
 NEIGHBOURS = (
-    "neighbours: the owner's update of every round, or no change in its place; weights and number "
-    "of owners stay (replacing an update by another doubles the sensitivity)"
+    "neighbours: the client's update of every round, or no change in its place; weights and number "
+    "of clients stay (replacing an update by another doubles the sensitivity)"
 )
 
 COUNT = "the noisy count of clipped updates is released too, and composed; of beliefs it is no part"
 
 NO_SCORES = (
-    "no lower bound on one release: no owner changed the model in any round, and there is nothing "
+    "no lower bound on one release: no client changed the model in any round, and there is nothing "
     "to find one by"
 )
 
@@ -46,7 +46,7 @@ def measured(
     *,
     declared: bool = False,
 ) -> dict[str, Any]:
-    """Return what the releases of a run say of noise and owners; append what is wrong.
+    """Return what the releases of a run say of noise and clients; append what is wrong.
 
     Args:
         releases: of all rounds.
@@ -75,14 +75,14 @@ def measured(
         "towards": towards,
         **_noise(releases, level, shown, confidence),
         "round_numbers": [release.round for release in releases],
-        "owners": _owners(releases, shown, stds, delta),
+        "clients": _clients(releases, shown, stds, delta),
         "proven": _proven(releases, level, stds, delta),
         "empirical": empirical,
         "independent": noise_shape.independent(releases),
         "normality_p_value": noisy_means.normality(releases),
         "assumptions": [
             NEIGHBOURS,
-            "every round counts in which the owner took part; no amplification by sampling",
+            "every round counts in which the client took part; no amplification by sampling",
             "the weights of the mean are public",
             *([COUNT] if any(release.count_std is not None for release in releases) else []),
         ],
@@ -139,21 +139,21 @@ def _proven(
     """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon."""
     sure = level.sure_stds(releases)
     least = [dict.fromkeys(("point", "low", "high"), std) for std in level.least_stds()]
-    owners = _owners(releases, sure, stds, delta)
-    under_least = _owners(releases, least, stds, delta)
-    worst = max(owners, key=lambda owner: owner["epsilon"]["low"])
+    clients = _clients(releases, sure, stds, delta)
+    under_least = _clients(releases, least, stds, delta)
+    worst = max(clients, key=lambda client: client["epsilon"]["low"])
     return {
         "confidence": ALARM_CONFIDENCE,
         "noise_multiplier": _noise_multipliers(releases, sure),
         "node": worst["node"],
         "epsilon": worst["epsilon"]["low"],
         "unbounded": math.isinf(worst["epsilon"]["low"]),
-        "epsilon_at_most": max(owner["epsilon"]["point"] for owner in under_least),
+        "epsilon_at_most": max(client["epsilon"]["point"] for client in under_least),
     }
 
 
 def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | None:
-    """Return the multiplier of equal steps that compose to these: s n/C of n owners alike."""
+    """Return the multiplier of equal steps that compose to these: s n/C of n clients alike."""
     inverse = 0.0
     for release, std in zip(releases, stds, strict=True):
         if not release.clipping_norm:
@@ -170,15 +170,15 @@ def _noise_multipliers(
     return None if None in found.values() else found
 
 
-def _owners(
+def _clients(
     releases: Sequence[Release], noises: Sequence[Ends], stds: Sequence[float], delta: float
 ) -> list[dict[str, Any]]:
-    """Return for each owner the guarantee of the noise that was measured, and the belief."""
+    """Return for each client the guarantee of the noise that was measured, and the belief."""
     nodes = sorted({node for release in releases for node in release.contributions})
-    return [_owner(node, releases, noises, stds, delta) for node in nodes]
+    return [_client(node, releases, noises, stds, delta) for node in nodes]
 
 
-def _owner(
+def _client(
     node: int,
     releases: Sequence[Release],
     noises: Sequence[Ends],
@@ -203,7 +203,7 @@ def _owner(
             realised = math.hypot(realised, loudness)
             total += noisy_means.log_likelihood_ratio(part, std)
             if release.count_std is not None:
-                # One owner changes the count by 1.
+                # One client changes the count by 1.
                 counts += release.count_std**-2 if release.count_std else math.inf
         log_odds.append(total)
         rounds.append(release.round)
@@ -241,12 +241,12 @@ def _empirical(
     *,
     normal: bool,
 ) -> dict[str, Any] | None:
-    """Return lower bounds on one release, from scores of one owner a round and of bystanders.
+    """Return lower bounds on one release, from scores of one client a round and of bystanders.
 
-    Owners that changed the model take turns: projections of one noise on several owners' updates
-    are not independent. A bystander is a fresh direction of the owner's norm that is in no mean.
+    Clients that changed the model take turns: projections of one noise on several clients' updates
+    are not independent. A bystander is a fresh direction of the client's norm that is in no mean.
     normal: whether the noise is configured, and nothing says that it is not Gaussian. None where no
-    owner changed anything.
+    client changed anything.
     """
     members, bystanders = [], []
     for turn, (release, std) in enumerate(zip(releases, stds, strict=True)):

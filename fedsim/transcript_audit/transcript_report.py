@@ -37,15 +37,15 @@ def verdict(report: Report) -> str:
     if release is not None and release["noise"] == "none":
         said.append(
             "No noise is added to the updates as they were sent: of these epsilon is infinite, and "
-            f"certain of every owner is {release['towards']}. Noise that owners add before is not "
+            f"certain of every client is {release['towards']}. Noise that clients add before is not "
             "seen from here."
         )
     elif release is not None:
-        owner = worst(release)
+        client = worst(release)
         said.append(
-            f"Of node {owner['node']}, the least protected owner, {release['towards']}, learnt "
-            f"epsilon {epsilon(owner, 'point')} at delta {delta:g} in {owner['rounds']} rounds, "
-            f"and believes with {_belief(owner['belief'][-1], release)} that it took part."
+            f"Of node {client['node']}, the least protected client, {release['towards']}, learnt "
+            f"epsilon {epsilon(client, 'point')} at delta {delta:g} in {client['rounds']} rounds, "
+            f"and believes with {_belief(client['belief'][-1], release)} that it took part."
         )
     if canary is not None:
         low, high = (_end(canary["mu"][end]) for end in ("low", "high"))
@@ -56,33 +56,33 @@ def verdict(report: Report) -> str:
 
 
 def worst(release: Report) -> Report:
-    """Return the owner with the largest epsilon."""
-    owners: Sequence[Report] = release["owners"]
-    return max(owners, key=lambda owner: (owner["unbounded"], owner["epsilon"]["point"] or 0.0))
+    """Return the client with the largest epsilon."""
+    clients: Sequence[Report] = release["clients"]
+    return max(clients, key=lambda client: (client["unbounded"], client["epsilon"]["point"] or 0.0))
 
 
-def epsilon(owner: Report, end: str) -> str:
-    """Word an owner's epsilon."""
-    value = owner["epsilon"][end]
+def epsilon(client: Report, end: str) -> str:
+    """Word a client's epsilon."""
+    value = client["epsilon"][end]
     return INFINITE if value is None else number(value)
 
 
-def owner_rows(report: Report) -> list[list[str]]:
-    """Return the table of owners: node, rounds, weight, epsilon, its ends, belief, rho_beta."""
+def client_rows(report: Report) -> list[list[str]]:
+    """Return the table of clients: node, rounds, weight, epsilon, its ends, belief, rho_beta."""
     release = report["release"]
     if release is None:
         return []
     return [
         [
-            str(owner["node"]),
-            str(owner["rounds"]),
-            number(owner["largest_weight"]),
-            epsilon(owner, "point"),
-            f"{epsilon(owner, 'low')} to {epsilon(owner, 'high')}",
-            _belief(owner["belief"][-1], release),
-            _belief(owner["rho_beta"], None if owner["unbounded"] else release),
+            str(client["node"]),
+            str(client["rounds"]),
+            number(client["largest_weight"]),
+            epsilon(client, "point"),
+            f"{epsilon(client, 'low')} to {epsilon(client, 'high')}",
+            _belief(client["belief"][-1], release),
+            _belief(client["rho_beta"], None if client["unbounded"] else release),
         ]
-        for owner in release["owners"]
+        for client in release["clients"]
     ]
 
 
@@ -93,7 +93,7 @@ def _belief(value: float, release: Report | None) -> str:
     return percent(value)
 
 
-OWNER_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ"]
+CLIENT_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ"]
 
 
 def noise_rows(report: Report) -> list[tuple[str, str]]:
@@ -114,7 +114,7 @@ def noise_rows(report: Report) -> list[tuple[str, str]]:
         scores = release["empirical"]
         rows.append(
             (
-                "one release, owners found",
+                "one release, clients found",
                 f"{scores['true_positives']} of {scores['members']}; false alarms "
                 f"{scores['false_positives']} of {scores['bystanders']}",
             )
@@ -157,9 +157,9 @@ def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
     parts: list[RenderableType] = [Text(verdict(report))]
     level = percent(report["confidence"])
-    if rows := owner_rows(report):
+    if rows := client_rows(report):
         table = Table(title=f"epsilon at delta {report['delta']:g}", title_justify="left")
-        for heading in OWNER_HEADINGS:
+        for heading in CLIENT_HEADINGS:
             table.add_column(heading, justify="right")
         for row in rows:
             table.add_row(*row)
@@ -191,8 +191,8 @@ def render_html(report: Report) -> str:
         verdict=verdict(report),
         findings=[(one["severity"], sentence(one)) for one in report["findings"]],
         alarming=any(one["severity"] == "alarm" for one in report["findings"]),
-        headings=OWNER_HEADINGS,
-        owners=owner_rows(report),
+        headings=CLIENT_HEADINGS,
+        clients=client_rows(report),
         noise=noise_rows(report),
         canary=canary_rows(report),
         figures=_figures(report),
@@ -208,9 +208,9 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
     release, canary = report["release"], report["canary"]
     if release is not None:
         rounds = np.array(release["round_numbers"])
-        beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["owners"]}
-        caption = "How sure the adversary is that an owner took part, who knows all other updates."
-        drawn.append((caption, belief_figures.owner_beliefs(rounds, beliefs)))
+        beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["clients"]}
+        caption = "How sure the adversary is that a client took part, who knows all other updates."
+        drawn.append((caption, belief_figures.client_beliefs(rounds, beliefs)))
         ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
         claims = release["claimed_std"]
         claimed = None if None in claims else np.array(claims, float)
@@ -222,7 +222,7 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
         rounds, belief = np.array(canary["round_numbers"]), np.array(canary["belief"])
         right = np.where(canary["coins"], belief, 1 - belief)
         caption = "Belief in the side that the coin really showed, judged by earlier rounds alone."
-        drawn.append((caption, belief_figures.owner_beliefs(rounds, {"the canary": right})))
+        drawn.append((caption, belief_figures.client_beliefs(rounds, {"the canary": right})))
     return [
         (caption, inline(figure, f"figure-{place}", caption))
         for place, (caption, figure) in enumerate(drawn)
@@ -237,15 +237,15 @@ PAGE = """\
 {% block heading %}{{ report.facts.app or "A Flower app" }}{% endblock %}
 {% block meta %}
 <p class="meta">Vantage: {{ report.facts.vantage }}; {{ report.rounds }} rounds. The unit of privacy
-is an owner's update.</p>
+is a client's update.</p>
 {% endblock %}
 {% block body %}
 <section class="verdict{{ ' alarm' if alarming else '' }}"><p>{{ verdict }}</p></section>
 {% for severity, text in findings %}
 <div class="label{{ ' alarm' if severity == 'alarm' else '' }}">{{ text }}</div>
 {% endfor %}
-{% if owners %}
-<h2>How identifiable is each owner?</h2>
+{% if clients %}
+<h2>How identifiable is each client?</h2>
 <p>Epsilon at delta {{ report.delta }} of all recorded rounds, under the noise that was measured.
 The belief is what the adversary came to in this run; ρβ is what epsilon allows it, but for the tail
 that delta stands for.</p>
@@ -254,7 +254,7 @@ that delta stands for.</p>
 <th scope="col">{{ heading }}</th>
 {% endfor %}
 </tr></thead><tbody>
-{% for row in owners %}
+{% for row in clients %}
 <tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody></table></div>

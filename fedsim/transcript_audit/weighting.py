@@ -23,12 +23,12 @@ EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
 """The logarithm of an e-value that counts as proof: larger ones are that rare by chance."""
 
 WEIGHTED = (
-    "the mean is weighted by num-examples: an owner weighs up to {heaviest:.3g}, while the noise "
-    "presumes {presumed:.3g} of each, so that this owner is protected less than configured"
+    "the mean is weighted by num-examples: a client weighs up to {heaviest:.3g}, while the noise "
+    "presumes {presumed:.3g} of each, so that this client is protected less than configured"
 )
 
 FEWER = (
-    "fewer owners replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
+    "fewer clients replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
     "noise presumes {presumed:.3g}"
 )
 
@@ -91,7 +91,7 @@ class Weighting:
         return self._releases[name]
 
     def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return what is wrong if an owner weighs more than the 1/n that the noise presumes."""
+        """Return what is wrong if a client weighs more than the 1/n that the noise presumes."""
         presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
         parts = [list(release.contributions.values()) for release in self._releases[name]]
         heaviest = max(part.weight for round in parts for part in round)

@@ -42,7 +42,7 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
             known = federation_of(config) if needs_data(config) else None
         before = previous.get(first)
         if before is not None and observed.round <= before.round:
-            found.pop(first, None)  # the cohort began anew
+            found.pop(first, None)  # the batch of trials began anew
         elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
             place = torch.device("cpu") if known is None else known.device
             sent = before.model["parameters"], observed.model["sum"]
@@ -51,11 +51,11 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
         previous[first] = observed
     if config is None or not found:
         raise InputError("this transcript has no released sum yet; wait for the second message")
-    cohorts = {first: range(first, first + len(found[first])) for first in sorted(found)}
+    batches = {first: range(first, first + len(found[first])) for first in sorted(found)}
     return Scored(
-        np.concatenate([np.asarray(cohort) for cohort in cohorts.values()]),
-        np.concatenate([included(config, cohort) for cohort in cohorts.values()]),
-        torch.cat([found[first] for first in cohorts]).numpy(),
+        np.concatenate([np.asarray(batch) for batch in batches.values()]),
+        np.concatenate([included(config, batch) for batch in batches.values()]),
+        torch.cat([found[first] for first in batches]).numpy(),
     )
 
 

@@ -10,9 +10,9 @@ class Central(TrustModel):
     """The server adds the noise."""
 
     server_draws = True
-    words = "Here the server is trusted to add the noise to the sum of the owners' messages."
+    words = "Here the server is trusted to add the noise to the sum of the clients' messages."
     caution = (
-        "Under central trust the server sees every owner's clean sum: towards the server there "
+        "Under central trust the server sees every client's clean sum: towards the server there "
         "is no protection at all."
     )
 

@@ -7,7 +7,7 @@ from fedsim.trust.model import TrustModel, Vantage
 SECURE = "sees the aggregate only, as long as secure aggregation holds"
 AS_IF_SECURE = (
     "as if aggregated securely: aggregation was simulated, and the server received every message "
-    "under one owner's share of the noise, the nominal multiplier over the root of {} owners"
+    "under one client's share of the noise, the nominal multiplier over the root of {} clients"
 )
 
 
@@ -16,7 +16,7 @@ class Distributed(TrustModel):
 
     summed_securely = True
     words = (
-        "Here every owner adds a share of the noise, and nobody is taken to see more of "
+        "Here every client adds a share of the noise, and nobody is taken to see more of "
         "the messages than their sum."
     )
 

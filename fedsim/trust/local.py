@@ -10,7 +10,7 @@ class Local(TrustModel):
     """Every client adds noise that hides its records by itself."""
 
     local_steps = True
-    words = "Here every owner adds the whole noise to its own message."
+    words = "Here every client adds the whole noise to its own message."
 
     def noise_share(self, clients: int, sources: int) -> float:
         # Each source has the whole variance.
@@ -24,7 +24,7 @@ class Local(TrustModel):
 
     def sees(self, vantage: Vantage, clients: int, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
-            return "sees every owner's sum under that owner's own noise"
+            return "sees every client's sum under that client's own noise"
         return "sees the aggregate of every round, and removes its own noise from it"
 
     def played_by(self, clients: int) -> Sequence[int]:

@@ -55,7 +55,7 @@ def test_a_run_uses_code_of_ones_own_wherever_a_configuration_names_some(
     small: Callable[[dict[str, Scalar]], Config], run: Callable[[Config], Arrays]
 ) -> None:
     registry.allow(NAMES.values())
-    arrays = run(small(NAMES | {"trials.count": 4, "trials.cohort": 4, "training.rounds": 1}))
+    arrays = run(small(NAMES | {"trials.count": 4, "trials.batch": 4, "training.rounds": 1}))
     assert arrays["log_odds"].shape == (4, 1)
     assert np.isfinite(arrays["log_odds"]).all()
 

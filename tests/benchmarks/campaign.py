@@ -25,13 +25,13 @@ from fedsim.common import device
 from fedsim.common.randomness import SERVER
 from fedsim.config import Config, Scalar
 from fedsim.game import challenge, federation
-from fedsim.game.owner import challenge_gradients, clean_sum, noise
+from fedsim.game.client import challenge_gradients, clean_sum, noise
 from fedsim.mechanisms import privacy
 from fedsim.training import models
 from fedsim.training.optimizers import ServerOptimizer
 
 CONFIG = Path(__file__).parents[2] / "configs" / "mnist.toml"
-MODES = ("instrumented", "participant")
+MODES = ("oracle", "participant")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
         alone = _training_alone(config, size)
         opacus = {who: _opacus(config, mode, size, where) for who, mode in OPACUS.items()}
     what = f"{size.trials} trials x {size.rounds} rounds x {config.data.records} {records}"
-    command = timings["instrumented"]["command"]
+    command = timings["oracle"]["command"]
     rows: list[tuple[Value, ...]] = [
         (f"fedsim run, {mode} audit", timing["command"], timing["command"] / command)
         for mode, timing in timings.items()
@@ -84,7 +84,7 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
     rows.append(("the better mode of Opacus", min(opacus.values()), min(opacus.values()) / command))
     note = (
         f"fedsim: the whole command, with start-up, choice of the challenge, federation of "
-        f"{config.federation.owners} owners, adversary, evaluation and report. Opacus: the steps "
+        f"{config.federation.clients} clients, adversary, evaluation and report. Opacus: the steps "
         f"alone, measured on {min(size.opacus_trials, size.trials)} models and scaled."
     )
     columns: tuple[str, ...] = ("contestant", "seconds", "times fedsim's")
@@ -93,28 +93,28 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
         "audit",
         "command",
         "federation",
-        "owners computing",
+        "clients computing",
         "training alone",
         "command / training alone",
-        "owners computing / training alone",
+        "clients computing / training alone",
     )
     rows = [
         (
             mode,
             timing["command"],
             timing["federation"],
-            timing["owners_computing"],
+            timing["clients_computing"],
             alone,
             timing["command"] / alone,
-            timing["owners_computing"] / alone,
+            timing["clients_computing"] / alone,
         )
         for mode, timing in timings.items()
     ]
     note = (
         "Seconds. Training alone: a loop over the rounds that takes the clipped sums of all "
-        "owners, the sensitivity that scales the noise, the noise and the step, without Flower, "
+        "clients, the sensitivity that scales the noise, the noise and the step, without Flower, "
         f"adversary, evaluation and report; measured on {min(size.alone_trials, size.trials)} "
-        "trials and scaled. Owners computing: in the run, the adversary's part included."
+        "trials and scaled. Clients computing: in the run, the adversary's part included."
     )
     yield Table("Campaign: where fedsim's time goes", columns, rows, note)
 
@@ -138,15 +138,15 @@ def _training_alone(config: Config, size: Size) -> float:
             present, absent = challenge_gradients(known, theta, *pair)
             std = multiplier * (present - absent).norm(dim=-1)
             total = noise(config.noise_seed, trials, step, SERVER, std, theta.shape[1])
-            for owner in range(config.federation.owners):
-                challenged = pair if owner == chosen.owner else (None, None)
-                total += clean_sum(known, owner, theta, *challenged, bits)
+            for client in range(config.federation.clients):
+                target_client = pair if client == chosen.client else (None, None)
+                total += clean_sum(known, client, theta, *target_client, bits)
             theta = optimizer.step(theta, total.float(), step)
 
     train(range(min(timed, 2)))  # to warm up
     start = time.perf_counter()
-    for first in range(0, timed, config.trials.cohort):
-        train(range(first, min(first + config.trials.cohort, timed)))
+    for first in range(0, timed, config.trials.batch):
+        train(range(first, min(first + config.trials.batch, timed)))
     return (time.perf_counter() - start) * size.trials / timed
 
 

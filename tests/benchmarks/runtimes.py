@@ -57,7 +57,7 @@ class Size:
         """What differs from the configuration file; one thread, as Ray gives a client."""
         return {
             "trials.count": self.trials,
-            "trials.cohort": self.trials,
+            "trials.batch": self.trials,
             "training.rounds": self.rounds,
             "run.threads": 1,
             "run.device": "cpu",
@@ -94,7 +94,7 @@ def measure(size: Size) -> Iterator[Table]:
         simulated = _timed(
             ["run", str(CONFIG), "--runtime", "simulation"], size, folder / "simulation"
         )
-        with _deployed(folder / "kit", config.federation.owners) as (up, relay):
+        with _deployed(folder / "kit", config.federation.clients) as (up, relay):
             command = ["deploy", "run", str(folder / "kit"), str(CONFIG), "--experiment"]
             deployed = _timed(command, size, folder / "deployment")
             on_wire = relay.passed(deployed.first, deployed.last) / size.rounds
@@ -107,7 +107,7 @@ def measure(size: Size) -> Iterator[Table]:
             return name, run.startup, run.rate, run.command, run.load, bytes_per_round, f"{apart:g}"
 
         yield Table(
-            f"Runtimes: {config.federation.owners} owners, {size.rounds} rounds, "
+            f"Runtimes: {config.federation.clients} clients, {size.rounds} rounds, "
             f"{size.trials} trials, {beliefs.size} log-odds",
             ("runtime", "start-up", "rounds/s", "command", "load", "bytes a round", "difference"),
             [
@@ -159,7 +159,7 @@ def _size(message: Message) -> int:
 
 
 def _message_bytes(config: Config, out: Path) -> int:
-    grid = _CountingGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = _CountingGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, RunDirectory.create(out, config))
     return grid.bytes
 
@@ -197,18 +197,18 @@ class _Relay:
 
 
 @contextmanager
-def _deployed(directory: Path, owners: int) -> Iterator[tuple[float, _Relay]]:
+def _deployed(directory: Path, clients: int) -> Iterator[tuple[float, _Relay]]:
     """Bring up a kit on loopback; yield the seconds until all nodes were connected, and the relay.
 
     Everything is stopped at the end.
     """
     start = time.monotonic()
-    port, superlink, *nodes = _free_ports(2 + owners)
-    kit.write(directory, "127.0.0.1", port, owners, superlink_port=superlink, listen="127.0.0.1")
+    port, superlink, *nodes = _free_ports(2 + clients)
+    kit.write(directory, "127.0.0.1", port, clients, superlink_port=superlink, listen="127.0.0.1")
     relay = _Relay(port)
-    for owner, node_port in enumerate(nodes):
-        place = kit.folder(directory, f"owner-{owner}")
-        _replace(place / "settings.env", f"NODE_PORT={kit.NODE_PORT + owner}", node_port)
+    for client, node_port in enumerate(nodes):
+        place = kit.folder(directory, f"client-{client}")
+        _replace(place / "settings.env", f"NODE_PORT={kit.NODE_PORT + client}", node_port)
         _replace(place / "settings.env", f"SUPERLINK=127.0.0.1:{port}", f"127.0.0.1:{relay.port}")
         _replace(place / "node.toml", 'consent = ""', '"adversary,central,challenge,experiment"')
         _replace(place / "node.toml", "max-trials = 1", 1000)
@@ -216,9 +216,9 @@ def _deployed(directory: Path, owners: int) -> Iterator[tuple[float, _Relay]]:
     try:
         _script(server, "start.sh")
         _until(lambda: bool(deployment.register(server)))
-        for owner in range(owners):
-            _script(kit.folder(directory, f"owner-{owner}"), "start.sh")
-        _until(lambda: list(deployment.statuses(server).values()).count("online") == owners)
+        for client in range(clients):
+            _script(kit.folder(directory, f"client-{client}"), "start.sh")
+        _until(lambda: list(deployment.statuses(server).values()).count("online") == clients)
         yield time.monotonic() - start, relay
     finally:
         for machine in [*kit.read(directory).nodes, "server"]:

@@ -1,6 +1,6 @@
 """Whether client-level log-odds follow the law that theory gives them, to a fraction of a percent.
 
-With noise scaled to what the owner changes, a round's score, z (lambda -+ 1/(2 z^2)), is N(0, 1)
+With noise scaled to what the client changes, a round's score, z (lambda -+ 1/(2 z^2)), is N(0, 1)
 and independent of all rounds before. Small federations, many trials, seeds fixed beforehand.
 """
 
@@ -31,7 +31,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Campaign:
-    """Small federations of three owners that differ in their seeds alone."""
+    """Small federations of three clients that differ in their seeds alone."""
 
     seeds: range
     trials: int
@@ -51,7 +51,7 @@ class Campaign:
                 "data.records": self.records,
                 "data.held-out": self.held_out,
                 "data.pool": self.pool,
-                "federation.owners": 3,
+                "federation.clients": 3,
                 "federation.trust": self.trust,
                 "model.name": "linear",
                 "training.rounds": self.rounds,
@@ -65,8 +65,8 @@ class Campaign:
                 "privacy.rho-beta": 0.0,
                 "privacy.noise-multiplier": MULTIPLIER,
                 "trials.count": self.trials,
-                "trials.cohort": self.trials,
-                "audit.mode": "instrumented",
+                "trials.batch": self.trials,
+                "audit.mode": "oracle",
                 "audit.evaluated-trials": 2,
                 "run.seed": seed,
                 "run.device": "cpu",
@@ -119,7 +119,7 @@ def measure(campaigns: tuple[Campaign, ...]) -> Iterator[Table]:
 
 def _scores(campaign: Campaign) -> tuple[npt.NDArray[np.float64], float]:
     """Return every round's score [T, k] over all seeds, and the effective noise multiplier."""
-    # Three owners: an adversary under local trust faces the noise of two.
+    # Three clients: an adversary under local trust faces the noise of two.
     multiplier = MULTIPLIER * (np.sqrt(2) if campaign.trust == "local" else 1.0)
     found = []
     for seed in campaign.seeds:

@@ -2,7 +2,7 @@
 
     python tests/deployment/auditor_cost.py FOLDER [--rounds 60] [--block 8] [--trials 400]
 
-A kit on loopback, TLS and authenticated nodes, two owners and an auditor. Every `block` rounds the
+A kit on loopback, TLS and authenticated nodes, two clients and an auditor. Every `block` rounds the
 auditor's node is started or stopped, so that rounds with and without it alternate under the same
 conditions. The linear model of the digits has 650 parameters, 400 trials of it are 1.04 MB a
 message. Prints JSON: medians, and an interval of their ratio from a bootstrap over blocks.
@@ -26,10 +26,10 @@ from fedsim.deployment import run as deployment
 from fedsim.runtimes.flower_command import FlowerError
 
 BIN = Path(sys.executable).parent
-OWNERS = 2
+CLIENTS = 2
 RESAMPLES = 10_000
 AGREED = "adversary,central,challenge,experiment"
-"""What an experiment with noise from the seed asks of owners."""
+"""What an experiment with noise from the seed asks of clients."""
 
 
 def free_port() -> int:
@@ -43,12 +43,12 @@ def script(place: Path, name: str) -> None:
 
 
 def start_server(directory: Path) -> None:
-    """Write a kit, start its server and owners, and register all keys."""
+    """Write a kit, start its server and clients, and register all keys."""
     kit.write(
         directory,
         "127.0.0.1",
         free_port(),
-        OWNERS,
+        CLIENTS,
         superlink_port=free_port(),
         listen="127.0.0.1",
         auditor=True,
@@ -67,8 +67,8 @@ def start_server(directory: Path) -> None:
             break
         except FlowerError:
             time.sleep(1)
-    for owner in range(OWNERS):
-        script(kit.folder(directory, f"owner-{owner}"), "start.sh")
+    for client in range(CLIENTS):
+        script(kit.folder(directory, f"client-{client}"), "start.sh")
 
 
 def toggle(
@@ -153,11 +153,11 @@ def main() -> None:
     config = from_run_config(
         {
             "data.records": 24,
-            "federation.owners": OWNERS,
+            "federation.clients": CLIENTS,
             "model.name": "linear",
             "training.rounds": arguments.rounds,
             "trials.count": arguments.trials,
-            "trials.cohort": arguments.trials,
+            "trials.batch": arguments.trials,
             "audit.evaluated-trials": 1,
             "run.threads": 1,
             "run.device": "cpu",

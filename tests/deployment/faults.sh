@@ -7,18 +7,18 @@ set -eu
 SCRIPTS=$(cd "$(dirname "$0")" && pwd)
 T=$1
 PART=$3
-OWNERS=2
+CLIENTS=2
 SETTINGS=
 if [ "$PART" = supernode ]; then
-    OWNERS=3
-    SETTINGS=" --set federation.owners=3 --set federation.tolerated-dropouts=1"
+    CLIENTS=3
+    SETTINGS=" --set federation.clients=3 --set federation.tolerated-dropouts=1"
 fi
 mkdir "$T"
 T=$(cd "$T" && pwd)
 export PATH="$2:$PATH" PYTHONDONTWRITEBYTECODE=1 COLUMNS=100 TERM=dumb OMP_NUM_THREADS=1
 
 finish() {
-    for place in "$T"/kit/owners/* "$T/kit/server"; do
+    for place in "$T"/kit/clients/* "$T/kit/server"; do
         [ -f "$place/stop.sh" ] && sh "$place/stop.sh" >/dev/null 2>&1 || true
     done
 }
@@ -67,33 +67,33 @@ until_there_is() {
 touch "$T/run.log"
 cp "$SCRIPTS/faults.toml" "$T/experiment.toml"
 read -r port superlink one two three <<<"$(free_ports 5)"
-(cd "$T" && fedsim deploy init kit --owners "$OWNERS" --server-address 127.0.0.1 --port "$port" \
+(cd "$T" && fedsim deploy init kit --clients "$CLIENTS" --server-address 127.0.0.1 --port "$port" \
     --superlink-port "$superlink" --listen 127.0.0.1 >/dev/null)
-owner=0
-for node_port in $(echo "$one $two $three" | cut -d' ' -f"1-$OWNERS"); do
-    place=$T/kit/owners/owner-$owner
+client=0
+for node_port in $(echo "$one $two $three" | cut -d' ' -f"1-$CLIENTS"); do
+    place=$T/kit/clients/client-$client
     sed -i "s/^NODE_PORT=.*/NODE_PORT=$node_port/" "$place/settings.env"
     # An experiment with noise from the seed, on records that are public.
     sed -i -e 's/^consent = .*/consent = "adversary,central,challenge,experiment"/' \
         -e 's/^max-trials = .*/max-trials = 2/' "$place/node.toml"
-    owner=$((owner + 1))
+    client=$((client + 1))
 done
-# Of three neither the adversary nor the challenge's owner.
+# Of three neither the adversary nor the challenge's client.
 other=$(cd "$T" && python -c "
 from pathlib import Path
 from fedsim import config
 from fedsim.game import challenge
-chosen = challenge.choose(config.load(Path('experiment.toml'), {'federation.owners': $OWNERS}))
-print(*({0, 1, $OWNERS - 1} - {chosen.adversary, chosen.owner}), 1)" | cut -d' ' -f1)
+chosen = challenge.choose(config.load(Path('experiment.toml'), {'federation.clients': $CLIENTS}))
+print(*({0, 1, $CLIENTS - 1} - {chosen.adversary, chosen.client}), 1)" | cut -d' ' -f1)
 sh "$T/kit/server/start.sh" >/dev/null
 until (cd "$T" && fedsim deploy register kit >/dev/null 2>&1); do sleep 1; done
 RUN="fedsim deploy run kit experiment.toml --experiment --quiet$SETTINGS --out run"
 
 if [ "$PART" = partition ]; then
     victim=$((1 - other))
-    on "sed -i 's/^partition-id = .*/partition-id = $victim/' kit/owners/owner-$other/node.toml"
+    on "sed -i 's/^partition-id = .*/partition-id = $victim/' kit/clients/client-$other/node.toml"
 fi
-for place in "$T"/kit/owners/*; do sh "$place/start.sh" >/dev/null; done
+for place in "$T"/kit/clients/*; do sh "$place/start.sh" >/dev/null; done
 
 case "$PART" in
 partition)
@@ -102,16 +102,16 @@ partition)
 superlink)
     echo "\$ $RUN"
     run_beside &
-    until_there_is '[ -f "$T/run/cohorts/000000.npz" ]'
-    until_there_is 'grep -q "\"cohort\": 1, " "$T/run/ledger.jsonl"'
-    killed "the SuperLink, in the second of two cohorts of trials" "$(cat "$T/kit/server/superlink.pid")"
+    until_there_is '[ -f "$T/run/batches/000000.npz" ]'
+    until_there_is 'grep -q "\"batch\": 1, " "$T/run/ledger.jsonl"'
+    killed "the SuperLink, in the second of two batches of trials" "$(cat "$T/kit/server/superlink.pid")"
     wait
     cat "$T/run.log"
     echo
     on "sh kit/server/start.sh"
-    # The owners' nodes notice by themselves; the dead run's processes let go of the directory.
+    # The clients' nodes notice by themselves; the dead run's processes let go of the directory.
     : >"$T/run.log"
-    until_there_is '[ "$(cd "$T" && fedsim deploy check kit --machine server | grep -c "is connected")" = "$OWNERS" ]'
+    until_there_is '[ "$(cd "$T" && fedsim deploy check kit --machine server | grep -c "is connected")" = "$CLIENTS" ]'
     on "$RUN && echo done"
     on "rm -rf inprocess; fedsim run experiment.toml --quiet --out inprocess && echo done"
     on "python '$SCRIPTS/same_report.py' run inprocess" | sed "s#$SCRIPTS/##"
@@ -120,8 +120,8 @@ supernode)
     echo "\$ $RUN"
     run_beside &
     until_there_is 'grep -q "\"round\": 0" "$T/run/events.jsonl" 2>/dev/null'
-    killed "owner-$other's SuperNode, in the first round" \
-        "$(cat "$T/kit/owners/owner-$other/supernode.pid")"
+    killed "client-$other's SuperNode, in the first round" \
+        "$(cat "$T/kit/clients/client-$other/supernode.pid")"
     wait
     cat "$T/run.log"
     echo

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The server and every owner in a network namespace of its own: keys, start, run, and what is refused.
+# The server and every client in a network namespace of its own: keys, start, run, and what is refused.
 #
 # usage (as root): namespaces.sh NEW_FOLDER [PYTHON_BIN_FOLDER [run|refusals]]
 # Each machine has an address on a bridge, and sees of NEW_FOLDER only its own part, as fedsim/.
@@ -16,13 +16,13 @@ mkdir "$T/machines" "$T/fedsim"
 export PATH="$BIN:$PATH" PYTHONDONTWRITEBYTECODE=1 COLUMNS=100 TERM=dumb
 
 finish() {
-    for machine in owner-0 owner-1 intruder server; do
+    for machine in client-0 client-1 intruder server; do
         if ip netns list | grep -qw "$PREFIX-$machine"; then
             for pid in $(ip netns pids "$PREFIX-$machine"); do kill "$pid" 2>/dev/null || true; done
         fi
     done
     sleep 2
-    for machine in owner-0 owner-1 intruder server; do
+    for machine in client-0 client-1 intruder server; do
         if ip netns list | grep -qw "$PREFIX-$machine"; then
             for pid in $(ip netns pids "$PREFIX-$machine"); do kill -9 "$pid" 2>/dev/null || true; done
             ip netns del "$PREFIX-$machine"
@@ -60,7 +60,7 @@ ip -n "$PREFIX-server" link add bridge type bridge
 ip -n "$PREFIX-server" addr add 10.77.0.1/24 dev bridge
 ip -n "$PREFIX-server" link set bridge up
 number=10
-for machine in owner-0 owner-1 intruder; do
+for machine in client-0 client-1 intruder; do
     ip netns add "$PREFIX-$machine"
     ip -n "$PREFIX-$machine" link add eth0 type veth peer name "v$number" netns "$PREFIX-server"
     ip -n "$PREFIX-server" link set "v$number" master bridge up
@@ -70,25 +70,25 @@ for machine in owner-0 owner-1 intruder; do
     number=$((number + 1))
 done
 
-here fedsim deploy init kit --owners 2 --server-address 10.77.0.1
+here fedsim deploy init kit --clients 2 --server-address 10.77.0.1
 cp -a "$T/kit/server" "$T/machines/server"
-cp -a "$T/kit/owners/owner-0" "$T/kit/owners/owner-1" "$T/machines/"
-cp -a "$T/kit/owners/owner-1" "$T/machines/intruder"
+cp -a "$T/kit/clients/client-0" "$T/kit/clients/client-1" "$T/machines/"
+cp -a "$T/kit/clients/client-1" "$T/machines/intruder"
 cp "$SCRIPTS/namespaces.toml" "$T/machines/server/experiment.toml"
 here python "$SCRIPTS/shards.py" machines/server/experiment.toml machines/server/data \
-    machines/owner-0/data machines/owner-1/data | sed "s#$SCRIPTS/##"
+    machines/client-0/data machines/client-1/data | sed "s#$SCRIPTS/##"
 
 on server sh start.sh
 until quietly server 'fedsim deploy register .' >/dev/null 2>&1; do sleep 1; done
 on server fedsim deploy register .
-for owner in owner-0 owner-1; do
-    on $owner "sed -i 's/^consent = .*/consent = \"adversary,central,challenge,experiment\"/' node.toml"
-    on $owner "sed -i 's/^max-trials = .*/max-trials = 40/' node.toml"
-    on $owner ls
-    on $owner sh start.sh
+for client in client-0 client-1; do
+    on $client "sed -i 's/^consent = .*/consent = \"adversary,central,challenge,experiment\"/' node.toml"
+    on $client "sed -i 's/^max-trials = .*/max-trials = 40/' node.toml"
+    on $client ls
+    on $client sh start.sh
 done
 sleep 3
-on owner-0 fedsim deploy check .
+on client-0 fedsim deploy check .
 on server fedsim deploy check .
 if [ "$PART" != refusals ]; then
 on server fedsim deploy run . experiment.toml --set data.root=data --experiment --out run
@@ -104,12 +104,12 @@ on intruder "timeout 120 sh start.sh supernode >log 2>&1; echo status \$?; grep 
     tee "$T/intruder"
 grep -q "Failed to activate SuperNode" "$T/intruder"
 if grep -q "status 124\\|status 0" "$T/intruder"; then exit 1; fi
-on owner-0 "python -c 'import socket; socket.create_connection((\"10.77.0.1\", 8000), 5)' 2>&1 | tail -n 1" |
+on client-0 "python -c 'import socket; socket.create_connection((\"10.77.0.1\", 8000), 5)' 2>&1 | tail -n 1" |
     tee "$T/superlink"
 grep -q ConnectionRefusedError "$T/superlink"
-on owner-0 "python -c 'import httpx, ssl; print(httpx.post(\"https://10.77.0.1:8443/v1/control/list-runs\", verify=ssl.create_default_context(cafile=\"ca.crt\")))'" | tee "$T/control"
+on client-0 "python -c 'import httpx, ssl; print(httpx.post(\"https://10.77.0.1:8443/v1/control/list-runs\", verify=ssl.create_default_context(cafile=\"ca.crt\")))'" | tee "$T/control"
 grep -q "403 Forbidden" "$T/control"
 
-on owner-0 sh stop.sh
-on owner-1 sh stop.sh
+on client-0 sh stop.sh
+on client-1 sh stop.sh
 on server sh stop.sh

@@ -1,6 +1,6 @@
-"""Write handwritten digits in MNIST's form: whole for the server, blank but for its own per owner.
+"""Write handwritten digits in MNIST's form: whole for the server, blank but for its own per client.
 
-usage: shards.py CONFIG WHOLE_FOLDER OWNER_FOLDER... ; prints the adversary's partition, whose
+usage: shards.py CONFIG WHOLE_FOLDER CLIENT_FOLDER... ; prints the adversary's partition, whose
 folder is whole too: it knows D, as the threat model says.
 """
 
@@ -23,7 +23,7 @@ def write(folder: Path, part: str, images: np.ndarray, labels: np.ndarray) -> No
     (folder / f"{part}-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
 
 
-def main(config_file: str, whole: str, *owners: str) -> None:
+def main(config_file: str, whole: str, *clients: str) -> None:
     images, labels = load_digits(return_X_y=True)
     images = (images.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8)
     images = np.pad(np.kron(images, np.ones((1, 3, 3), dtype=np.uint8)), ((0, 0), (2, 2), (2, 2)))
@@ -33,14 +33,14 @@ def main(config_file: str, whole: str, *owners: str) -> None:
     write(Path(whole), "t10k", images[test], labels[test])
     experiment = config.load(Path(config_file), {"data.root": whole})
     known, adversary = federation.load(experiment), challenge.choose(experiment).adversary
-    for owner, folder in enumerate(owners):
+    for client, folder in enumerate(clients):
         kept = np.zeros(1500, dtype=bool)
-        kept[known.split.members[known.owned_by(owner)]] = True
-        if owner == adversary:
+        kept[known.split.members[known.owned_by(client)]] = True
+        if client == adversary:
             kept[:] = True
         write(Path(folder), "train", images[:1500] * kept[:, None, None], labels[:1500])
         write(Path(folder), "t10k", images[test] * 0, labels[test])
-    print(f"the adversary is owner {adversary}")
+    print(f"the adversary is client {adversary}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The server and every owner in a network namespace of its own: see namespaces.sh."""
+"""The server and every client in a network namespace of its own: see namespaces.sh."""
 
 import os
 import shutil

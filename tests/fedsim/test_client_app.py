@@ -37,8 +37,8 @@ def context(small: Make) -> Context:
     )
 
 
-def _train(round: int, role: Role, challenged: int = -1, **arrays: np.ndarray) -> Message:
-    request = Request(round, 0, 2, 5.0, role, record=0, challenged=challenged)
+def _train(round: int, role: Role, target_client: int = -1, **arrays: np.ndarray) -> Message:
+    request = Request(round, 0, 2, 5.0, role, record=0, target_client=target_client)
     content = RecordDict({messages.REQUEST: request.to_record()})
     model = np.zeros((2, PARAMETERS), dtype=np.float32)
     content[messages.MODEL] = messages.array_record(parameters=model)
@@ -52,16 +52,16 @@ def test_a_node_says_which_partition_it_holds(context: Context) -> None:
     assert messages.metric(reply, "partition") == 1
 
 
-def test_an_ordinary_owner_keeps_nothing(context: Context) -> None:
-    reply = client_app.app(_train(1, Role.OWNER), context)
+def test_an_ordinary_client_keeps_nothing(context: Context) -> None:
+    reply = client_app.app(_train(1, Role.CLIENT), context)
     assert messages.only(reply.content.array_records[messages.REPLY]).shape == (2, PARAMETERS)
     assert len(context.state) == 0
 
 
-def test_the_adversary_answers_as_an_ordinary_owner_does(context: Context) -> None:
+def test_the_adversary_answers_as_an_ordinary_client_does(context: Context) -> None:
     replies = [
         messages.only(client_app.app(_train(1, role), context).content[messages.REPLY])
-        for role in (Role.OWNER, Role.ADVERSARY)
+        for role in (Role.CLIENT, Role.ADVERSARY)
     ]
     np.testing.assert_array_equal(*replies)
 
@@ -75,7 +75,7 @@ def test_the_adversary_notices_that_its_state_was_lost(context: Context) -> None
         client_app.app(_train(3, Role.ADVERSARY, aggregate=aggregate), context)
 
 
-def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
+def test_a_new_batch_starts_from_the_prior(context: Context) -> None:
     aggregate = np.ones((2, PARAMETERS), dtype=np.float32)
     for round in (1, 2):
         client_app.app(_train(round, Role.ADVERSARY, aggregate=aggregate), context)
@@ -87,19 +87,19 @@ def test_a_new_cohort_starts_from_the_prior(context: Context) -> None:
 @pytest.mark.parametrize(
     ("role", "agreed", "answers"),
     [
-        (Role.CHALLENGED, "", False),
-        (Role.CHALLENGED, "challenge", True),
-        (Role.OWNER, "", True),
+        (Role.TARGET_CLIENT, "", False),
+        (Role.TARGET_CLIENT, "challenge", True),
+        (Role.CLIENT, "", True),
     ],
 )
-def test_a_node_answers_only_what_its_owner_agreed_to(
+def test_a_node_answers_only_what_its_client_agreed_to(
     context: Context, small: Make, tmp_path: Path, role: Role, agreed: str, answers: bool
 ) -> None:
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
-    owner = int(federation.load(from_run_config(context.run_config)).owner_of[0])
-    context.node_config = _agreeing_to(agreed, tmp_path) | {"partition-id": owner}
-    message = _train(1, role, worlds=np.ones(2, dtype=bool), challenged=owner)
+    client = int(federation.load(from_run_config(context.run_config)).client_of[0])
+    context.node_config = _agreeing_to(agreed, tmp_path) | {"partition-id": client}
+    message = _train(1, role, worlds=np.ones(2, dtype=bool), target_client=client)
     if answers:
         assert messages.REPLY in client_app.app(message, context).content.array_records
     else:
@@ -107,18 +107,18 @@ def test_a_node_answers_only_what_its_owner_agreed_to(
             client_app.app(message, context)
 
 
-def test_a_sensitivity_leaves_the_owner_only_with_consent_to_instruments(
+def test_a_sensitivity_leaves_the_client_only_with_consent_to_instruments(
     context: Context, small: Make, tmp_path: Path
 ) -> None:
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
-    owner = int(federation.load(from_run_config(context.run_config)).owner_of[0])
-    context.node_config = _agreeing_to("challenge", tmp_path) | {"partition-id": owner}
-    content = _train(1, Role.CHALLENGED, challenged=owner).content
+    client = int(federation.load(from_run_config(context.run_config)).client_of[0])
+    context.node_config = _agreeing_to("challenge", tmp_path) | {"partition-id": client}
+    content = _train(1, Role.TARGET_CLIENT, target_client=client).content
     query = Message(content, 7, "query.sensitivity")
-    with pytest.raises(RefusedError, match="did not consent to 'instrumented'"):
+    with pytest.raises(RefusedError, match="did not consent to 'oracle'"):
         client_app.app(query, context)
-    context.node_config |= _agreeing_to("challenge,instrumented", tmp_path)
+    context.node_config |= _agreeing_to("challenge,oracle", tmp_path)
     reply = client_app.app(query, context)
     assert messages.only(reply.content.array_records[messages.SENSITIVITY]).shape == (2,)
     assert messages.metric(reply, "round") == 1
@@ -135,7 +135,7 @@ def test_a_node_reads_its_data_where_its_own_config_says_and_downloads_none(
     context.run_config = to_run_config(small({"data.name": "mnist", "data.download": True}))
     context.node_config |= _agreeing_to("", tmp_path) | {"data-path": str(tmp_path / "own")}
     with pytest.raises(InputError, match=re.escape(f"there is no folder '{tmp_path / 'own'}'")):
-        client_app.app(_train(1, Role.OWNER), context)
+        client_app.app(_train(1, Role.CLIENT), context)
 
 
 def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
@@ -143,8 +143,8 @@ def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
 ) -> None:
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
-    owner_of = federation.load(from_run_config(context.run_config)).owner_of
-    own = next(int(owner) for owner in owner_of if owner != owner_of[0])
+    client_of = federation.load(from_run_config(context.run_config)).client_of
+    own = next(int(client) for client in client_of if client != client_of[0])
     aggregate = np.full((2, PARAMETERS), 0.1, dtype=np.float32)
     found = []
     for node_config in ({}, _agreeing_to("adversary", tmp_path)):
@@ -200,7 +200,7 @@ for kind, content in (
 
 
 def test_an_auditors_node_starts_without_what_computes(tmp_path: Path) -> None:
-    # Flower starts a process for every message, on cores that owners may need.
+    # Flower starts a process for every message, on cores that clients may need.
     command = [sys.executable, "-c", AN_AUDITORS_ROUND, str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

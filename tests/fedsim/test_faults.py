@@ -22,15 +22,15 @@ from fedsim.protocol.secure_aggregation import CONFIGS, SecureAggregationError
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.server import nodes as node_module
 from fedsim.server import server_app
-from fedsim.server.acceptance import OwnerFailedError
+from fedsim.server.acceptance import ClientFailedError
 from fedsim.server.nodes import REGISTERED, connect
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
 Fault = Callable[[Message, Message], Message | None]
 
-TINY = {"trials.count": 4, "trials.cohort": 2, "training.rounds": 2}
-TOLERANT = TINY | {"federation.owners": 4, "federation.tolerated-dropouts": 1}
+TINY = {"trials.count": 4, "trials.batch": 2, "training.rounds": 2}
+TOLERANT = TINY | {"federation.clients": 4, "federation.tolerated-dropouts": 1}
 SECAGG = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
 
 
@@ -41,7 +41,7 @@ class FaultyGrid(InProcessGrid):
     """
 
     def __init__(self, config: Config, fault: Fault) -> None:
-        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self._fault = fault
         self._arrived: dict[str, Message] = {}
 
@@ -82,14 +82,14 @@ def _run(config: Config, directory: RunDirectory, fault: Fault = lambda _, reply
 
 @pytest.fixture
 def chosen(small: Make) -> Callable[[Config], tuple[int, int, int]]:
-    """Return a function that tells the challenge's owner, the adversary and one more owner."""
+    """Return a function that tells the challenge's client, the adversary and one more client."""
 
     def roles(config: Config) -> tuple[int, int, int]:
         from fedsim.game import challenge  # noqa: PLC0415
 
         found = challenge.choose(config)
-        others = set(range(config.federation.owners)) - {found.owner, found.adversary}
-        return found.owner, found.adversary, min(others)
+        others = set(range(config.federation.clients)) - {found.client, found.adversary}
+        return found.client, found.adversary, min(others)
 
     return roles
 
@@ -110,14 +110,14 @@ def _report(directory: RunDirectory) -> dict[str, Any]:
 
 
 MISSING = {
-    "federation.owners": 5,
+    "federation.clients": 5,
     "federation.tolerated-dropouts": 2,
     "federation.dropout-rate": 0.3,
 }
 KILLED = {
     "central": TINY,
-    "distributed, owners missing": TOLERANT | {"federation.trust": "distributed"} | MISSING,
-    "secagg+, owners missing": TOLERANT | SECAGG | MISSING,
+    "distributed, clients missing": TOLERANT | {"federation.trust": "distributed"} | MISSING,
+    "secagg+, clients missing": TOLERANT | SECAGG | MISSING,
 }
 
 
@@ -131,7 +131,7 @@ def test_a_run_killed_in_a_round_ends_as_if_it_had_not_been(
     seen = []
 
     def kill(message: Message, reply: Message) -> Message:
-        # In the second round of the second cohort, when somebody has computed already.
+        # In the second round of the second batch of trials, when somebody has computed already.
         record = message.content.config_records.get(messages.REQUEST)
         if record is not None and (record["first_trial"], record["round"]) == (2, 2):
             seen.append(message)
@@ -166,10 +166,10 @@ def test_one_directory_has_one_run_at_a_time(small: Make, tmp_path: Path) -> Non
     _run(config, directory)
 
 
-# Owners that die, restart, or are others than they say
+# Clients that die, restart, or are others than they say
 
 
-def test_an_owner_that_is_gone_for_a_round_is_accounted(
+def test_an_client_that_is_gone_for_a_round_is_accounted(
     small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
     config = small(TOLERANT | {"federation.trust": "local"})
@@ -182,12 +182,12 @@ def test_an_owner_that_is_gone_for_a_round_is_accounted(
     directory = RunDirectory.create(tmp_path / "run", config)
     found = _run(config, directory, gone)
     assert [(row.round, row.shares) for row in ledger.read(directory)] == [(1, 4), (2, 3)] * 2
-    # The noise of two owners hides the challenge from the adversary at first, then that of one.
+    # The noise of two clients hides the challenge from the adversary at first, then that of one.
     ratio = found["noise_stds"][:, 1] / found["noise_stds"][:, 0]
     np.testing.assert_allclose(ratio, np.sqrt(2 / 3), rtol=1e-12)
     dropped = [event for event, _ in directory.events() if event.get("dropped") == other]
     assert [event["of"] for event in dropped] == ["round 2"] * 2
-    assert all("no answer from owner" in event["reason"] for event in dropped)
+    assert all("no answer from client" in event["reason"] for event in dropped)
 
 
 def test_an_adversary_that_was_restarted_says_what_it_lost(
@@ -203,7 +203,7 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
         return reply
 
     grid = FaultyGrid(config, restart)
-    with pytest.raises(OwnerFailedError, match=r"state is of round None.*was lost between rounds"):
+    with pytest.raises(ClientFailedError, match=r"state is of round None.*was lost between rounds"):
         server_app.run(grid, config, directory)
 
     def restart_at_last(message: Message, reply: Message) -> Message:
@@ -212,7 +212,7 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
         return reply
 
     grid = FaultyGrid(config, restart_at_last)
-    with pytest.raises(OwnerFailedError, match=r"no 'ratios': the node's Flower state was lost"):
+    with pytest.raises(ClientFailedError, match=r"no 'ratios': the node's Flower state was lost"):
         server_app.run(grid, config, directory)
 
 
@@ -241,20 +241,20 @@ def test_an_adversary_with_a_state_path_outlives_its_restart(
     np.testing.assert_array_equal(found["log_odds"], run(config)["log_odds"])
 
 
-def test_a_partition_belongs_to_the_node_whose_key_is_its_owners(
+def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small(TINY)
     directory = RunDirectory.create(tmp_path / "run", config)
-    keys = {str(owner): FIRST_NODE + owner for owner in range(3)}
+    keys = {str(client): FIRST_NODE + client for client in range(3)}
     directory.write_json(REGISTERED, keys | {"1": FIRST_NODE, "0": FIRST_NODE + 1})
     with pytest.raises(InputError, match=r"node 1000 claims partition 0.*is the one of node 1001;"):
         _run(config, directory)
-    # A node that is nobody's is not believed, and stops nobody: the owner may still come.
+    # A node that is nobody's is not believed, and stops nobody: the client may still come.
     monkeypatch.setattr(server_app, "CONNECT_TIMEOUT", 0.1)
     directory.write_json(REGISTERED, keys | {"1": 77})
     with pytest.raises(
-        InputError, match=r"2 of 3 .* without owner 1;.*node 1001 claims partition 1, but its key"
+        InputError, match=r"2 of 3 .* without client 1;.*node 1001 claims partition 1, but its key"
     ):
         _run(config, directory)
     directory.write_json(REGISTERED, keys)
@@ -274,7 +274,7 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small: Make) -> None:
         return reply
 
     nodes, *others = connect(FaultyGrid(small(TINY), dead_at_first), 3, 60.0)
-    assert nodes == {owner: FIRST_NODE + owner for owner in range(3)}
+    assert nodes == {client: FIRST_NODE + client for client in range(3)}
     assert others == [[], {}]
     assert asked.count(FIRST_NODE) == 1
 
@@ -282,7 +282,7 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small: Make) -> None:
         dying = Error(NODE_UNAVAILABLE, "Node Unavailable")
         return Message(dying, reply_to=message) if _of(message, 1) else reply
 
-    with pytest.raises(InputError, match=r"2 of 3 owners connected.*a node failed: Node Unav"):
+    with pytest.raises(InputError, match=r"2 of 3 clients connected.*a node failed: Node Unav"):
         connect(FaultyGrid(small(TINY), dead), 3, 0.1)
 
 
@@ -329,15 +329,15 @@ class CrowdedGrid(FaultyGrid):
 
 
 @pytest.mark.parametrize("claimed", [99.0, 1.0, float("inf"), 0.5])
-def test_a_node_that_is_no_owners_stops_no_run(claimed: float, small: Make) -> None:
+def test_a_node_that_is_no_clients_stops_no_run(claimed: float, small: Make) -> None:
     def lying(message: Message, reply: Message) -> Message:
         if message.metadata.dst_node_id == CrowdedGrid.STRANGER:
             reply.content.metric_records[messages.METRICS]["partition"] = claimed
         return reply
 
-    owners = {owner: FIRST_NODE + owner for owner in range(3)}
-    nodes, auditors, _ = connect(CrowdedGrid(small(TINY), lying), 3, 1.0, owners)
-    assert (nodes, auditors) == (owners, [])
+    clients = {client: FIRST_NODE + client for client in range(3)}
+    nodes, auditors, _ = connect(CrowdedGrid(small(TINY), lying), 3, 1.0, clients)
+    assert (nodes, auditors) == (clients, [])
 
 
 def test_a_second_answer_to_one_question_is_not_heard(small: Make) -> None:
@@ -346,10 +346,10 @@ def test_a_second_answer_to_one_question_is_not_heard(small: Make) -> None:
             return [each for reply in super().pull_messages(message_ids) for each in (reply, reply)]
 
     nodes, *_ = connect(Echoing(small(TINY), lambda _, reply: reply), 3, 1.0)
-    assert nodes == {owner: FIRST_NODE + owner for owner in range(3)}
+    assert nodes == {client: FIRST_NODE + client for client in range(3)}
 
 
-def test_an_absent_owner_is_named_long_before_the_run_gives_up(
+def test_an_absent_client_is_named_long_before_the_run_gives_up(
     small: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_module, "PATIENCE", 0.0)
@@ -358,9 +358,11 @@ def test_an_absent_owner_is_named_long_before_the_run_gives_up(
     def absent(message: Message, reply: Message) -> Message | None:
         return None if _of(message, 1) else reply
 
-    with pytest.raises(InputError, match=r"2 of 3 owners connected within 0.5 s, without owner 1;"):
+    with pytest.raises(
+        InputError, match=r"2 of 3 clients connected within 0.5 s, without client 1;"
+    ):
         connect(FaultyGrid(small(TINY), absent), 3, 0.5, None, lambda **event: events.append(event))
-    assert events == [{"waiting": "owner 1", "reasons": []}]
+    assert events == [{"waiting": "client 1", "reasons": []}]
 
 
 # Data that machines disagree about
@@ -379,19 +381,19 @@ def test_a_node_with_other_data_is_named_before_the_first_round(
     elsewhere = {"data-path": str(tmp_path / "other.csv")} | _experimenting(tmp_path / "state")
     grid.contexts[FIRST_NODE + 2].node_config |= elsewhere
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(InputError, match=r"disagree about the data.*: owner 2 has [0-9a-f]{16}"):
+    with pytest.raises(InputError, match=r"disagree about the data.*: client 2 has [0-9a-f]{16}"):
         server_app.run(grid, config, directory)
     assert not (directory.path / ledger.FILE).exists()
 
 
-# Owners that answer something else
+# Clients that answer something else
 
 
 @pytest.mark.parametrize(("trust", "factor"), [("central", 1.3), ("local", 1e30)])
-def test_a_sum_is_no_longer_than_its_owners_records_and_noise_allow(
+def test_a_sum_is_no_longer_than_its_clients_records_and_noise_allow(
     trust: str, factor: float, small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
-    # One record of 24 each for two owners: the federation's records would allow 25 C.
+    # One record of 24 each for two clients: the federation's records would allow 25 C.
     config = small(TINY | {"federation.trust": trust, "federation.partition": "quantity"})
     *_, other = chosen(config)
     held = len(federation.load(config).owned_by(other))
@@ -410,13 +412,15 @@ def test_a_sum_is_no_longer_than_its_owners_records_and_noise_allow(
 
         return fault
 
-    with pytest.raises(OwnerFailedError, match=rf"owner {other} failed.*its sum has norm .* allow"):
+    with pytest.raises(
+        ClientFailedError, match=rf"client {other} failed.*its sum has norm .* allow"
+    ):
         _run(config, RunDirectory.create(tmp_path / "false", config), scaled(factor))
     _run(config, RunDirectory.create(tmp_path / "true", config), scaled(1.0))
 
 
 def test_noise_that_is_not_told_is_no_belief(small: Make, chosen: Roles, tmp_path: Path) -> None:
-    config = small(TINY | {"federation.trust": "local", "audit.mode": "instrumented"})
+    config = small(TINY | {"federation.trust": "local", "audit.mode": "oracle"})
     *_, other = chosen(config)
 
     def secretive(message: Message, reply: Message) -> Message:
@@ -425,7 +429,9 @@ def test_noise_that_is_not_told_is_no_belief(small: Make, chosen: Roles, tmp_pat
         return reply
 
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(OwnerFailedError, match=rf"owner {other} failed.*no 'measurement' of noise"):
+    with pytest.raises(
+        ClientFailedError, match=rf"client {other} failed.*no 'measurement' of noise"
+    ):
         _run(config, directory, secretive)
 
 
@@ -443,7 +449,7 @@ def test_a_message_beyond_its_range_does_not_wrap_into_the_sum(
         return reply
 
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(OwnerFailedError, match=rf"owner {other} failed.*beyond the range"):
+    with pytest.raises(ClientFailedError, match=rf"client {other} failed.*beyond the range"):
         _run(config, directory, wild)
 
 
@@ -451,27 +457,27 @@ def test_nobody_confides_but_colluders_and_every_colluder_does(
     small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
     config = small(
-        TINY | {"federation.owners": 4, "federation.trust": "local", "federation.colluding": 1}
+        TINY | {"federation.clients": 4, "federation.trust": "local", "federation.colluding": 1}
     )
-    owner, _, colluder = chosen(config)  # the lowest-numbered of the others
+    client, _, colluder = chosen(config)  # the lowest-numbered of the others
 
     def intruding(message: Message, reply: Message) -> Message:
-        if _of(message, owner) and messages.REPLY in reply.content:
+        if _of(message, client) and messages.REPLY in reply.content:
             noise = messages.array_record(noise=np.ones((2, 650)))
-            reply.content[messages.CONFIDED] = noise
+            reply.content[messages.DISCLOSED] = noise
         return reply
 
     def silent(message: Message, reply: Message) -> Message:
         if _of(message, colluder):
-            reply.content.pop(messages.CONFIDED, None)
+            reply.content.pop(messages.DISCLOSED, None)
         return reply
 
     for fault, who, reason in (
-        (intruding, owner, "it has a 'confided' that nobody asked for"),
-        (silent, colluder, "it has no 'confided' of noise"),
+        (intruding, client, "it has a 'disclosed' that nobody asked for"),
+        (silent, colluder, "it has no 'disclosed' of noise"),
     ):
         directory = RunDirectory.create(tmp_path / fault.__name__, config)
-        with pytest.raises(OwnerFailedError, match=f"owner {who} failed.*{reason}"):
+        with pytest.raises(ClientFailedError, match=f"client {who} failed.*{reason}"):
             _run(config, directory, fault)
 
 
@@ -489,7 +495,7 @@ def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
     norms: list[float], round: int, reason: str, small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
     config = small(TINY | {"privacy.sensitivity": "local"})
-    owner, *_ = chosen(config)
+    client, *_ = chosen(config)
 
     def false(message: Message, reply: Message) -> Message:
         if messages.SENSITIVITY in reply.content:
@@ -498,7 +504,9 @@ def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
         return reply
 
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(OwnerFailedError, match=f"sensitivity of round 1: owner {owner}.*{reason}"):
+    with pytest.raises(
+        ClientFailedError, match=f"sensitivity of round 1: client {client}.*{reason}"
+    ):
         _run(config, directory, false)
 
 
@@ -514,7 +522,7 @@ def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
         (Stage.COLLECT_MASKED_VECTORS, "failing"),
     ],
 )
-def test_an_owner_may_be_lost_in_any_stage_before_its_sum(
+def test_an_client_may_be_lost_in_any_stage_before_its_sum(
     stage: str, how: str, small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
     clear = small(TOLERANT | {"federation.trust": "distributed", "trials.count": 2})
@@ -536,15 +544,15 @@ def test_an_owner_may_be_lost_in_any_stage_before_its_sum(
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-def test_an_owner_may_be_lost_in_the_last_stage_and_not_two(
+def test_an_client_may_be_lost_in_the_last_stage_and_not_two(
     small: Make, run: Run, chosen: Roles, tmp_path: Path
 ) -> None:
     config = small(TOLERANT | SECAGG | {"trials.count": 2})
-    owner, _, other = chosen(config)
+    client, _, other = chosen(config)
 
-    def lost(*owners: int) -> Fault:
+    def lost(*clients: int) -> Fault:
         def fault(message: Message, reply: Message) -> Message | None:
-            absent = any(_of(message, each) for each in owners)
+            absent = any(_of(message, each) for each in clients)
             return None if absent and _stage(message) == Stage.UNMASK else reply
 
         return fault
@@ -553,10 +561,10 @@ def test_an_owner_may_be_lost_in_the_last_stage_and_not_two(
     found = _run(config, RunDirectory.create(tmp_path / "one", config), lost(other))
     np.testing.assert_array_equal(found["log_odds"], run(config)["log_odds"])
     directory = RunDirectory.create(tmp_path / "two", config)
-    with pytest.raises(SecureAggregationError, match=r"2 owners answered.*3 are needed.*nothing"):
-        _run(config, directory, lost(owner, other))
-    with pytest.raises(SecureAggregationError, match=rf"owner {owner}: no answer within"):
-        _run(config, directory, lost(owner, other))
+    with pytest.raises(SecureAggregationError, match=r"2 clients answered.*3 are needed.*nothing"):
+        _run(config, directory, lost(client, other))
+    with pytest.raises(SecureAggregationError, match=rf"client {client}: no answer within"):
+        _run(config, directory, lost(client, other))
     one = RunDirectory.open(tmp_path / "one")
     silent = [event for event, _ in one.events() if event.get("silent") == other]
     assert [event["of"] for event in silent] == ["unmasking"] * 2
@@ -626,10 +634,10 @@ DEFECTS = {
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_what_others_would_fail_at_is_its_owners_fault_alone(
+def test_what_others_would_fail_at_is_its_clients_fault_alone(
     name: str, small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
-    """One owner may be missing: were the others to fail as well, the run would end."""
+    """One client may be missing: were the others to fail as well, the run would end."""
     spoil, reason = DEFECTS[name]
     config = small(TOLERANT | SECAGG | {"trials.count": 2, "training.rounds": 1})
     *_, other = chosen(config)

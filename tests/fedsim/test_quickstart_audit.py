@@ -24,7 +24,7 @@ def alarms(report: Report) -> list[str]:
 
 
 @pytest.mark.parametrize("privacy", ["server", "client"])
-def test_central_dp_has_the_noise_it_claims_for_an_average_owner(
+def test_central_dp_has_the_noise_it_claims_for_an_average_client(
     quickstart: Quickstart, privacy: str
 ) -> None:
     release = report_of(quickstart(privacy=privacy)["server"])["release"]
@@ -33,19 +33,21 @@ def test_central_dp_has_the_noise_it_claims_for_an_average_owner(
     assert ends["low"] <= Z <= ends["high"]
     assert ends["high"] / ends["low"] < 1.1
     assert release["weighting"] == "examples"
-    # Owners have 1/6, 2/6 and 3/6 of the examples: the last weighs half, and noise presumes 1/3.
-    for owner, share in zip(release["owners"], (1 / 6, 2 / 6, 3 / 6), strict=True):
-        assert owner["largest_weight"] == pytest.approx(share, rel=0.01)
+    # Clients have 1/6, 2/6 and 3/6 of the examples: the last weighs half, and noise presumes 1/3.
+    for client, share in zip(release["clients"], (1 / 6, 2 / 6, 3 / 6), strict=True):
+        assert client["largest_weight"] == pytest.approx(share, rel=0.01)
         mu = share * NODES * math.sqrt(ROUNDS) / Z
-        assert owner["mu"]["low"] <= mu * 1.01
-        assert owner["mu"]["high"] >= mu * 0.99
-        assert 0 < owner["realised_mu"] <= owner["mu"]["high"] * 1.01
+        assert client["mu"]["low"] <= mu * 1.01
+        assert client["mu"]["high"] >= mu * 0.99
+        assert 0 < client["realised_mu"] <= client["mu"]["high"] * 1.01
 
 
-def test_owners_that_weigh_more_than_the_noise_presumes_are_noticed(quickstart: Quickstart) -> None:
+def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(
+    quickstart: Quickstart,
+) -> None:
     report = report_of(quickstart(privacy="server")["server"])
     said = " ".join(one["text"] for one in report["findings"])
-    assert "an owner weighs up to 0.5, while the noise presumes 0.333 of each" in said
+    assert "a client weighs up to 0.5, while the noise presumes 0.333 of each" in said
 
 
 def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(
@@ -60,15 +62,15 @@ def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(
         assert release["noise_multiplier"]["high"] >= multiplier
         assert not alarms(report)
         bound = gaussian.epsilon(math.sqrt(ROUNDS) / multiplier, DELTA)
-        (owner,) = release["owners"]
-        assert owner["epsilon"]["low"] <= bound <= owner["epsilon"]["high"]
+        (client,) = release["clients"]
+        assert client["epsilon"]["low"] <= bound <= client["epsilon"]["high"]
     assert report_of(found["server"])["release"]["noise"] == "none"
 
 
-def test_without_dp_epsilon_is_infinite_and_every_owner_is_certain(quickstart: Quickstart) -> None:
+def test_without_dp_epsilon_is_infinite_and_every_client_is_certain(quickstart: Quickstart) -> None:
     release = report_of(quickstart()["server"])["release"]
     assert release["noise"] == "none"
-    assert all(owner["unbounded"] and owner["belief"][-1] == 1 for owner in release["owners"])
+    assert all(client["unbounded"] and client["belief"][-1] == 1 for client in release["clients"])
 
 
 @pytest.mark.slow
@@ -79,10 +81,10 @@ def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(
     found = quickstart(privacy="server", canary=True, num_server_rounds=rounds, noise_multiplier=z)
     canary = report_of(found["client-0"])["canary"]
     assert canary["rounds"] == rounds
-    weight = report_of(found["server"])["release"]["owners"][0]["largest_weight"]
+    weight = report_of(found["server"])["release"]["clients"][0]["largest_weight"]
     mu = weight * NODES / z
     assert canary["mu"]["low"] <= mu
     assert canary["mu"]["low"] > 0.5
     assert canary["p_value"] < 1e-3
-    # What an outsider faces is the noise and the other owners: at most the mu of the noise alone.
+    # What an outsider faces is the noise and the other clients: at most the mu of the noise alone.
     assert canary["mu"]["point"] < 1.5 * mu

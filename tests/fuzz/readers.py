@@ -16,14 +16,14 @@ from flwr.app import Context
 from PIL import Image
 
 from fedsim import client_app, config, data
-from fedsim.campaign import cohorts, ledger, run_transcript
+from fedsim.campaign import batches, ledger, run_transcript
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.auditing import one_run
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
 from fedsim.data.loaders import purchase
 from fedsim.deployment import kit
-from fedsim.privacy import description
+from fedsim.privacy import releases
 from fedsim.protocol import node_memory
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import nodes, server_app
@@ -60,8 +60,8 @@ def _reader(name: str) -> Callable[[Callable[[Path], Reader]], Callable[[Path], 
 
 def experiment() -> Config:
     """Return the experiment whose run is damaged."""
-    changes = {"data.records": 24, "data.held-out": 24, "federation.owners": 3, "model.hidden": 4}
-    changes |= {"training.rounds": 2, "trials.count": 8, "trials.cohort": 4}
+    changes = {"data.records": 24, "data.held-out": 24, "federation.clients": 3, "model.hidden": 4}
+    changes |= {"training.rounds": 2, "trials.count": 8, "trials.batch": 4}
     return config.from_run_config(to_run_config(Config()) | changes)
 
 
@@ -69,7 +69,7 @@ def played(path: Path) -> RunDirectory:
     """Return a finished run."""
     settings = experiment()
     directory = RunDirectory.create(path, settings)
-    grid = InProcessGrid(client_app.app, settings.federation.owners, to_run_config(settings))
+    grid = InProcessGrid(client_app.app, settings.federation.clients, to_run_config(settings))
     server_app.run(grid, settings, directory)
     return directory
 
@@ -92,12 +92,12 @@ _of_run("identity", lambda run: run.identity)
 _of_run("nodes.json", nodes.registered_nodes)
 
 
-def _cohorts(run: RunDirectory) -> object:
-    file = run.cohort_file(0)
-    return cohorts.ranges(run.config, run), cohorts.rounds_of(run, 0), run.read_arrays(file)
+def _batches(run: RunDirectory) -> object:
+    file = run.batch_file(0)
+    return batches.ranges(run.config, run), batches.rounds_of(run, 0), run.read_arrays(file)
 
 
-_of_run("cohorts/000000.npz", _cohorts, **NPZ)
+_of_run("batches/000000.npz", _batches, **NPZ)
 _of_run("transcript.npz", run_transcript.read, **NPZ)
 
 
@@ -133,7 +133,7 @@ def _recording(folder: Path) -> Reader:
 def _description(folder: Path) -> Reader:
     path = folder / "rounds.toml"
     path.write_text("[[rounds]]\nnoise-multiplier = 1.5\ncount = 10\nsampling-rate = 0.5\n")
-    return Reader(path, lambda: description.load(path))
+    return Reader(path, lambda: releases.load(path))
 
 
 def _loaded(name: str, root: Path, **options: Any) -> Callable[[], object]:
@@ -230,10 +230,10 @@ def _replaced(folder: Path) -> Reader:
 def _registered(folder: Path) -> Reader:
     place = folder / "server"
     place.mkdir()
-    nodes_of = {"owner-0": {"node": "12", "key": "SHA256:x", "replaced": []}}
+    nodes_of = {"client-0": {"node": "12", "key": "SHA256:x", "replaced": []}}
     (place / "nodes.json").write_text(json.dumps(nodes_of))
     return Reader(place / "nodes.json", lambda: kit.registered(place))
 
 
-for _name in ("cohorts/000000.npz", "transcript.npz", "arrays of one's own"):
+for _name in ("batches/000000.npz", "transcript.npz", "arrays of one's own"):
     _repacked(_name)

@@ -29,7 +29,7 @@ MOST_MEMORY = 2**29
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fuzz") / "run"
     directory = played(path)
-    directory.write_json("nodes.json", {str(owner): 1000 + owner for owner in range(3)})
+    directory.write_json("nodes.json", {str(client): 1000 + client for client in range(3)})
     return path
 
 

@@ -50,8 +50,8 @@ CHANCES = {
 }
 """The others' number."""
 
-INSTRUMENTED: dict[str, Scalar] = {
-    "audit.mode": "instrumented",
+ORACLE: dict[str, Scalar] = {
+    "audit.mode": "oracle",
     "training.sampling-rate": 0.1,
     "training.clipping-norm": 1.0,
     "privacy.rho-beta": 0.99,
@@ -63,7 +63,7 @@ def joined_more_often() -> AbstractContextManager[Any]:
     return patch.object(
         inputs,
         "participation",
-        lambda *leaf: participation(*leaf[:-1], 1.5 * leaf[-1]),
+        lambda *stream: participation(*stream[:-1], 1.5 * stream[-1]),
     )
 
 
@@ -118,12 +118,12 @@ def test_a_record_that_moves_the_sums_little_is_not_surer_than_it_may_be(tmp_pat
 def test_records_that_join_more_often_than_claimed_are_noticed_where_norms_vary(
     tmp_path: Path,
 ) -> None:
-    """An instrumented audit has the log-odds alone; some gradients are below the clipping norm."""
-    more = Variant("q", INSTRUMENTED, joined_more_often)
+    """An oracle audit has the log-odds alone; some gradients are below the clipping norm."""
+    more = Variant("q", ORACLE, joined_more_often)
     report = play(more, tmp_path / "more", trials=1000, rounds=10).report
     assert not report["prediction"]["deterministic"]
     assert "those of sampled steps" in report["alarms"]["world_d"]
-    honest = Variant("q", INSTRUMENTED)
+    honest = Variant("q", ORACLE)
     assert play(honest, tmp_path / "honest", trials=1000, rounds=10).report["alarms"] == {}
 
 

@@ -22,12 +22,12 @@ from fedsim import client_app
 from fedsim.audits import audit
 from fedsim.campaign import ledger, spending
 from fedsim.campaign.run_directory import RunDirectory
-from fedsim.client import inputs, owner_app
+from fedsim.client import inputs, training_node
 from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.game import federation as federations
 from fedsim.game.federation import Federation
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms import privacy
 from fedsim.protocol import messages
 from fedsim.report import page
@@ -40,7 +40,7 @@ BASE: dict[str, Scalar] = {
     "data.records": 30,
     "data.held-out": 20,
     "data.pool": 30,
-    "federation.owners": 3,
+    "federation.clients": 3,
     "model.name": "mlp",
     "model.hidden": 8,
     "training.clipping-norm": 0.5,
@@ -102,7 +102,7 @@ def play(
         patch.object(page, "render_html", return_value=""),
     ):
         server_app.run(
-            InProcessGrid(client_app.app, config.federation.owners, to_run_config(config)),
+            InProcessGrid(client_app.app, config.federation.clients, to_run_config(config)),
             config,
             run,
         )
@@ -143,19 +143,19 @@ def no_noise() -> AbstractContextManager[Any]:
 
 def half_the_noise() -> AbstractContextManager[Any]:
     """Add noise of half the standard deviation that is accounted for."""
-    return _noise_as(lambda *leaf: gaussian_noise(*leaf) / 2)
+    return _noise_as(lambda *stream: gaussian_noise(*stream) / 2)
 
 
 def uniform_noise() -> AbstractContextManager[Any]:
     """Add uniform noise of the standard deviation that is accounted for, which hides no outlier."""
-    return _noise_as(lambda *leaf: math.sqrt(12) * (ndtr(gaussian_noise(*leaf)) - 0.5))
+    return _noise_as(lambda *stream: math.sqrt(12) * (ndtr(gaussian_noise(*stream)) - 0.5))
 
 
 def laplace_noise() -> AbstractContextManager[Any]:
     """Add Laplace's noise of the standard deviation that is accounted for."""
 
-    def noise(*leaf: Any) -> Rows:
-        normal = gaussian_noise(*leaf)
+    def noise(*stream: Any) -> Rows:
+        normal = gaussian_noise(*stream)
         return -np.sign(normal) * np.log(2 * ndtr(-np.abs(normal))) / math.sqrt(2)
 
     return _noise_as(noise)
@@ -175,8 +175,8 @@ def noise_in_one_round_of_an_epoch() -> AbstractContextManager[Any]:
     rest = 0.02
     first = math.sqrt(EPOCH - (EPOCH - 1) * rest**2)
     return _noise_as(
-        lambda seed, trials, round, *leaf: (
-            gaussian_noise(seed, trials, round, *leaf) * (first if round % EPOCH == 1 else rest)
+        lambda seed, trials, round, *stream: (
+            gaussian_noise(seed, trials, round, *stream) * (first if round % EPOCH == 1 else rest)
         )
     )
 
@@ -187,22 +187,22 @@ def reused_seed() -> AbstractContextManager[Any]:
 
 
 Summed = Callable[[Config, Federation, Tensor, Tensor, Tensor], Tensor]
-"""Parameters [T, P], unclipped gradients [T, n, P], weights [T, n] -> the owner's sum [T, P]."""
+"""Parameters [T, P], unclipped gradients [T, n, P], weights [T, n] -> the client's sum [T, P]."""
 
 
 def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
-    """Let every owner, and not the adversary's replay of it, sum its gradients in another way."""
+    """Let every client, and not the adversary's replay of it, sum its gradients in another way."""
 
     def contribution(
         config: Config,
         federation: Federation,
-        owner: int,
+        client: int,
         parameters: Tensor,
-        question: Question,
+        game: RoundGame,
         worlds: Tensor | None = None,
         participation: Tensor | None = None,
     ) -> Tensor:
-        positions = federation.owned_by(owner)
+        positions = federation.owned_by(client)
         features, labels = federation.members(positions)
         unclipped = replace(federation.clipper, clipping_norm=math.inf)
         gradients = unclipped.clipped_gradients(parameters, features, labels)
@@ -210,10 +210,10 @@ def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
         if participation is not None:
             weights *= participation[:, positions]
         if worlds is not None:
-            weights[:, np.flatnonzero(positions == question.record)[0]] *= worlds
+            weights[:, np.flatnonzero(positions == game.record)[0]] *= worlds
         return total(config, federation, parameters, gradients, weights)
 
-    return patch.object(owner_app, "contribution", contribution)
+    return patch.object(training_node, "contribution", contribution)
 
 
 def _scaled_down(vectors: Tensor, norm: float) -> Tensor:
@@ -236,7 +236,7 @@ def clipping_after_averaging() -> AbstractContextManager[Any]:
 
 def noise_of_a_mean() -> AbstractContextManager[Any]:
     """Take the sum for a mean, whose sensitivity is C/n, and scale the noise to that."""
-    return _noise_as(lambda *leaf: gaussian_noise(*leaf) / BASE["data.records"])
+    return _noise_as(lambda *stream: gaussian_noise(*stream) / BASE["data.records"])
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def mean_in_place_of_sum() -> Iterator[None]:
 def one_layer_unclipped() -> Iterator[None]:
     """Clip over all parameters but the last layer's weight and bias, which stay as they are.
 
-    A server that bounds its owners' sums refuses some of them, so that this one does not.
+    A server that bounds its clients' sums refuses some of them, so that this one does not.
     """
 
     def total(
@@ -271,14 +271,14 @@ def one_layer_unclipped() -> Iterator[None]:
 
 
 def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
-    """Weight the owners' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
+    """Weight the clients' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
 
     def total(batch: Batch, round: Round, received: Received, *_: object) -> Rows:
-        known, owners = federations.load(batch.config), batch.config.federation.owners
+        known, clients = federations.load(batch.config), batch.config.federation.clients
         summed = np.zeros(round.shape)
         for partition, record in received.records(messages.REPLY).items():
             size = len(known.owned_by(partition))
-            summed += messages.only(record) * (owners * size / batch.config.data.records)
+            summed += messages.only(record) * (clients * size / batch.config.data.records)
         return summed
 
     return patch.object(noise, "summed", total)
@@ -297,7 +297,7 @@ def shuffled_batches() -> Iterator[None]:
             row[shuffle.permutation(records)[place * size : (place + 1) * size]] = True
         return chosen
 
-    # The owners and the adversary, who is told which of the others take part.
+    # The clients and the adversary, who is told which of the others take part.
     with patch.object(inputs, "participation", batch):
         yield
 
@@ -373,7 +373,7 @@ CORRECT = (
             "training.schedule": "cosine",
         },
     ),
-    Variant("five owners of very unequal sizes", UNEQUAL | {"federation.owners": 5}),
+    Variant("five clients of very unequal sizes", UNEQUAL | {"federation.clients": 5}),
     Variant(
         "a linear model of breast cancer", {"data.name": "breast-cancer", "model.name": "linear"}
     ),

@@ -22,7 +22,7 @@ EPSILONS, DELTA = (1.0, 2.0, 4.0, 8.0), 1e-5
 AUDITED: dict[str, Scalar] = {
     "data.records": 200,
     "data.held-out": 200,
-    "federation.owners": 2,
+    "federation.clients": 2,
     "model.name": "linear",
     "training.rounds": 30,
     "training.learning-rate": 1.0,
@@ -31,9 +31,9 @@ AUDITED: dict[str, Scalar] = {
     # The strongest challenge: all of the clipping norm, in a direction of its own.
     "challenge.kind": "gradient",
     "challenge.record": 0,
-    "audit.mode": "instrumented",
+    "audit.mode": "oracle",
     "trials.count": 2000,
-    "trials.cohort": 250,
+    "trials.batch": 250,
     "run.device": "cpu",
 }
 
@@ -68,7 +68,7 @@ def _report(config: Config) -> dict[str, Any]:
         patch.object(page, "render_html", return_value=""),
     ):
         path = Path(folder) / "run"
-        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         server_app.run(grid, config, RunDirectory.create(path, config))
         report: dict[str, Any] = json.loads((path / "report.json").read_text(encoding="utf-8"))
     return report

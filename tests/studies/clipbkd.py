@@ -56,13 +56,13 @@ class Size:
     """How much is run: trials of both worlds together, and the groups."""
 
     trials: int = 2000
-    cohort: int = 250
+    batch: int = 250
     rounds: int = 6
     copies: tuple[int, ...] = (1, 2, 4, 8)
     epsilons: tuple[str, ...] = tuple(TABLE_2)
 
 
-SMOKE = Size(trials=20, cohort=20, rounds=2, copies=(2,), epsilons=("∞",))
+SMOKE = Size(trials=20, batch=20, rounds=2, copies=(2,), epsilons=("∞",))
 
 
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
@@ -131,7 +131,7 @@ def _config(size: Size, epsilon: str, copies: int, root: Path | None) -> Config:
         {
             "challenge.copies": copies,
             "trials.count": size.trials,
-            "trials.cohort": size.cohort,
+            "trials.batch": size.batch,
             "training.rounds": size.rounds,
             "training.learning-rate": 2.0,
             "model.hidden": 8,
@@ -144,7 +144,7 @@ def _config(size: Size, epsilon: str, copies: int, root: Path | None) -> Config:
 def _transcript(config: Config) -> Arrays:
     with tempfile.TemporaryDirectory() as scratch:
         directory = RunDirectory.create(Path(scratch) / "run", config)
-        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         server_app.run(grid, config, directory)
         return directory.read_arrays("transcript.npz")
 

@@ -94,7 +94,7 @@ def _run(chosen: Config) -> dict[str, Any]:
     """Run a federation in this process; return its report."""
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory.create(Path(folder) / "run", chosen)
-        grid = InProcessGrid(client_app.app, chosen.federation.owners, to_run_config(chosen))
+        grid = InProcessGrid(client_app.app, chosen.federation.clients, to_run_config(chosen))
         server_app.run(grid, chosen, directory)
         return directory.read_json("report.json")
 

@@ -52,21 +52,21 @@ FIRST_SEED = 3000
 
 LOCAL: dict[str, Scalar] = {"federation.trust": "local"}
 ALL: dict[str, Scalar] = {"audit.vantages": "all"}
-INSTRUMENTED: dict[str, Scalar] = {"audit.mode": "instrumented"}
+ORACLE: dict[str, Scalar] = {"audit.mode": "oracle"}
 
 MORE = (
     Variant("local trust, all vantages", LOCAL | ALL),
     Variant("the server's vantage", LOCAL | {"federation.vantage": "server"}),
     Variant("the released model's vantage", {"federation.vantage": "released-model"}),
     Variant("local steps", LOCAL | {"training.local-steps": 2}),
-    Variant("instrumented", INSTRUMENTED),
-    Variant("instrumented, Poisson sampling", INSTRUMENTED | POISSON),
+    Variant("oracle", ORACLE),
+    Variant("oracle, Poisson sampling", ORACLE | POISSON),
     Variant("seldom clipped", {"training.clipping-norm": 5.0}),
     Variant("seldom clipped, Poisson sampling", POISSON | {"training.clipping-norm": 5.0}),
     Variant("common random numbers", {"trials.pairing": "common"}),
     Variant(
         "PAC noise",
-        INSTRUMENTED
+        ORACLE
         | {"privacy.noise": "pac", "privacy.mutual-information": 0.1, "privacy.rho-beta": 0.0},
     ),
     Variant("canaries", {"canaries.count": 40}),
@@ -255,7 +255,7 @@ def _of_live(seed: int) -> Said:
     run_config, audit = to_run_config(config), LiveAudit()
     with tempfile.TemporaryDirectory() as folder, patch.object(page.Pictures, "drawn", {}):
         run = RunDirectory.create(Path(folder) / "run", config)
-        grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
+        grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
         told: Changes = {"role": "auditor", "transcript-path": folder}
         grid.contexts[AUDITOR] = Context(RUN_ID, AUDITOR, told, RecordDict(), run_config)
         server_app.run(grid, config, run)

@@ -110,7 +110,7 @@ def _federation(smoke: bool) -> Table:
             "canaries.count": count,
             "canaries.known-data": known,
             "trials.count": trials,
-            "trials.cohort": trials,
+            "trials.batch": trials,
             "training.rounds": rounds,
             "run.threads": 1,
         }
@@ -118,7 +118,7 @@ def _federation(smoke: bool) -> Table:
         with tempfile.TemporaryDirectory() as folder:
             directory = RunDirectory.create(Path(folder) / "run", given)
             grid = InProcessGrid(
-                client_app.app, given.federation.owners, config.to_run_config(given)
+                client_app.app, given.federation.clients, config.to_run_config(given)
             )
             server_app.run(grid, given, directory)
             found = directory.read_json("report.json")

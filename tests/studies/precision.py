@@ -31,7 +31,7 @@ Counts = npt.NDArray[np.int64]
 class Game:
     """A pair of trials, and how they are stopped.
 
-    probabilities: that both are won, one of them, none; halfwidth: that is wanted; cohort: how many
+    probabilities: that both are won, one of them, none; halfwidth: that is wanted; batch: how many
     trials are run between two looks at least.
     """
 
@@ -39,7 +39,7 @@ class Game:
     common: bool
     probabilities: tuple[float, float, float]
     halfwidth: float = 0.1
-    cohort: int = 50
+    batch: int = 50
 
     @property
     def advantage(self) -> float:
@@ -75,7 +75,7 @@ GAMES = (
     coupled(0.2),
     half_coupled(0.2),
     coupled(0.9),
-    replace(independent(0.8, 0.8), halfwidth=0.2, cohort=2),
+    replace(independent(0.8, 0.8), halfwidth=0.2, batch=2),
 )
 
 
@@ -94,22 +94,24 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
     random = np.random.default_rng(SEED)
     rows = []
     for game in games:
-        shares = stopping.looks(game.halfwidth, CONFIDENCE, 10**6, game.cohort, game.common)
-        cohorts = max(shares) // game.cohort
-        drawn = random.multinomial(game.cohort // 2, game.probabilities, (repeats, cohorts)).cumsum(
+        shares = stopping.interim_analyses(
+            game.halfwidth, CONFIDENCE, 10**6, game.batch, game.common
+        )
+        batches = max(shares) // game.batch
+        drawn = random.multinomial(game.batch // 2, game.probabilities, (repeats, batches)).cumsum(
             1
         )
         planned = stopped(drawn, game, shares)
         naive = stopped(
-            drawn, game, dict.fromkeys(range(game.cohort, max(shares) + 1, game.cohort), 1.0)
+            drawn, game, dict.fromkeys(range(game.batch, max(shares) + 1, game.batch), 1.0)
         )
         expected = sample_size.expected_stop(
-            game.advantage, game.halfwidth, CONFIDENCE, game.cohort, game.common
+            game.advantage, game.halfwidth, CONFIDENCE, game.batch, game.common
         )
         rows.append(
             (
                 game.name,
-                f"± {game.halfwidth:g}, {game.cohort}",
+                f"± {game.halfwidth:g}, {game.batch}",
                 f"{planned[0].mean():.4f}",
                 f"{naive[0].mean():.4f}",
                 float(planned[1].mean()),
@@ -122,7 +124,7 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
         f"Coverage of the advantage under --until-halfwidth, at {CONFIDENCE:.0%}",
         (
             "trials",
-            "until, cohort",
+            "until, batch of trials",
             "covered",
             "covered, naive",
             "trials at the stop",
@@ -132,7 +134,7 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
         ),
         rows,
         f"{repeats} campaigns each. Naive: the interval of a number of "
-        "trials fixed in advance, looked at after every cohort.",
+        "trials fixed in advance, looked at after every batch of trials.",
     )
 
 
@@ -160,7 +162,7 @@ def prices(halfwidths: Sequence[float]) -> Table:
             "stopping, common",
         ),
         rows,
-        "Looks after any even number of trials (cohorts of 2); a number planned knowingly is that "
+        "Looks after any even number of trials (batches of 2); a number planned knowingly is that "
         "of the true advantage.",
     )
 
@@ -170,18 +172,19 @@ def stopped(
 ) -> tuple[npt.NDArray[np.bool_], Counts]:
     """Return for every campaign whether its interval covers at the stop, and its trials there.
 
-    drawn [R, cohorts, 3]: how many pairs were won twice, once, never, after each cohort.
+    drawn [R, batches of trials, 3]: how many pairs were won twice, once, never, after each batch of
+    trials.
     """
     covered = np.zeros(len(drawn), dtype=np.bool_)
     ended = np.zeros(len(drawn), dtype=np.int64)
-    for look, share in shares.items():
-        counts = drawn[:, look // game.cohort - 1]
+    for analysis, share in shares.items():
+        counts = drawn[:, analysis // game.batch - 1]
         found, inverse = np.unique(counts, axis=0, return_inverse=True)
         ends = np.array([interval(each, game.common, share) for each in found])[inverse.ravel()]
         short = (ends[:, 1] - ends[:, 0]) / 2 <= game.halfwidth
-        now = (ended == 0) & (short | (look == max(shares)))
+        now = (ended == 0) & (short | (analysis == max(shares)))
         covered[now] = ((ends[:, 0] <= game.advantage) & (game.advantage <= ends[:, 1]))[now]
-        ended[now] = look
+        ended[now] = analysis
     return covered, ended
 
 
@@ -252,7 +255,7 @@ def run(rho_beta: float, trials: int, rounds: int) -> tuple[dict[str, Any], floa
             "privacy.rho-beta": rho_beta,
             "privacy.sensitivity": "local",
             "trials.count": trials,
-            "trials.cohort": 500,
+            "trials.batch": 500,
             "trials.pairing": "common",
             "audit.evaluated-trials": 2,
             "run.device": "cpu",
@@ -260,7 +263,7 @@ def run(rho_beta: float, trials: int, rounds: int) -> tuple[dict[str, Any], floa
     )
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory.create(Path(folder) / "run", config)
-        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         server_app.run(grid, config, directory)
         report = directory.read_json("report.json")
     ratio = report["campaign"]["variance"]["measured"]

@@ -1,4 +1,4 @@
-"""`fedsim audit`: what a transcript or a Flower app says of an owner's privacy."""
+"""`fedsim audit`: what a transcript or a Flower app says of a client's privacy."""
 
 from collections.abc import Callable
 from functools import partial
@@ -46,7 +46,7 @@ def audit(
     """Audit a federation that was or is being recorded, or a Flower app before it runs.
 
     Of a transcript of fedsim.recording, measures the noise that was really added, what it makes of
-    each owner's privacy, and what canaries found. Of an auditor's node in a fedsim federation,
+    each client's privacy, and what canaries found. Of an auditor's node in a fedsim federation,
     works out its belief after every round; its folder of transcripts stands for the newest one. An
     app is run again and again, under attack, in a process of its own with your rights: only name
     code that you would run yourself. What a run of `fedsim run` proves, `fedsim report` says.

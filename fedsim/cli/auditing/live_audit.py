@@ -132,7 +132,7 @@ def _check_same(run: RunDirectory, recorded: Config) -> None:
         return {
             key: value
             for key, value in keys
-            if key not in ("data.root", "data.download", "trials.cohort")
+            if key not in ("data.root", "data.download", "trials.batch")
             and (key == "run.seed" or not key.startswith("run."))
         }
 
@@ -153,5 +153,5 @@ def _seed(path: Path) -> int:
     except (OSError, ValueError) as error:
         raise InputError(
             f"cannot read a seed from '{path}': {error}; the file holds the number that the "
-            "owner's node config has as canary-seed"
+            "client's node config has as canary-seed"
         ) from None

@@ -73,7 +73,7 @@ def draw(
         "unit": config.privacy.unit,
         "norm": config.training.clipping_norm,
         "seed": config.run.seed,
-        "owners": one_run.hosts(config).tolist(),
+        "clients": one_run.hosts(config).tolist(),
         **one_run.described(config, known),
         # A character for each canary: 1 if it is in the training of the trial.
         "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],

@@ -130,7 +130,7 @@ def _document(
         def needed(expected: float, common: bool = common, stops: bool = stops) -> int:
             if stops:
                 return sample_size.expected_stop(
-                    expected, halfwidth, level, config.trials.cohort, common
+                    expected, halfwidth, level, config.trials.batch, common
                 )
             return sample_size.trials_needed(expected, halfwidth, level, Design(common))
 
@@ -142,8 +142,8 @@ def _document(
                 "trials": needed(advantage),
                 "trials_at_zero": needed(0.0),
                 "at_most": max(
-                    stopping.looks(
-                        halfwidth, level, sample_size.MOST_TRIALS, config.trials.cohort, common
+                    stopping.interim_analyses(
+                        halfwidth, level, sample_size.MOST_TRIALS, config.trials.batch, common
                     )
                 )
                 if stops

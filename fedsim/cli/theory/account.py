@@ -41,7 +41,7 @@ def account(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(help="Number of rounds, k: noisy sums that leave an owner or the server."),
+        typer.Option(help="Number of rounds, k: noisy sums that leave a client or the server."),
     ] = None,
     delta: Annotated[
         float | None,
@@ -59,7 +59,7 @@ def account(
     clients: Clients = None,
     participants: Annotated[
         int | None,
-        typer.Option(help="How many owners take part in each round.", show_default="all"),
+        typer.Option(help="How many clients take part in each round.", show_default="all"),
     ] = None,
     colluding: Colluding = None,
     vantage: VantageChoice = None,
@@ -120,12 +120,12 @@ def account(
 
 
 def _print(found: Guarantee, console: Console) -> None:
-    description, vantage, bounds = found.description, found.vantage, found.bounds
+    releases, vantage, bounds = found.releases, found.vantage, found.bounds
     document, config = found.document, found.config
     reason = None if config is None else unbounded(config)
     by_pac = config is not None and config.privacy.noise.mechanism.by_candidate
     if not by_pac:
-        guarantees.print_description(description, vantage, console)
+        guarantees.print_description(releases, vantage, console)
     if config is not None:
         label = "A DP guarantee" if document["dp_guarantee"] else "No DP guarantee"
         console.print(Text(f"{label}. {document['dp_note']}"))
@@ -136,10 +136,10 @@ def _print(found: Guarantee, console: Console) -> None:
         guarantees.print_bayesian(document["bayesian"], console)
         return
     by_client = config is not None and config.privacy.unit == "client"
-    unit = guarantees.OWNER if by_client else guarantees.PERSON
+    unit = guarantees.CLIENT if by_client else guarantees.PERSON
     console.print(guarantees.verdict(bounds, unit))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=unit))
-    if not description.towards(vantage).noiseless:
+    if not releases.towards(vantage).noiseless:
         columns = {
             "epsilon": "epsilon",
             "rho_beta": "rho_beta",
@@ -193,18 +193,18 @@ def _check_plot(plot: Path) -> None:
 
 def _plot(found: Guarantee, path: Path) -> Row:
     """Draw the figure; return epsilon by round, as JSON repeats it. Raises InputError."""
-    description, vantage, delta = found.description, found.vantage, found.bounds.delta
+    releases, vantage, delta = found.releases, found.vantage, found.bounds.delta
     document = found.document
     if math.isinf(document["epsilon"]):
         raise InputError(f"nothing to draw: epsilon is infinite ({document['note']})")
     from fedsim.figures import bound_figures, canvas  # noqa: PLC0415
 
     names = [name for name, row in document["accountants"].items() if "refusal" not in row]
-    rounds, epsilons = identifiability.epsilon_by_round(description, vantage, delta, names)
+    rounds, epsilons = identifiability.epsilon_by_round(releases, vantage, delta, names)
     if document["belief_curve"] is None:
         curve = None
     else:
-        curve = identifiability.belief_curve(description.towards(vantage), BELIEFS)
+        curve = identifiability.belief_curve(releases.towards(vantage), BELIEFS)
     figure = bound_figures.guarantee(rounds, epsilons, delta, curve, document["rho_beta"])
     drawn = canvas.to_png(figure) if path.suffix == ".png" else canvas.to_svg(figure).encode()
     try:

@@ -162,7 +162,7 @@ def _print(found: Calibrated, title: str, columns: Sequence[str]) -> None:
         console.print(
             Text.assemble(f"{FOUND[found.unknown]} ", (f"{found.value:.6g}", "bold"), said)
         )
-    guarantees.print_description(found.description, found.vantage, console)
+    guarantees.print_description(found.releases, found.vantage, console)
     console.print(guarantees.verdict(found.bounds))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
     if "pac" in found.document:

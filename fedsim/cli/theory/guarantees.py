@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.privacy.accounting import ACCOUNTANTS
-from fedsim.privacy.description import Description
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.releases import Releases
 from fedsim.studies import statements
 from fedsim.studies.statements import Row
 from fedsim.trust import Trust
@@ -21,7 +21,7 @@ from fedsim.trust.model import Vantage
 LocalSteps = Annotated[
     int | None,
     typer.Option(
-        help="Noisy steps that every owner takes on its own model in each round; steps x "
+        help="Noisy steps that every client takes on its own model in each round; steps x "
         "local-steps are accounted. More than 1 needs --trust local.",
         show_default="1",
     ),
@@ -36,15 +36,15 @@ NeighbouringChoice = Annotated[
 TrustChoice = Annotated[
     Trust | None,
     typer.Option(
-        help="Who adds noise: the server, every owner its own, or owners a share.",
+        help="Who adds noise: the server, every client its own, or clients a share.",
         show_default="central",
     ),
 ]
-Clients = Annotated[int | None, typer.Option(help="Number of data owners, m.", show_default="2")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients, m.", show_default="2")]
 Colluding = Annotated[
     int | None,
     typer.Option(
-        help="How many other owners tell the adversary their noise; up to m - 2.", show_default="0"
+        help="How many other clients tell the adversary their noise; up to m - 2.", show_default="0"
     ),
 ]
 VantageChoice = Annotated[
@@ -60,7 +60,7 @@ NOISE_MULTIPLIER_EXPLAINED = (
 )
 
 
-PERSON, OWNER = "person's record", "owner's whole data"
+PERSON, CLIENT = "person's record", "client's whole data"
 """What the bounds are about: the unit of privacy."""
 
 
@@ -85,22 +85,22 @@ def advantage(value: float) -> str:
     return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.3g}"
 
 
-def print_description(description: Description, vantage: Vantage, console: Console) -> None:
+def print_description(releases: Releases, vantage: Vantage, console: Console) -> None:
     """Say how much noise there is, and how much of it counts."""
-    row = statements.asked(description, vantage)
+    row = statements.asked(releases, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
     console.print(
         Text.assemble("Noise multiplier ", (_of_rounds(nominal), "bold")),
         f"({_of_rounds(effective)} towards the vantage {vantage.value}, with "
-        f"{description.trust.value} trust and {description.owners} clients{colluding}).",
+        f"{releases.trust.value} trust and {releases.clients} clients{colluding}).",
     )
-    for alike in description.rounds:
+    for alike in releases.rounds:
         if alike.local_steps > 1:
             console.print(
                 f"{alike.count} rounds of {alike.local_steps} local steps: "
                 f"{alike.count * alike.local_steps} noisy steps are accounted, as if every one "
-                "were released under its owner's noise alone."
+                "were released under its client's noise alone."
             )
 
 

@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.data.loaders import originals
 from fedsim.data.loaders.dataset import Dataset, Records
 from fedsim.data.loaders.source import Source
-from fedsim.data.loaders.usable import class_numbers
+from fedsim.data.loaders.validation import class_numbers
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -11,7 +11,7 @@ from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.data.loaders.dataset import Dataset, Records
 from fedsim.data.loaders.source import Source
-from fedsim.data.loaders.usable import class_numbers
+from fedsim.data.loaders.validation import class_numbers
 
 GREY = ("1", "L", "LA")
 """Pillow's modes of pictures without colour."""

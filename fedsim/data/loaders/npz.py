@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.data.loaders.dataset import Dataset, Records
 from fedsim.data.loaders.source import Source
-from fedsim.data.loaders.usable import class_numbers, finite
+from fedsim.data.loaders.validation import class_numbers, finite
 
 GREY_OR_COLOUR = (1, 3)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.data.loaders.dataset import Dataset, Records
-from fedsim.data.loaders.usable import class_numbers
+from fedsim.data.loaders.validation import class_numbers
 
 MISSING = ("", "?", "na", "nan")
 """What stands for a missing value, in whichever case."""

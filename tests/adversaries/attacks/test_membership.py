@@ -28,68 +28,69 @@ Floats = npt.NDArray[np.float64]
 PHI = NormalDist().cdf
 
 
-def by_hand(members: list[float], strangers: list[float]) -> tuple[float, float, float]:
+def by_hand(members: list[float], non_members: list[float]) -> tuple[float, float, float]:
     """The attack on one model, as Yeom et al. describe it: threshold, TPR, FPR."""
     threshold = sum(members) / len(members)
     true = sum(1 for loss in members if loss <= threshold) / len(members)
-    false = sum(1 for loss in strangers if loss <= threshold) / len(strangers)
+    false = sum(1 for loss in non_members if loss <= threshold) / len(non_members)
     return threshold, true, false
 
 
 @pytest.fixture
 def losses() -> tuple[Floats, Floats, Bools]:
     rng = np.random.default_rng(0)
-    members, strangers = rng.exponential(1, (50, 17)), rng.exponential(1.5, (50, 9))
+    members, non_members = rng.exponential(1, (50, 17)), rng.exponential(1.5, (50, 9))
     inclusion = rng.random((50, 17)) < 0.7
     inclusion[:, 0] = True
-    return members, strangers, inclusion
+    return members, non_members, inclusion
 
 
 def test_yeom_is_a_loop_over_trials_and_records(losses: tuple[Floats, Floats, Bools]) -> None:
-    members, strangers, inclusion = losses
-    true, false = yeom(members, strangers, inclusion)
-    decisions = yeom_challenge(strangers[:, 0], members, inclusion)
+    members, non_members, inclusion = losses
+    true, false = yeom(members, non_members, inclusion)
+    decisions = yeom_challenge(non_members[:, 0], members, inclusion)
     for trial in range(50):
         own = members[trial][inclusion[trial]].tolist()
-        threshold, expected_true, expected_false = by_hand(own, strangers[trial].tolist())
+        threshold, expected_true, expected_false = by_hand(own, non_members[trial].tolist())
         assert true[trial] == pytest.approx(expected_true, rel=1e-12)
         assert false[trial] == pytest.approx(expected_false, rel=1e-12)
-        assert decisions[trial] == (strangers[trial, 0] <= threshold)
+        assert decisions[trial] == (non_members[trial, 0] <= threshold)
 
 
 def test_a_record_that_a_trial_did_not_train_on_counts_nowhere(
     losses: tuple[Floats, Floats, Bools],
 ) -> None:
-    members, strangers, _ = losses
+    members, non_members, _ = losses
     inclusion = np.ones_like(members)
     inclusion[:, 3] = 0
     absent = members.copy()
     absent[:, 3] = np.nan
     without = np.delete(members, 3, axis=1)
-    np.testing.assert_array_equal(yeom(absent, strangers, inclusion), yeom(without, strangers))
+    np.testing.assert_array_equal(yeom(absent, non_members, inclusion), yeom(without, non_members))
     np.testing.assert_array_equal(
-        yeom_challenge(strangers[:, 0], absent, inclusion), yeom_challenge(strangers[:, 0], without)
+        yeom_challenge(non_members[:, 0], absent, inclusion),
+        yeom_challenge(non_members[:, 0], without),
     )
 
 
 def test_weights_count_a_record_as_often_as_they_say(losses: tuple[Floats, Floats, Bools]) -> None:
-    members, strangers, _ = losses
+    members, non_members, _ = losses
     weights = np.ones_like(members)
     weights[:, :4] = 3
     repeated = np.concatenate([members, members[:, :4], members[:, :4]], axis=1)
-    np.testing.assert_allclose(yeom(members, strangers, weights), yeom(repeated, strangers))
+    np.testing.assert_allclose(yeom(members, non_members, weights), yeom(repeated, non_members))
 
 
 def test_tensors_give_the_same_arrays(losses: tuple[Floats, Floats, Bools]) -> None:
-    members, strangers, inclusion = losses
+    members, non_members, inclusion = losses
     tensors = [torch.tensor(array) for array in losses]
     tensors[0].requires_grad_()
-    for ours, expected in zip(yeom(*tensors), yeom(members, strangers, inclusion), strict=True):
+    for ours, expected in zip(yeom(*tensors), yeom(members, non_members, inclusion), strict=True):
         assert ours.dtype == np.float64
         np.testing.assert_array_equal(ours, expected)
     decisions = yeom_challenge(tensors[1][:, 0], tensors[0], tensors[2])
     assert decisions.dtype == bool
-    np.testing.assert_array_equal(decisions, yeom_challenge(strangers[:, 0], members, inclusion))
+    np.testing.assert_array_equal(decisions, yeom_challenge(non_members[:, 0], members, inclusion))
 
 
 def test_yeom_wins_a_known_game_as_often_as_it_should() -> None:

@@ -14,11 +14,11 @@ from adversaries.errors import InputError
 from adversaries.neighbours import dataset_sensitivity, dissimilarity
 from adversaries.neighbours.dataset_sensitivity import (
     Pair,
-    rank_owners,
+    rank_clients,
     rank_records,
     select,
     select_one,
-    select_per_owner,
+    select_per_client,
 )
 from fedsim.data import load
 
@@ -203,22 +203,22 @@ def test_more_pairs_than_there_are_or_none_are_refused(top: int) -> None:
 
 
 @pytest.mark.parametrize("measure", sorted(SINGLE))
-def test_an_owner_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
+def test_an_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
     measure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", 4 * len(D))  # several blocks
-    owner_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
+    client_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
     expected = [
         np.mean(
             [
                 SINGLE[measure](D[i], D[j])
-                for i in np.flatnonzero(owner_of == owner)
-                for j in np.flatnonzero(owner_of != owner)
+                for i in np.flatnonzero(client_of == client)
+                for j in np.flatnonzero(client_of != client)
             ]
         )
-        for owner in range(3)
+        for client in range(3)
     ]
-    np.testing.assert_allclose(rank_owners(D, owner_of, measure), expected, rtol=1e-12)
+    np.testing.assert_allclose(rank_clients(D, client_of, measure), expected, rtol=1e-12)
 
 
 def test_the_farthest_nearest_or_most_ordinary_one_is_chosen() -> None:
@@ -330,13 +330,13 @@ def test_a_search_does_not_keep_the_distances() -> None:
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_each_owner_chooses_among_its_own_records(neighbouring: str) -> None:
-    owner_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
+def test_each_client_chooses_among_its_own_records(neighbouring: str) -> None:
+    client_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
     done: list[float] = []
-    chosen = select_per_owner(D, owner_of, POOL, "ssim", neighbouring, progress=done.append)
+    chosen = select_per_client(D, client_of, POOL, "ssim", neighbouring, progress=done.append)
     assert len(chosen) == 3
-    for owner, pair in enumerate(chosen):
-        own = np.flatnonzero(owner_of == owner)
+    for client, pair in enumerate(chosen):
+        own = np.flatnonzero(client_of == client)
         [alone] = select(D[own], POOL, "ssim", neighbouring)
         assert pair.record == own[alone.record]
         assert (pair.replacement, pair.distance) == (alone.replacement, alone.distance)
@@ -356,7 +356,7 @@ def test_columns_reach_the_measure() -> None:
         rank_records(together, "gower", columns=columns), [0.95, 1.4, 1.45], rtol=1e-6
     )
     np.testing.assert_allclose(
-        rank_owners(together, np.array([0, 1, 1]), "gower", columns=columns),
+        rank_clients(together, np.array([0, 1, 1]), "gower", columns=columns),
         [0.475, 0.475],
         rtol=1e-6,
     )

@@ -77,8 +77,8 @@ def test_trials_that_are_in_no_pairs_are_refused() -> None:
 
 def test_a_look_is_computed_at_its_share_of_the_significance() -> None:
     worlds, odds = _pairs(20, 30, 10)
-    look = Design(share=0.25)
-    found = advantage(worlds, odds, 0.8, look)
+    analysis = Design(share=0.25)
+    found = advantage(worlds, odds, 0.8, analysis)
     strict = advantage(worlds, odds, 0.95)
     assert (found.interval.low, found.interval.high) == pytest.approx(
         (strict.interval.low, strict.interval.high)
@@ -87,11 +87,11 @@ def test_a_look_is_computed_at_its_share_of_the_significance() -> None:
     assert INDEPENDENT.level(0.95) == pytest.approx(0.95)
     rng = np.random.default_rng(0)
     spread = odds + rng.standard_normal(odds.size) / 4
-    looked = lower_bounds(worlds, spread, 1e-3, 0.8, MechanismKind.GAUSSIAN, design=look)
+    looked = lower_bounds(worlds, spread, 1e-3, 0.8, MechanismKind.GAUSSIAN, design=analysis)
     for name, bound in lower_bounds(worlds, spread, 1e-3, 0.95, MechanismKind.GAUSSIAN).items():
         assert looked[name].epsilon == pytest.approx(bound.epsilon)
         assert looked[name].confidence == 0.8
-    decided = challenge_advantage(worlds, odds > 0, 0.8, look).interval
+    decided = challenge_advantage(worlds, odds > 0, 0.8, analysis).interval
     assert decided.low == pytest.approx(strict.interval.low)
 
 

@@ -16,7 +16,7 @@ from adversaries.statistics.sample_size import (
     trials_needed,
     typical,
 )
-from adversaries.statistics.stopping import enough, looks
+from adversaries.statistics.stopping import enough, interim_analyses
 
 
 @pytest.mark.parametrize("design", [INDEPENDENT, Design(common=True), Design(False, 0.3)])
@@ -53,7 +53,7 @@ def test_common_random_numbers_need_fewer_trials_for_a_weak_adversary() -> None:
 def test_trials_stop_at_a_look_and_no_later_than_is_always_enough() -> None:
     for common in (False, True):
         stop = expected_stop(0.9, 0.1, 0.95, 20, common)
-        assert stop in looks(0.1, 0.95, 10**6, 20, common)
+        assert stop in interim_analyses(0.1, 0.95, 10**6, 20, common)
         assert stop < enough(0.1, 0.95, common)
 
 

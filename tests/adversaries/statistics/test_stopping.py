@@ -6,25 +6,25 @@ import pytest
 from adversaries.errors import InputError
 from adversaries.statistics.design import Design
 from adversaries.statistics.estimators import advantage
-from adversaries.statistics.stopping import LAST_SHARE, enough, looks
+from adversaries.statistics.stopping import LAST_SHARE, enough, interim_analyses
 
 
 @pytest.mark.parametrize("common", [False, True])
-@pytest.mark.parametrize(("halfwidth", "most", "cohort"), [(0.05, 10**6, 100), (0.3, 90, 8)])
-def test_looks_are_whole_cohorts_and_spend_the_significance_once(
-    halfwidth: float, most: int, cohort: int, common: bool
+@pytest.mark.parametrize(("halfwidth", "most", "batch"), [(0.05, 10**6, 100), (0.3, 90, 8)])
+def test_looks_are_whole_batches_and_spend_the_significance_once(
+    halfwidth: float, most: int, batch: int, common: bool
 ) -> None:
-    planned = looks(halfwidth, 0.95, most, cohort, common)
+    planned = interim_analyses(halfwidth, 0.95, most, batch, common)
     assert sum(planned.values()) == pytest.approx(1)
     assert list(planned) == sorted(planned)
     *early, last = planned
-    assert all(look % cohort == 0 for look in early)
-    assert last == min(most, -(-enough(halfwidth, 0.95, common) // cohort) * cohort)
+    assert all(analysis % batch == 0 for analysis in early)
+    assert last == min(most, -(-enough(halfwidth, 0.95, common) // batch) * batch)
     assert planned[last] == LAST_SHARE[common]
 
 
 def test_a_campaign_of_one_look_keeps_all_of_the_significance() -> None:
-    assert looks(0.2, 0.95, 40, 40, False) == {40: 1.0}
+    assert interim_analyses(0.2, 0.95, 40, 40, False) == {40: 1.0}
 
 
 @pytest.mark.parametrize("common", [False, True])
@@ -62,25 +62,25 @@ def test_the_last_look_is_precise_enough_whatever_was_found(common: bool) -> Non
 def test_the_interval_covers_at_the_stop(
     common: bool, probabilities: tuple[float, float, float]
 ) -> None:
-    halfwidth, cohort, repeats, confidence = 0.35, 10, 2000, 0.9
+    halfwidth, batch, repeats, confidence = 0.35, 10, 2000, 0.9
     truth = probabilities[0] - probabilities[2]
-    planned = looks(halfwidth, confidence, 10**6, cohort, common)
+    planned = interim_analyses(halfwidth, confidence, 10**6, batch, common)
     random = np.random.default_rng(3)
-    drawn = random.multinomial(
-        cohort // 2, probabilities, (repeats, max(planned) // cohort)
-    ).cumsum(1)
+    drawn = random.multinomial(batch // 2, probabilities, (repeats, max(planned) // batch)).cumsum(
+        1
+    )
     covered, running = 0, np.ones(repeats, bool)
-    for look, share in planned.items():
-        counts, index = np.unique(drawn[:, look // cohort - 1], axis=0, return_inverse=True)
+    for analysis, share in planned.items():
+        counts, index = np.unique(drawn[:, analysis // batch - 1], axis=0, return_inverse=True)
         ends = []
         for both, one, none in counts:
-            worlds = np.tile([True, False], look // 2)
+            worlds = np.tile([True, False], analysis // 2)
             won = np.repeat([[1, 1], [1, 0], [0, 0]], [both, one, none], axis=0)
             odds = np.where(won.ravel() == worlds, 1.0, -1.0)
             found = advantage(worlds, odds, confidence, Design(common, share)).interval
             ends.append((found.low, found.high))
         low, high = np.array(ends)[index.ravel()].T
-        now = running & (((high - low) / 2 <= halfwidth) | (look == max(planned)))
+        now = running & (((high - low) / 2 <= halfwidth) | (analysis == max(planned)))
         covered += int((now & (low <= truth) & (truth <= high)).sum())
         running &= ~now
     assert not running.any()

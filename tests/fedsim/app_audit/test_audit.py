@@ -63,7 +63,7 @@ PAIRS = {
     "weights": ("weighted", "uniform", FOUR_SIGMA, CLAIM),
     "rebuilt accountant": ("accountant-rebuilt", "accountant-kept", ONE_SIGMA, None),
     "too little noise": ("noise-too-small", "uniform", FOUR_SIGMA, CLAIM),
-    "divisor": ("too-many-clients", "uniform", FOUR_SIGMA, CLAIM),
+    "normaliser": ("too-many-clients", "uniform", FOUR_SIGMA, CLAIM),
     "clients that do not clip": ("client-unclipped", "client-fixed", FOUR_SIGMA, CLAIM),
     "seeded noise": ("seeded", "uniform", FOUR_SIGMA, CLAIM),
 }
@@ -72,7 +72,7 @@ RULES = {
     "weights": "weighted-average",
     "rebuilt accountant": "rebuilt-accountant",
     "too little noise": "realised-noise",
-    "divisor": "sampled-clients",
+    "normaliser": "sampled-clients",
     "clients that do not clip": "client-clipping",
     "seeded noise": "seeded-noise",
 }

@@ -34,12 +34,12 @@ def write_app(directory: Path, components: str, **modules: str) -> Path:
 def test_the_app_and_every_hook_are_gone_afterwards() -> None:
     watched = [(ClientApp, "train"), (ClientApp, "__init__"), (Strategy, "start")]
     watched += [(LocalDpMod, "__call__"), (np.random, "seed")]  # type: ignore[list-item]
-    before = [getattr(owner, name) for owner, name in watched]
+    before = [getattr(client, name) for client, name in watched]
     path = list(sys.path)
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
         assert "dp_app.server_app" in sys.modules
         assert app.execute(0).parameters == 650
-    assert [getattr(owner, name) for owner, name in watched] == before
+    assert [getattr(client, name) for client, name in watched] == before
     assert sys.path == path
     assert not [name for name in sys.modules if name.startswith("dp_app")]
 

@@ -1,4 +1,4 @@
-"""An auditor's node records what every owner is sent, and beliefs follow from the recording."""
+"""An auditor's node records what every client is sent, and beliefs follow from the recording."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,13 +40,13 @@ def _audited(
     node_config: dict[str, Scalar] | None = None,
     run_id: int = RUN_ID,
 ) -> tuple[Arrays, records.Transcript, RunDirectory]:
-    """Run with an auditor beside the owners, whose first node has `node_config` besides.
+    """Run with an auditor beside the clients, whose first node has `node_config` besides.
 
     run_id: as Flower has it, which numbers a continued run anew.
     """
     directory = RunDirectory.create(folder / "run", config)
     run_config = to_run_config(config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
     grid.contexts[1000].node_config.update(node_config or {})
     for context in grid.contexts.values():
         context.run_id = run_id
@@ -65,7 +65,7 @@ def _audited(
 def test_under_central_trust_an_auditor_believes_what_a_participant_does(
     unit: str, neighbouring: str, small: Make, tmp_path: Path
 ) -> None:
-    config = small({"privacy.unit": unit, "privacy.neighbouring": neighbouring, "trials.cohort": 4})
+    config = small({"privacy.unit": unit, "privacy.neighbouring": neighbouring, "trials.batch": 4})
     found, recorded, _ = _audited(config, tmp_path)
     audit = LiveAudit()
     replayed(audit, recorded.rounds)
@@ -80,12 +80,12 @@ class Killed(BaseException):
     """What a signal does, in a test."""
 
 
-@pytest.mark.parametrize("cohort", [8, 4], ids=["the only cohort", "the second of two"])
+@pytest.mark.parametrize("batch", [8, 4], ids=["the only batch of trials", "the second of two"])
 def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
-    cohort: int, small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batch: int, small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = small({"privacy.noise-source": "system", "trials.cohort": cohort})
-    delta, place = config.privacy.delta, (8 - cohort, 2)
+    config = small({"privacy.noise-source": "system", "trials.batch": batch})
+    delta, place = config.privacy.delta, (8 - batch, 2)
     terms: dict[str, Scalar] = {"consent": "central,challenge", "max-trials": 8}
     terms |= {"state-path": str(tmp_path / "client"), "epsilon-limit": 99.0, "delta-limit": delta}
     aggregate = DPSGD.aggregate_train
@@ -107,7 +107,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     report = directory.read_report()
     one, everything = report["bounds"]["epsilon"], report["released"]["epsilon"]
     assert one == PLD.epsilon(Mechanism.alike(report["mechanism"]["noise_multiplier"], 5), delta)
-    assert report["released"]["rounds"] == 8 * 3 + cohort * 2
+    assert report["released"]["rounds"] == 8 * 3 + batch * 2
     heard = live_report.assemble(audit, recorded.facts, 0.95)
     assert heard["bounds"]["epsilon"] == pytest.approx(one, rel=1e-12)
     assert heard["released"]["epsilon"] == pytest.approx(everything, rel=1e-12)
@@ -118,13 +118,13 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_owners(
+def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_clients(
     rate: float, small: Make, tmp_path: Path
 ) -> None:
     config = small(
         {
             "federation.trust": "distributed",
-            "audit.mode": "instrumented",
+            "audit.mode": "oracle",
             "audit.vantages": "all",
             "training.sampling-rate": rate,
         }
@@ -138,10 +138,10 @@ def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_owners(
     )
 
 
-def test_rounds_without_an_owner_are_told_apart(small: Make, tmp_path: Path) -> None:
+def test_rounds_without_an_client_are_told_apart(small: Make, tmp_path: Path) -> None:
     config = small(
         {
-            "federation.owners": 5,
+            "federation.clients": 5,
             "federation.tolerated-dropouts": 2,
             "federation.dropout-rate": 0.2,
         }
@@ -230,9 +230,9 @@ def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
     }
 
 
-def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path: Path) -> None:
+def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path: Path) -> None:
     config = small(
-        {"trials.count": 200, "trials.cohort": 200, "training.rounds": 5}
+        {"trials.count": 200, "trials.batch": 200, "training.rounds": 5}
         | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
     )
     _, recorded, _ = _audited(config, tmp_path, _agreeing_to("canaries,challenge", tmp_path))
@@ -256,7 +256,7 @@ def test_canaries_of_a_consenting_owner_measure_the_noise(small: Make, tmp_path:
     assert nothing.interval.low <= 0
 
 
-def test_an_owner_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
+def test_an_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
         _audited(small(), tmp_path, _agreeing_to("challenge", tmp_path))
 
@@ -272,7 +272,7 @@ def test_an_owner_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Pat
 def test_canaries_are_refused_where_the_noise_does_not_fit_one_clipped_record(
     changes: dict[str, Scalar], small: Make, tmp_path: Path
 ) -> None:
-    consenting = _agreeing_to("canaries,challenge,instrumented", tmp_path)
+    consenting = _agreeing_to("canaries,challenge,oracle", tmp_path)
     with pytest.raises(RuntimeError, match="canaries stand for single clipped records"):
         _audited(small(changes), tmp_path, consenting)
 
@@ -282,7 +282,7 @@ def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) ->
         {
             "privacy.noise-source": "system",
             "training.sampling-rate": 0.5,
-            "audit.mode": "instrumented",
+            "audit.mode": "oracle",
         }
     )
     _, recorded, _ = _audited(config, tmp_path)

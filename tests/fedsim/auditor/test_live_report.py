@@ -36,7 +36,7 @@ def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
 def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
     """Return what an auditor was sent, and which of the trials trained on D."""
     run_config = to_run_config(config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
     grid.contexts[7777] = Context(
         run_id=RUN_ID,
         node_id=7777,
@@ -53,22 +53,22 @@ def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits
 @pytest.fixture
 def seen(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
     """60 trials of two rounds."""
-    changes = {"trials.count": 60, "trials.cohort": 60, "training.rounds": 2}
+    changes = {"trials.count": 60, "trials.batch": 60, "training.rounds": 2}
     config = small(changes | {"privacy.rho-beta": 0.9999, "privacy.sensitivity": "local"})
     return _recorded(config, tmp_path)
 
 
 @pytest.fixture
 def uneven(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
-    """Two cohorts under local trust, of which the second had half of the four owners."""
+    """Two batches of trials under local trust, of which the second had half of the four clients."""
     config = small(
         {
             "federation.trust": "local",
-            "federation.owners": 4,
+            "federation.clients": 4,
             "federation.tolerated-dropouts": 2,
-            "audit.mode": "instrumented",
+            "audit.mode": "oracle",
             "audit.vantages": "all",
-            "trials.cohort": 4,
+            "trials.batch": 4,
         }
     )
     rounds, worlds = _recorded(config, tmp_path)
@@ -129,14 +129,14 @@ def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bi
     assert "Alarm: The advantage is at least" in captured.get()
 
 
-def test_the_bounds_are_those_of_the_cohort_with_the_least_noise(
+def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
     uneven: tuple[list[ObservedRound], Bits],
 ) -> None:
     rounds, worlds = uneven
     audit = LiveAudit()
     _replay(audit, rounds)
     whole, half = (audit.beliefs[first][-1] for first in (0, 4))
-    # Half of the owners' noise is missing: sqrt(2) times the signal-to-noise ratio.
+    # Half of the clients' noise is missing: sqrt(2) times the signal-to-noise ratio.
     nominal = float(rounds[0].mechanism["request.noise-multiplier"])
     mu = np.sqrt(3 / (2 * nominal**2))
     assert audit.config is not None
@@ -150,14 +150,15 @@ def test_the_bounds_are_those_of_the_cohort_with_the_least_noise(
     assert bounds["noise_multiplier"] == pytest.approx(nominal * np.sqrt(2))
 
 
-def test_every_cohort_is_believed_beyond_its_own_epsilon(
+def test_every_batch_is_believed_beyond_its_own_epsilon(
     uneven: tuple[list[ObservedRound], Bits],
 ) -> None:
     rounds, _ = uneven
     audit = LiveAudit()
     _replay(audit, rounds)
     for first in (0, 4):
-        # Between the epsilons of the two, so that it is beyond that of the first cohort alone.
+        # Between the epsilons of the two, so that it is beyond that of the first batch of trials
+        # alone.
         between = np.full(4, (audit.beliefs[0][-1].epsilon + audit.beliefs[4][-1].epsilon) / 2)
         audit.beliefs[first][-1] = replace(audit.beliefs[first][-1], log_odds=between)
     worlds = np.array([True, False] * 4)
@@ -209,7 +210,7 @@ def test_a_run_that_stopped_early_is_complete_as_far_as_it_went(
     assert "".join(found["reasons"]).startswith(lacking)
 
 
-def test_the_noise_that_canaries_face_is_that_of_the_cohort_with_the_least(
+def test_the_noise_that_canaries_face_is_that_of_the_batch_with_the_least(
     uneven: tuple[list[ObservedRound], Bits],
 ) -> None:
     rounds, _ = uneven

@@ -52,12 +52,12 @@ def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[st
         "challenge": {
             "record": 0,
             "replacement": None,
-            "owner": 0,
+            "client": 0,
             "adversary": 1,
             "measure": "given",
             "distance": None,
         },
-        "owner_sizes": [12, 12],
+        "client_sizes": [12, 12],
         "label_skew": None,
         "gradient_fallbacks": {},
         "frozen_parameters": 0,
@@ -67,9 +67,9 @@ def _game(config: Config, strength: float = 1.0, seed: int = 0) -> tuple[dict[st
         "parameters": 650,
         "noise_multiplier": nominal,
         "planned_trials": TRIALS,
-        "cohorts": 1,
+        "batches": 1,
         "stopped_at": None,
-        "timing": {"federation": 1.0, "owners_computing": 1.0, "total": 1.0},
+        "timing": {"federation": 1.0, "clients_computing": 1.0, "total": 1.0},
     }
     return facts, transcript
 
@@ -217,7 +217,7 @@ def test_the_server_under_central_trust_is_unprotected(config: Config) -> None:
 
 
 def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small: Make) -> None:
-    keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "federation.owners": 5}
+    keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "federation.clients": 5}
     central, local = small(keys), small(keys | {"federation.trust": "local"})
     assert privacy.noise_multiplier(central) == pytest.approx(
         2 * privacy.noise_multiplier(local), rel=1e-9
@@ -361,11 +361,11 @@ def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled: Config) ->
 def stepping(small: Make) -> Config:
     return small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.local-steps": 4}
-        | {"federation.trust": "local", "federation.owners": 3}
+        | {"federation.trust": "local", "federation.clients": 3}
     )
 
 
-def test_local_steps_are_bounded_by_all_of_them_under_the_owners_own_noise(
+def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(
     stepping: Config,
 ) -> None:
     report = _report(stepping)
@@ -396,11 +396,11 @@ def test_decisions_that_are_right_too_often_convict_local_steps_too(stepping: Co
 def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> None:
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.momentum": 0.9}
-        | {"training.schedule": "cosine", "audit.mode": "instrumented"}
+        | {"training.schedule": "cosine", "audit.mode": "oracle"}
     )
     facts, transcript = _game(config)
     old = audit.assemble(config, facts, transcript, 0.95, 0.005)
-    assert old["audit_mode"] == "instrumented"
+    assert old["audit_mode"] == "oracle"
     assert (old["training"]["optimizer"], old["training"]["momentum"]) == ("sgd", 0.9)
     assert old["training"]["schedule"] == "cosine"
     assert (old["precision"], old["model"]["gradient_fallbacks"]) == ("float32", {})
@@ -413,7 +413,7 @@ def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> No
 def test_an_instrumented_run_guarantees_nothing(small: Make) -> None:
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.noise-source": "system"}
-        | {"audit.mode": "instrumented"}
+        | {"audit.mode": "oracle"}
     )
     mechanism = _report(config)["mechanism"]
     assert not mechanism["dp_guarantee"]
@@ -482,7 +482,7 @@ def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> No
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
         | {"audit.vantages": "all", "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 20.0}
-        | {"federation.trust": "local", "federation.owners": 3}
+        | {"federation.trust": "local", "federation.clients": 3}
     )
     facts, transcript = _everywhere(config, strength=2.5)
     # The game was played against the noise towards a participant; the server has less before it.

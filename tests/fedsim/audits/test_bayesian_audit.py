@@ -1,4 +1,4 @@
-"""Owners compare their own records, send distances alone, and the report says what follows."""
+"""Clients compare their own records, send distances alone, and the report says what follows."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from fedsim.campaign.ledger import Ledger
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
 from fedsim.game import federation
-from fedsim.game.owner import gradient_distances
+from fedsim.game.client import gradient_distances
 from fedsim.mechanisms import privacy
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD
@@ -44,7 +44,7 @@ UNBOUNDED = {
 
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
-def test_an_owner_compares_records_of_its_own_at_the_model_of_the_round(
+def test_an_client_compares_records_of_its_own_at_the_model_of_the_round(
     neighbouring: Neighbouring, small: Make
 ) -> None:
     config = small(PAIRS | {"privacy.neighbouring": neighbouring.value})
@@ -52,12 +52,12 @@ def test_an_owner_compares_records_of_its_own_at_the_model_of_the_round(
     theta = models.initial_parameters(
         lambda: federation.build_model(config, known.split.dataset), 0, range(4)
     )
-    owner, trials = 1, range(2, 4)
-    found = gradient_distances(config, known, owner, theta[2:], trials, 5)
+    client, trials = 1, range(2, 4)
+    found = gradient_distances(config, known, client, theta[2:], trials, 5)
     assert found is not None
     assert found.dtype == torch.float64
-    mine, members = known.owned_by(owner), 2 if neighbouring is Neighbouring.REPLACE else 1
-    drawn = groups(config.run.seed, trials, 5, owner, len(mine), 3, members)
+    mine, members = known.owned_by(client), 2 if neighbouring is Neighbouring.REPLACE else 1
+    drawn = groups(config.run.seed, trials, 5, client, len(mine), 3, members)
     for trial, row in enumerate(drawn):
         for group, records in enumerate(row):
             gradients = known.clipper.clipped_gradients(
@@ -76,12 +76,12 @@ def test_distances_stay_within_what_clipping_allows(small: Make, run: Run) -> No
         assert distances.max() > bound / 2
 
 
-def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_cohorts(
+def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_batches(
     small: Make, run: Run
 ) -> None:
-    """4 evaluated trials of 8, in cohorts of 3: the last cohort has none of them."""
+    """4 evaluated trials of 8, in batches of 3: the last batch of trials has none of them."""
     mode = PAIRS | {"audit.evaluated-trials": 4}
-    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+    whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
     assert whole["bayesian_distances"].shape == (4, 3, 9)
     assert whole.keys() == parts.keys()
     np.testing.assert_allclose(
@@ -96,17 +96,17 @@ def test_gathering_changes_nothing_else_and_both_audits_find_the_same(
     assert gathered.keys() - plain.keys() == {"bayesian_distances"}
     np.testing.assert_array_equal(plain["final_models"], gathered["final_models"])
     np.testing.assert_array_equal(plain["log_odds"], gathered["log_odds"])
-    instrumented = run(small(PAIRS | {"audit.mode": "instrumented"}))
+    disclosed_noise = run(small(PAIRS | {"audit.mode": "oracle"}))
     np.testing.assert_array_equal(
-        instrumented["bayesian_distances"], gathered["bayesian_distances"]
+        disclosed_noise["bayesian_distances"], gathered["bayesian_distances"]
     )
 
 
-def test_an_owner_of_one_record_compares_nothing(small: Make, run: Run) -> None:
-    """Of 4 records one owner of three has two, and finds one pair; nobody pairs three."""
+def test_an_client_of_one_record_compares_nothing(small: Make, run: Run) -> None:
+    """Of 4 records one client of three has two, and finds one pair; nobody pairs three."""
     config = small(PAIRS | {"data.records": 4, "privacy.neighbouring": "replace"})
     known = federation.load(config)
-    sizes = [len(known.owned_by(owner)) for owner in range(3)]
+    sizes = [len(known.owned_by(client)) for client in range(3)]
     assert sorted(sizes) == [1, 1, 2]
     transcript = run(config)
     assert transcript["bayesian_distances"].shape == (4, 3, 1)
@@ -120,7 +120,7 @@ def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(
 ) -> None:
     config = small(PAIRS | {"data.records": 3, "run.out": str(tmp_path / "run")})
     for refused in (federation.load, server_app.prepare):
-        with pytest.raises(InputError, match=r"bayesian-pairs is 3, but no owner has two records"):
+        with pytest.raises(InputError, match=r"bayesian-pairs is 3, but no client has two records"):
             refused(config)
     assert not list(tmp_path.iterdir())
 
@@ -149,7 +149,7 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
             return reply
 
     config = small(PAIRS)
-    grid = Watching(client_app.app, config.federation.owners, to_run_config(config))
+    grid = Watching(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
     parameters = 650
     expected = {
@@ -324,13 +324,13 @@ def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:
 
 def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, str]:
     directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     page = (directory.path / "report.html").read_text(encoding="utf-8")
     return directory.read_json("report.json"), directory.read_arrays("transcript.npz"), page
 
 
-@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+@pytest.mark.parametrize("mode", ["participant", "oracle"])
 @pytest.mark.figures
 def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
     mode: str, small: Make, tmp_path: Path

@@ -22,7 +22,7 @@ NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier":
 STOPPING: dict[str, Scalar] = {
     "trials.until-halfwidth": 0.05,
     "trials.count": 600,
-    "trials.cohort": 100,
+    "trials.batch": 100,
 }
 Make = Callable[..., Config]
 

@@ -57,7 +57,7 @@ def test_the_log_odds_follow_theory_whatever_is_in_question(
     kind: str, neighbouring: str, small: Make, play: Run
 ) -> None:
     what = {"challenge.kind": kind, "challenge.copies": 3, "privacy.neighbouring": neighbouring}
-    size = {"trials.count": 200, "trials.cohort": 200, "data.held-out": 4}
+    size = {"trials.count": 200, "trials.batch": 200, "data.held-out": 4}
     transcript = play(small(NOISE | what | size))
     assert stats.kstest(_standardised(transcript), "norm").pvalue > 1e-3
 
@@ -73,7 +73,7 @@ def test_of_a_vector_mu_is_exact_and_grows_with_its_copies(
     transcript = play(small(NOISE | where | {"challenge.kind": "gradient", "challenge.copies": 3}))
     bound = 2.0 if neighbouring == "replace" else 1.0
     np.testing.assert_allclose(transcript["sensitivities"], 3 * bound, rtol=1e-12)
-    # Of three owners' noise the adversary knows its own.
+    # Of three clients' noise the adversary knows its own.
     unknown = {"central": 1.0, "local": np.sqrt(2), "distributed": np.sqrt(2 / 3)}[trust]
     np.testing.assert_allclose(transcript["noise_stds"], 4 * unknown * bound, rtol=1e-4)
 
@@ -89,14 +89,14 @@ def test_of_a_vector_mu_is_exact_and_grows_with_its_copies(
 def test_the_auditor_reads_from_the_noise_what_the_adversary_computes(
     what: dict[str, Scalar], small: Make, play: Run
 ) -> None:
-    modes = "participant", "instrumented"
+    modes = "participant", "oracle"
     found = [play(small(NOISE | what | {"audit.mode": mode})) for mode in modes]
     np.testing.assert_allclose(found[0]["log_odds"], found[1]["log_odds"], atol=1e-5)
 
 
-def test_another_cohort_gives_the_same_but_for_rounding(small: Make, play: Run) -> None:
+def test_another_batch_gives_the_same_but_for_rounding(small: Make, play: Run) -> None:
     what = {"challenge.kind": "clipbkd", "challenge.copies": 2, "model.initialisation": "fixed"}
-    one, other = (play(small(NOISE | what | {"trials.cohort": size})) for size in (8, 4))
+    one, other = (play(small(NOISE | what | {"trials.batch": size})) for size in (8, 4))
     for name in ("log_odds", "poison_scores"):
         np.testing.assert_allclose(one[name], other[name], atol=2e-6)
 
@@ -105,10 +105,10 @@ def test_another_cohort_gives_the_same_but_for_rounding(small: Make, play: Run) 
 def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, dict[str, object]]]:
     def execute(**changes: Scalar) -> tuple[RunDirectory, dict[str, object]]:
         kind = {"challenge.kind": "gradient", "challenge.copies": 2}
-        size = {"trials.count": 40, "trials.cohort": 40}
+        size = {"trials.count": 40, "trials.batch": 40}
         config = small(NOISE | kind | size | {k.replace("_", "."): v for k, v in changes.items()})
         directory = RunDirectory.create(tmp_path / "run", config)
-        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         server_app.run(grid, config, directory)
         return directory, directory.read_json("report.json")
 

@@ -69,7 +69,7 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     assert found.released["epsilon"] <= config.privacy.stop_at
     assert budget.plan(config, nominal) == config.training.rounds
     kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
-    limits = tomllib.loads((tmp_path / "kit" / "owners" / "owner-0" / "node.toml").read_text())
+    limits = tomllib.loads((tmp_path / "kit" / "clients" / "client-0" / "node.toml").read_text())
     assert config.trials.count <= limits["max-trials"]
     one = admission.released(config, nominal, config.trials.count)
     charged = Mechanism((replace(one, count=config.training.rounds),), config.privacy.neighbouring)
@@ -83,7 +83,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     local = {"federation.trust": "local", "federation.vantage": "server", "audit.attacks": "all"}
     config = small(SYSTEM | one | local)
     directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     for node, context in grid.contexts.items():
         said: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
         context.node_config.update(said | {"state-path": str(tmp_path / f"state-{node}")})
@@ -106,10 +106,10 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
 
 def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Path) -> None:
     pac: dict[str, Scalar] = {"privacy.noise": "pac", "privacy.rho-beta": 0.0}
-    pac |= {"privacy.mutual-information": 0.01, "audit.mode": "instrumented"}
+    pac |= {"privacy.mutual-information": 0.01, "audit.mode": "oracle"}
     config = small(SYSTEM | pac)
     directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     told = directory.read_report()["pac"]
     assert told["mutual_information"] == 0.01
@@ -122,9 +122,9 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(
     trials: int, small: Make, tmp_path: Path
 ) -> None:
     worlds = {"trials.worlds": "d-only"} if trials == 1 else {}
-    config = small(SYSTEM | worlds | {"trials.count": trials, "trials.cohort": 4})
+    config = small(SYSTEM | worlds | {"trials.count": trials, "trials.batch": 4})
     directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     written = directory.read_report()
     expected = of(config).released

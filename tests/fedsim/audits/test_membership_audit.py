@@ -66,7 +66,7 @@ def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small
     assert found["trajectory"]["area"] > found["lira"]["area"]
 
 
-STOPPING = {"trials.until-halfwidth": 0.05, "trials.count": 400, "trials.cohort": 100}
+STOPPING = {"trials.until-halfwidth": 0.05, "trials.count": 400, "trials.batch": 100}
 
 
 def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
@@ -128,10 +128,10 @@ def test_a_transcript_without_losses_or_of_few_trials_still_reports(small: Make)
 
 
 class Watching(InProcessGrid):
-    """A grid that keeps every model that the first owner is sent."""
+    """A grid that keeps every model that the first client is sent."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.models: list[npt.NDArray[np.float32]] = []
 
     def _execute(self, message: Message) -> Message:
@@ -140,13 +140,11 @@ class Watching(InProcessGrid):
         return super()._execute(message)
 
 
-@pytest.mark.parametrize(
-    "mode", [pytest.param("participant", marks=pytest.mark.slow), "instrumented"]
-)
+@pytest.mark.parametrize("mode", [pytest.param("participant", marks=pytest.mark.slow), "oracle"])
 def test_a_run_records_the_challenges_loss_at_every_global_model(
     mode: str, small: Make, tmp_path: Path
 ) -> None:
-    config = small({"audit.mode": mode, "trials.count": 12, "trials.cohort": 12})
+    config = small({"audit.mode": mode, "trials.count": 12, "trials.batch": 12})
     grid, directory = Watching(config), RunDirectory.create(tmp_path / "run", config)
     server_app.run(grid, config, directory)
     transcript, facts = directory.read_arrays("transcript.npz"), directory.read_json("facts.json")
@@ -156,8 +154,8 @@ def test_a_run_records_the_challenges_loss_at_every_global_model(
     assert len(expected) == 4
     np.testing.assert_array_equal(transcript["loss_trajectory"], np.stack(expected, axis=1))
     np.testing.assert_array_equal(transcript["challenge_loss"], expected[-1])
-    strangers, _ = known.evaluate(torch.tensor(grid.models[-1]), *known.held_out())
-    np.testing.assert_array_equal(transcript["population_losses"], strangers.numpy())
+    non_members, _ = known.evaluate(torch.tensor(grid.models[-1]), *known.held_out())
+    np.testing.assert_array_equal(transcript["population_losses"], non_members.numpy())
     seen = observations(transcript)
     assert seen is not None
     assert seen.trajectory is not None

@@ -31,7 +31,7 @@ def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _run(config: Config, path: Path) -> tuple[dict[str, Any], Arrays]:
     directory = RunDirectory.create(path, config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     report = json.loads((path / "report.json").read_text(encoding="utf-8"))
     return report, directory.read_arrays("transcript.npz")
@@ -74,7 +74,7 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"audit.mode": "instrumented"},
+        {"audit.mode": "oracle"},
         {"federation.trust": "local", "training.local-steps": 2},
     ],
 )

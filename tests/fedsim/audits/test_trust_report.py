@@ -1,4 +1,4 @@
-"""What a report says of rounding, of missing owners and of colluders."""
+"""What a report says of rounding, of missing clients and of colluders."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,10 +28,10 @@ def test_only_integers_are_rounded(small: Make) -> None:
     assert found["total_variation"] < 1e-20
 
 
-def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path: Path) -> None:
+def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_path: Path) -> None:
     config = small(
         {
-            "federation.owners": 5,
+            "federation.clients": 5,
             "federation.trust": "distributed",
             "federation.tolerated-dropouts": 2,
             "federation.dropout-rate": 0.3,
@@ -44,7 +44,7 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
     std = directory.read_arrays("transcript.npz")["noise_stds"][0]
     found, missing = report["dropouts"], [e for e, _ in directory.events() if "dropped" in e]
     assert missing
-    assert found["rounds_with_missing_owners"] == len({event["of"] for event in missing})
+    assert found["rounds_with_missing_clients"] == len({event["of"] for event in missing})
     # Present, less the adversary and the one colluder; what the adversary faced or, where the
     # colluder itself was missing, at most that.
     z, shares = facts["noise_multiplier"], found["fewest_shares"]
@@ -53,13 +53,13 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
     assert found["effective_noise_multiplier"][0] <= std.min() / sensitivity * (1 + 1e-9)
     text = " ".join(report["warnings"])
     assert "in the clear: a simulation of secure aggregation" in text
-    assert "Owners were missing in" in text
-    assert "1 of 5 owners colluded" in text
-    assert "charges these owners an infinite epsilon" in text
+    assert "Clients were missing in" in text
+    assert "1 of 5 clients colluded" in text
+    assert "charges these clients an infinite epsilon" in text
     # Neither is a guarantee, whatever the bounds say of the others.
     assert not report["mechanism"]["dp_guarantee"]
     assert "Secure aggregation was simulated" in report["mechanism"]["dp_note"]
-    assert "1 owners sent their noise" in report["mechanism"]["dp_note"]
+    assert "1 clients sent their noise" in report["mechanism"]["dp_note"]
     notes = {row["vantage"]: row["note"] for row in report["bounds"]["vantages"]}
     assert "as if aggregated securely" in notes["server"]
     assert "as if aggregated securely" in report["vantages"]["server"]["note"]
@@ -71,34 +71,34 @@ def test_a_report_counts_the_noise_of_the_owners_that_came(small: Make, tmp_path
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(spent[~unprotected, 1].max())
     page = " ".join(directory.path.joinpath("report.html").read_text().split())
     assert "aggregated in the clear: a simulation of secure aggregation, as integers" in page
-    assert "1 of the 5 owners told the adversary their noise" in page
-    # Calibrated for two missing owners in every round: the target holds.
+    assert "1 of the 5 clients told the adversary their noise" in page
+    # Calibrated for two missing clients in every round: the target holds.
     assert report["bounds"]["rho_beta"] <= 0.9
 
 
-def _row(cohort: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row:
+def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row:
     return Row(
-        *(cohort, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}, {}),
+        *(batch, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}, {}),
         shares=came,
         present=tuple(range(came)),
     )
 
 
-def test_rounds_with_missing_owners_are_counted_over_cohorts_and_attempts(small: Make) -> None:
-    config = small({"federation.owners": 5, "federation.tolerated-dropouts": 1})
+def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small: Make) -> None:
+    config = small({"federation.clients": 5, "federation.tolerated-dropouts": 1})
     rows = [_row(0, 1, 1, 4), _row(0, 2, 1, 4), _row(0, 2, 2, 5), _row(4, 1, 1, 4)]
     found = trust_report.dropouts(config, 2.0, rows)
     assert found is not None
-    assert found["rounds_with_missing_owners"] == 3
+    assert found["rounds_with_missing_clients"] == 3
     repeated = [replace(row, noise_source="seed") for row in rows]
     found = trust_report.dropouts(config, 2.0, repeated)
     assert found is not None
-    assert found["rounds_with_missing_owners"] == 2
+    assert found["rounds_with_missing_clients"] == 2
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_only_owners_that_add_noise_take_any_of_it_along(trust: str, small: Make) -> None:
-    keys = {"federation.owners": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
+def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Make) -> None:
+    keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
     missing = trust_report.dropouts(config, 2.0, [_row(0, 1, 1, 4)])
     report = {"mechanism": {"rounding": None}, "dropouts": missing}
@@ -108,7 +108,7 @@ def test_only_owners_that_add_noise_take_any_of_it_along(trust: str, small: Make
 
 
 def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(small: Make) -> None:
-    real = {"privacy.noise-source": "system", "federation.owners": 5}
+    real = {"privacy.noise-source": "system", "federation.clients": 5}
     shared = real | {"federation.trust": "distributed"}
     secure = shared | {"federation.secure-aggregation": "secagg+"}
     helped = {"federation.colluding": 2}
@@ -116,7 +116,7 @@ def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(smal
     assert not cautions.dp_failings(small(real | helped))  # they have no noise to tell
     for keys, reason in (
         (shared, "the server saw every message under a share of the noise only"),
-        (secure | helped, "2 owners sent their noise to the adversary"),
+        (secure | helped, "2 clients sent their noise to the adversary"),
         (real | helped | {"federation.trust": "local"}, "in the clear: their own records"),
     ):
         (failing,) = cautions.dp_failings(small(keys))

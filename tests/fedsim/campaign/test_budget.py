@@ -15,14 +15,14 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar
 from fedsim.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.description import Rounds
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Rounds
 
 Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005
 NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
 SYSTEM: dict[str, Scalar] = NOISE | {"privacy.noise-source": "system"}
-SAMPLED: dict[str, Scalar] = {"training.sampling-rate": 0.3, "audit.mode": "instrumented"}
+SAMPLED: dict[str, Scalar] = {"training.sampling-rate": 0.3, "audit.mode": "oracle"}
 
 
 @cache
@@ -53,11 +53,12 @@ def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None
 
 
 @pytest.mark.parametrize("keys", [{}, {"trials.until-halfwidth": 0.9}], ids=["all", "stopping"])
-def test_all_cohorts_of_a_campaign_on_real_people_share_one_budget(
+def test_all_batches_of_a_campaign_on_real_people_share_one_budget(
     keys: dict[str, Scalar], small: Make
 ) -> None:
-    # Eight trials of six rounds are 48 releases; 35 are allowed, so that every cohort runs four.
-    stop_at = {"training.rounds": 6, "trials.cohort": 2, "privacy.stop-at": exact(35)}
+    # Eight trials of six rounds are 48 releases; 35 are allowed, so that every batch of trials runs
+    # four.
+    stop_at = {"training.rounds": 6, "trials.batch": 2, "privacy.stop-at": exact(35)}
     assert budget.plan(small(SYSTEM | stop_at | keys), Z) == 4
     assert budget.plan(small(NOISE | stop_at | keys), Z) == 6
 

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.campaign import accounts, budget, ledger, spending
-from fedsim.campaign.attempt import BudgetExceededError, OtherOwnersError
+from fedsim.campaign.attempt import BudgetExceededError, OtherClientsError
 from fedsim.campaign.ledger import Ledger
 from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import Arrays, RunDirectory
@@ -72,18 +72,18 @@ def opened(tmp_path: Path) -> Callable[[Config], RunDirectory]:
 
 
 def charged(
-    config: Config, directory: RunDirectory, *attempts: int, cohort: int = 0, rounds: int = 0
+    config: Config, directory: RunDirectory, *attempts: int, batch: int = 0, rounds: int = 0
 ) -> list[Row]:
-    """Charge attempts of so many rounds with all owners, each with the file opened anew."""
+    """Charge attempts of so many rounds with all clients, each with the file opened anew."""
     for count in attempts:
-        attempt = Ledger(config, directory).begin(range(cohort, cohort + 1), rounds or count, Z)
+        attempt = Ledger(config, directory).begin(range(batch, batch + 1), rounds or count, Z)
         for round in range(1, count + 1):
-            attempt.charge(round, range(config.federation.owners))
+            attempt.charge(round, range(config.federation.clients))
     return ledger.read(directory)
 
 
-def participant(rows: list[Row], owner: int = 0) -> list[float]:
-    return [row.epsilon[owner]["participant"] for row in rows]
+def participant(rows: list[Row], client: int = 0) -> list[float]:
+    return [row.epsilon[client]["participant"] for row in rows]
 
 
 # The file
@@ -104,7 +104,7 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
         assert check == hashlib.sha256((previous + canonical).encode()).hexdigest()[:16]
         previous = check
     assert entry | {"epsilon": None} == {
-        "cohort": 0,
+        "batch": 0,
         "trials": 1,
         "attempt": 2,
         "round": 1,
@@ -124,9 +124,13 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
     assert entry["epsilon"]["1"]["server"] is None
 
 
-# Rounds with missing owners
+# Rounds with missing clients
 
-TOLERANT = {"federation.owners": 5, "federation.tolerated-dropouts": 2, "federation.trust": "local"}
+TOLERANT = {
+    "federation.clients": 5,
+    "federation.tolerated-dropouts": 2,
+    "federation.trust": "local",
+}
 
 
 def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
@@ -169,7 +173,7 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
     exact = composition.epsilon_of(
-        config, Counter(accounts.by_cohort(rows)[0].spent(0)), PARTICIPANT
+        config, Counter(accounts.by_batch(rows)[0].spent(0)), PARTICIPANT
     )
     assert participant(rows)[-1] == pytest.approx(exact)
     assert spending.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
@@ -180,22 +184,24 @@ FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
 
 @pytest.mark.parametrize("trust", ["central", "local", "distributed"])
 @pytest.mark.parametrize("then", [THEN, range(5), [0, 1, 2]], ids=["other", "more", "fewer"])
-def test_the_seeds_noise_is_not_released_again_over_other_owners(
+def test_the_seeds_noise_is_not_released_again_over_other_clients(
     then: list[int], trust: str, make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(TOLERANT | {"federation.trust": trust})
     directory = opened(config)
-    for _ in range(2):  # the same owners in both: one release
+    for _ in range(2):  # the same clients in both: one release
         attempt = Ledger(config, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, FIRST)
     before = ledger.read(directory)
-    assert accounts.by_cohort(before)[0].spent(4).total() == 1
+    assert accounts.by_batch(before)[0].spent(4).total() == 1
     assert math.isfinite(participant(before)[-1])
     attempt = Ledger(config, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     content = (directory.path / "ledger.jsonl").read_bytes()
-    with pytest.raises(OtherOwnersError, match=r"round 1 .* begin another run with --out") as error:
+    with pytest.raises(
+        OtherClientsError, match=r"round 1 .* begin another run with --out"
+    ) as error:
         attempt.settle(1, then)
     assert "\n" not in str(error.value)
     assert (directory.path / "ledger.jsonl").read_bytes() == content
@@ -203,7 +209,7 @@ def test_the_seeds_noise_is_not_released_again_over_other_owners(
     assert participant(ledger.read(directory))[-1] == participant(before)[-1]
 
 
-def test_noise_of_the_system_may_meet_other_owners_and_is_one_more_release(
+def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(TOLERANT | SYSTEM)
@@ -216,7 +222,7 @@ def test_noise_of_the_system_may_meet_other_owners_and_is_one_more_release(
     assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
 
 
-def test_a_ledger_whose_attempts_differ_in_their_owners_under_one_noise_has_no_bound(
+def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_bound(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(TOLERANT)
@@ -227,8 +233,8 @@ def test_a_ledger_whose_attempts_differ_in_their_owners_under_one_noise_has_no_b
     (row,) = ledger.read(directory)
     later = replace(row, attempt=2, present=tuple(THEN))
     for rows in ([row, later], [row, later, replace(row, attempt=3)]):
-        for owner in range(5):
-            counts = accounts.by_cohort(rows)[0].spent(owner)
+        for client in range(5):
+            counts = accounts.by_batch(rows)[0].spent(client)
             assert counts.total() == 2
             assert composition.epsilon_of(config, counts, PARTICIPANT) == math.inf
         assert np.all(spending.curve(config, Z, rows)[:, 1, -1] == math.inf)
@@ -243,7 +249,7 @@ def test_a_ledger_whose_attempts_differ_in_their_owners_under_one_noise_has_no_b
 def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     trust: str, make: Make, opened: Callable[[Config], RunDirectory], tmp_path: Path
 ) -> None:
-    keys = {"federation.owners": 5, "federation.colluding": 2, "federation.trust": trust}
+    keys = {"federation.clients": 5, "federation.colluding": 2, "federation.trust": trust}
     config = make(keys | {"privacy.stop-at": 50.0})
     honest = opened(config)
     charged(config, honest, 2)
@@ -255,12 +261,12 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     told = () if trust == "central" else (1, 3)
     assert rows[0].colluders == told
     for row, other in zip(rows, without, strict=True):
-        for owner in range(5):
-            expected = dict(other.epsilon[owner])
-            if owner in told:
+        for client in range(5):
+            expected = dict(other.epsilon[client])
+            if client in told:
                 expected |= {"server": math.inf, "participant": math.inf}
-            assert row.epsilon[owner] == expected
-    # What is worst and what is left are the honest owners'.
+            assert row.epsilon[client] == expected
+    # What is worst and what is left are the honest clients'.
     assert math.isfinite(attempt.epsilon)
     assert spending.describe(config, Z, rows) == spending.describe(config, Z, without)
     curve = spending.curve(config, Z, rows)
@@ -320,7 +326,7 @@ def test_tampering_is_refused_with_the_place(
 # The account
 
 
-def test_an_owner_is_charged_only_for_the_rounds_that_it_took_part_in(
+def test_an_client_is_charged_only_for_the_rounds_that_it_took_part_in(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     directory = opened(make())
@@ -329,11 +335,11 @@ def test_an_owner_is_charged_only_for_the_rounds_that_it_took_part_in(
         attempt.charge(round, present)
     rows = ledger.read(directory)
     expected = {0: [1, 2, 3, 4], 1: [1, 2, 2, 3], 2: [1, 1, 2, 3]}
-    for owner, steps in expected.items():
-        np.testing.assert_allclose(participant(rows, owner), [closed_form(n) for n in steps])
-        assert [row.epsilon[owner]["server"] for row in rows] == [math.inf] * 4
+    for client, steps in expected.items():
+        np.testing.assert_allclose(participant(rows, client), [closed_form(n) for n in steps])
+        assert [row.epsilon[client]["server"] for row in rows] == [math.inf] * 4
     assert attempt.epsilon == pytest.approx(closed_form(4))
-    mechanism = spending.describe(make(), Z, rows, owner=1).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(make(), Z, rows, client=1).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z, 3)
     np.testing.assert_allclose(
         spending.curve(make(), Z, rows)[:, 1],
@@ -341,7 +347,7 @@ def test_an_owner_is_charged_only_for_the_rounds_that_it_took_part_in(
     )
 
 
-def test_the_noise_of_an_owner_who_is_missing_is_missed_by_the_others(
+def test_the_noise_of_an_client_who_is_missing_is_missed_by_the_others(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make({"federation.trust": "local"})
@@ -392,14 +398,14 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
     )
 
 
-def test_of_one_training_the_worst_cohort_is_described_and_everything_adds_up(
+def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, {"trials.cohort": 2})
+    config = make(SYSTEM, {"trials.batch": 2})
     directory = opened(config)
-    charged(config, directory, 3, cohort=0)
-    charged(config, directory, 1, 3, cohort=2, rounds=3)
-    rows = charged(config, directory, 3, cohort=4)
+    charged(config, directory, 3, batch=0)
+    charged(config, directory, 1, 3, batch=2, rounds=3)
+    rows = charged(config, directory, 3, batch=4)
     np.testing.assert_allclose(
         participant(rows), [closed_form(n) for n in (1, 2, 3, 1, 2, 3, 4, 1, 2, 3)]
     )
@@ -412,7 +418,7 @@ def test_of_one_training_the_worst_cohort_is_described_and_everything_adds_up(
 
 @pytest.mark.parametrize("trust", ["central", "local", "distributed"])
 @pytest.mark.parametrize("tolerated", [0, 2])
-def test_every_trial_of_every_cohort_and_attempt_is_in_what_was_released(
+def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
     tolerated: int, trust: str, make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(
@@ -454,10 +460,10 @@ def test_a_run_without_a_ledger_is_described_by_its_configuration(
 def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_the_run(
     kept: int | None, make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make({"trials.cohort": 4})
+    config = make({"trials.batch": 4})
     directory = opened(config)
     execute(config, directory)
-    (directory.path / "events.jsonl").unlink()  # the finished cohorts alone tell
+    (directory.path / "events.jsonl").unlink()  # the finished batches of trials alone tell
     path = directory.path / "ledger.jsonl"
     if kept is None:
         path.unlink()
@@ -477,9 +483,9 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
 def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
     kept: int | None, make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, {"trials.cohort": 4})
+    config = make(SYSTEM, {"trials.batch": 4})
     directory = opened(config)
-    killed(config, directory, cohort=4, round=2)
+    killed(config, directory, batch=4, round=2)
     budget.accept(directory, 99.0)
     path = directory.path / "ledger.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -500,7 +506,7 @@ def test_torn_events_do_not_stop_a_run(
 ) -> None:
     config = make(SYSTEM)
     directory = opened(config)
-    killed(config, directory, cohort=0, round=3)
+    killed(config, directory, batch=0, round=3)
     budget.accept(directory, 99.0)
     with (directory.path / "events.jsonl").open("ab") as file:
         file.write(b'{"time": 1.0, "rou')
@@ -512,21 +518,21 @@ def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_
         "privacy.noise": "pac",
         "privacy.rho-beta": 0.0,
         "privacy.mutual-information": 0.3,
-        "audit.mode": "instrumented",
-        "trials.cohort": 4,
+        "audit.mode": "oracle",
+        "trials.batch": 4,
     }
     for source in ("seed", "system"):
         config = small(keys | {"privacy.noise-source": source})
         nominal = privacy.noise_multiplier(config)
         directory = RunDirectory.create(tmp_path / source, config)
-        killed(config, directory, cohort=4, round=1)
+        killed(config, directory, batch=4, round=1)
         if source == "seed":
             assert budget.plan(config, nominal, directory) == 3
             continue
         with pytest.raises(InputError, match=r"trials from 4 on .*--out, or use .*\"seed\"") as e:
             execute(config, directory)
         assert "\n" not in str(e.value)
-        # The cohorts that are finished, or not begun, are no obstacle.
+        # The batches of trials that are finished, or not begun, are no obstacle.
         assert budget.plan(config, nominal, RunDirectory.create(tmp_path / "new", config)) == 3
         path = directory.path / "ledger.jsonl"
         lines = path.read_bytes().splitlines(keepends=True)
@@ -579,7 +585,7 @@ def test_a_round_too_many_is_refused_and_not_written(
         attempt.charge(round, [0, 1, 2])
     assert attempt.epsilon > config.privacy.stop_at > closed_form(33)
     before = (directory.path / "ledger.jsonl").read_bytes()
-    with pytest.raises(BudgetExceededError, match=r"round 34 would bring owner 0 .*\.stop-at"):
+    with pytest.raises(BudgetExceededError, match=r"round 34 would bring client 0 .*\.stop-at"):
         attempt.charge(34, [0, 1, 2])
     assert (directory.path / "ledger.jsonl").read_bytes() == before
     attempt.charge(34, [])  # costs nobody anything
@@ -590,7 +596,7 @@ def test_a_round_too_many_is_refused_and_not_written(
 
 
 def execute(config: Config, directory: RunDirectory) -> dict[str, Any]:
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     return directory.read_json("report.json")
 
@@ -599,13 +605,13 @@ class Killed(BaseException):
     """What a signal does, in a test."""
 
 
-def killed(config: Config, directory: RunDirectory, cohort: int, round: int) -> None:
-    """Run until a round of a cohort has been answered, and no further."""
+def killed(config: Config, directory: RunDirectory, batch: int, round: int) -> None:
+    """Run until a round of a batch of trials has been answered, and no further."""
     with pytest.MonkeyPatch.context() as patch:
         aggregate = DPSGD.aggregate_train
 
         def dying(self: DPSGD, server_round: int, replies: Any) -> Any:
-            if (self.batch.trials.start, server_round) == (cohort, round):
+            if (self.batch.trials.start, server_round) == (batch, round):
                 raise Killed
             return aggregate(self, server_round, replies)
 
@@ -617,7 +623,7 @@ def killed(config: Config, directory: RunDirectory, cohort: int, round: int) -> 
 
 FOUR_OF_SIX: dict[str, Scalar] = {
     "training.rounds": 6,
-    "trials.cohort": 4,
+    "trials.batch": 4,
     "privacy.stop-at": between(4),
 }
 
@@ -688,9 +694,9 @@ def test_the_row_is_on_disk_before_the_rounds_messages_leave(
 def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, {"trials.cohort": 4})
+    config = make(SYSTEM, {"trials.batch": 4})
     directory = opened(config)
-    killed(config, directory, cohort=4, round=2)
+    killed(config, directory, batch=4, round=2)
     # Eight trials of three rounds were planned; four of two rounds came on top.
     accepted = rf"will have released epsilon {closed_form(32):.4g} .*not the {closed_form(24):.4g} "
     with pytest.raises(InputError, match=accepted + r".*add --accept-epsilon (\S+)$") as refused:
@@ -714,9 +720,9 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
 def test_a_restart_from_the_seed_releases_the_same_again(
     make: Make, run: Callable[[Config], Arrays], opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make({"trials.cohort": 4})
+    config = make({"trials.batch": 4})
     directory = opened(config)
-    killed(config, directory, cohort=4, round=2)
+    killed(config, directory, batch=4, round=2)
     report = execute(config, directory)
     assert report["budget"]["earlier_attempts"] == 0
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(3))
@@ -726,19 +732,19 @@ def test_a_restart_from_the_seed_releases_the_same_again(
     assert [row.attempt for row in ledger.read(directory)] == [1] * 3 + [1] * 2 + [2] * 3
 
 
-def test_a_restart_that_cannot_afford_the_rounds_of_the_other_cohorts_is_refused(
+def test_a_restart_that_cannot_afford_the_rounds_of_the_other_batches_is_refused(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32)})
     directory = opened(config)
-    killed(config, directory, cohort=4, round=2)
+    killed(config, directory, batch=4, round=2)
     before = ledger.read(directory)
     with pytest.raises(InputError, match=r"the 4 rounds of the others of the 4 trials") as e:
         execute(config, directory)
     for expected in (closed_form(24), closed_form(40), between(32)):
         assert f"{expected:.4g}" in str(e.value) or f"{expected:g}" in str(e.value)
     assert ledger.read(directory) == before
-    # What it says to do helps: more budget, and as many rounds as the other cohorts ran.
+    # What it says to do helps: more budget, and as many rounds as the other batches of trials ran.
     path = directory.path / "config.toml"
     path.write_text(path.read_text().replace(str(between(32)), str(between(40))))
     report = execute(directory.config, directory)
@@ -747,12 +753,12 @@ def test_a_restart_that_cannot_afford_the_rounds_of_the_other_cohorts_is_refused
     assert report["released"]["epsilon"] == pytest.approx(closed_form(40))
 
 
-def test_a_restart_of_the_first_cohort_goes_on_with_what_is_left(
+def test_a_restart_of_the_first_batch_goes_on_with_what_is_left(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32)})
     directory = opened(config)
-    killed(config, directory, cohort=0, round=1)
+    killed(config, directory, batch=0, round=1)
     report = execute(config, directory)
     assert (report["rounds"], report["budget"]["earlier_attempts"]) == (3, 1)
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(4))
@@ -766,9 +772,9 @@ def test_a_restart_of_the_first_cohort_goes_on_with_what_is_left(
 def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32), "trials.cohort": 8})
+    config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32), "trials.batch": 8})
     directory = opened(config)
-    killed(config, directory, cohort=0, round=4)
+    killed(config, directory, batch=0, round=4)
     with pytest.raises(InputError, match=r"and one round of the 8 trials together would bring it"):
         execute(config, directory)
 
@@ -791,8 +797,8 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     assert alike["mechanism"]["effective_noise_multiplier"] == pytest.approx(Z * math.sqrt(2))
     attempt = Ledger(config, RunDirectory.create(tmp_path / "other", config)).begin(range(1), 2, Z)
     attempt.charge(1, [0, 1, 2])
-    owner = alike["challenge"]["owner"]
-    attempt.charge(2, [owner, (owner + 1) % 3])
+    client = alike["challenge"]["client"]
+    attempt.charge(2, [client, (client + 1) % 3])
     path = directory.path / "ledger.jsonl"
     path.write_bytes((tmp_path / "other" / "ledger.jsonl").read_bytes())
     report = writing.write_report(directory)

@@ -12,9 +12,9 @@ import pytest
 from scipy.special import logit
 
 from adversaries.errors import InputError
-from adversaries.statistics.stopping import looks
+from adversaries.statistics.stopping import interim_analyses
 from fedsim import client_app
-from fedsim.campaign import cohorts, ledger, precision
+from fedsim.campaign import batches, ledger, precision
 from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, dump, to_run_config
@@ -27,7 +27,7 @@ from fedsim.server import server_app
 
 Make = Callable[[dict[str, Scalar]], Config]
 
-FEW_ROUNDS: dict[str, Scalar] = {"training.rounds": 2, "trials.cohort": 4, "trials.count": 8}
+FEW_ROUNDS: dict[str, Scalar] = {"training.rounds": 2, "trials.batch": 4, "trials.count": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -39,23 +39,23 @@ def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _go(directory: RunDirectory) -> tuple[Arrays, dict[str, Any]]:
     config = directory.config
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     return directory.read_arrays("transcript.npz"), directory.read_json("report.json")
 
 
-def _stop_before(monkeypatch: pytest.MonkeyPatch, cohorts: int) -> None:
-    """Kill the process, as it were, where it would begin this cohort of those that it runs."""
+def _stop_before(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+    """Kill the process, as it were, where it would begin this batch of those that it runs."""
     begun = []
 
     def run_some(*arguments: object) -> Arrays:
-        if len(begun) == cohorts:
+        if len(begun) == batches:
             raise KeyboardInterrupt
         begun.append(arguments)
-        return run_cohort(*arguments)  # type: ignore[arg-type]
+        return run_batch(*arguments)  # type: ignore[arg-type]
 
-    run_cohort = server_app._run_cohort
-    monkeypatch.setattr(server_app, "_run_cohort", run_some)
+    run_batch = server_app._run_batch
+    monkeypatch.setattr(server_app, "_run_batch", run_some)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
     whole, found = _go(RunDirectory.create(tmp_path / "whole", config))
     trials = found["campaign"]["trials"]
     assert trials < 60
-    assert trials in looks(0.45, 0.95, 60, 4, False)
+    assert trials in interim_analyses(0.45, 0.95, 60, 4, False)
     assert found["campaign"]["halfwidth"] <= 0.45
     assert f"after {trials} trials" in found["campaign"]["reason"]
     assert found["trials"] == len(whole["worlds"]) == trials
@@ -164,7 +164,7 @@ def test_trials_with_ties_end_at_the_last_look(
         "privacy.noise-multiplier": 1.0,
     }
     config = small(FEW_ROUNDS | changes)
-    planned = looks(0.45, 0.95, 60, 4, False)
+    planned = interim_analyses(0.45, 0.95, 60, 4, False)
     last = max(planned)
     assert last < 60
     whole, found = _go(RunDirectory.create(tmp_path / "whole", config))
@@ -183,14 +183,14 @@ def test_trials_with_ties_end_at_the_last_look(
 
 
 def test_a_number_of_trials_that_is_no_look_has_no_share(small: Make) -> None:
-    config = small({"trials.until-halfwidth": 0.3, "trials.count": 200, "trials.cohort": 20})
-    assert precision.looks(config) == {40: 0.25, 60: 0.75}
+    config = small({"trials.until-halfwidth": 0.3, "trials.count": 200, "trials.batch": 20})
+    assert precision.interim_analyses(config) == {40: 0.25, 60: 0.75}
     for trials in (20, 200):
         with pytest.raises(InputError, match=f"there are {trials} trials, but looks"):
             precision.design(config, trials)
 
 
-def test_other_cohorts_than_the_looks_were_planned_for_are_refused(
+def test_other_batches_than_the_looks_were_planned_for_are_refused(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {"trials.until-halfwidth": 0.45, "trials.count": 60, "privacy.rho-beta": 0.99}
@@ -199,33 +199,33 @@ def test_other_cohorts_than_the_looks_were_planned_for_are_refused(
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         _stop_before(patched, 1)
         _go(directory)
-    other = config.with_cohort(10)
+    other = config.with_batch(10)
     directory.write_text("config.toml", dump(other.placed_at("")))
-    with pytest.raises(InputError, match=f"trials.cohort = {config.trials.cohort}, and it says 10"):
+    with pytest.raises(InputError, match=f"trials.batch = {config.trials.batch}, and it says 10"):
         _go(RunDirectory.open(directory.path))
-    _tell(directory, {"trials.cohort": None})
-    with pytest.raises(InputError, match=r"is damaged \(it has no 'trials.cohort'\)"):
+    _tell(directory, {"trials.batch": None})
+    with pytest.raises(InputError, match=r"is damaged \(it has no 'trials.batch'\)"):
         _go(RunDirectory.open(directory.path))
 
 
 def _tell(directory: RunDirectory, changes: dict[str, object]) -> None:
-    """Change what the first cohort's file says of its experiment; None takes a key away."""
-    found = directory.read_arrays(directory.cohort_file(0))
-    told = json.loads(found[cohorts.EXPERIMENT].tobytes()) | changes
+    """Change what the first batch's file says of its experiment; None takes a key away."""
+    found = directory.read_arrays(directory.batch_file(0))
+    told = json.loads(found[batches.EXPERIMENT].tobytes()) | changes
     text = json.dumps({key: value for key, value in told.items() if value is not None})
-    found[cohorts.EXPERIMENT] = np.frombuffer(text.encode(), np.uint8)
-    directory.write_arrays(directory.cohort_file(0), found)
+    found[batches.EXPERIMENT] = np.frombuffer(text.encode(), np.uint8)
+    directory.write_arrays(directory.batch_file(0), found)
 
 
 def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.cohort": 6}))
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.batch": 6}))
     before, old = _go(directory)
-    files = {path.name: path.read_bytes() for path in (directory.path / "cohorts").iterdir()}
+    files = {path.name: path.read_bytes() for path in (directory.path / "batches").iterdir()}
     extend(directory, 14)
     assert not directory.finished
-    assert [list(part) for part in cohorts.ranges(directory.config, directory)] == [
+    assert [list(part) for part in batches.ranges(directory.config, directory)] == [
         list(range(6)),
         list(range(6, 8)),
         list(range(8, 14)),
@@ -241,10 +241,10 @@ def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
         np.testing.assert_array_equal(after[name][:8], before[name])
     assert after["worlds"][8:].reshape(3, 2).sum(1).tolist() == [1, 1, 1]
     for name, content in files.items():
-        assert (directory.path / "cohorts" / name).read_bytes() == content
+        assert (directory.path / "batches" / name).read_bytes() == content
     assert new["budget"]["epsilon"] == old["budget"]["epsilon"]
     assert new["bounds"] == old["bounds"]
-    assert {row.cohort for row in ledger.verified(directory)} == {0, 6, 8}
+    assert {row.batch for row in ledger.verified(directory)} == {0, 6, 8}
     assert (new["trials"], new["campaign"]["extended_from"]) == (14, 8)
     assert any("extended from 8 to 14" in warning for warning in new["warnings"])
     # A typo is taken back, as far as there are trials; until then reports are of those there are.
@@ -296,7 +296,7 @@ def test_an_impossible_extension_is_refused(
     [
         ({"trials.pairing": "common", "trials.worlds": "d-only"}, "d-only"),
         ({"trials.until-halfwidth": 0.1, "trials.worlds": "d-only"}, "d-only"),
-        ({"trials.pairing": "common", "trials.cohort": 5}, "trials.cohort is 5"),
+        ({"trials.pairing": "common", "trials.batch": 5}, "trials.batch is 5"),
         ({"trials.pairing": "common", "privacy.noise-source": "system"}, "noise-source"),
         ({"trials.first": 10}, "trials.first is 10 of 8"),
         ({"trials.first": 3}, "trials.first is 3 of 8"),
@@ -322,7 +322,8 @@ def test_designs_that_make_no_sense_are_refused(
 def test_no_report_is_of_two_experiments(
     changes: dict[str, Scalar], named: str, small: Make, tmp_path: Path
 ) -> None:
-    """Whoever edits the configuration of a run that has cohorts is told what was there."""
+    """Whoever edits the configuration of a run that has batches of trials is told what was
+    there."""
     start = FEW_ROUNDS | {"privacy.rho-beta": 0.9}
     directory = RunDirectory.create(tmp_path / "run", small(start))
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -334,7 +335,7 @@ def test_no_report_is_of_two_experiments(
     # What no trial depends on may change.
     harmless: dict[str, Scalar] = {
         "audit.confidence": 0.99,
-        "trials.cohort": 2,
+        "trials.batch": 2,
         "run.name": "again",
     }
     directory.write_text("config.toml", dump(small(start | harmless)))
@@ -346,7 +347,7 @@ def test_no_report_is_of_two_experiments(
     [
         ({"trials.until-halfwidth": 0.0}, "trials.until-halfwidth = 0.45, and it says 0.0 now"),
         ({"trials.count": 80}, "trials.count = 60, and it says 80 now"),
-        ({"trials.cohort": 4}, "trials.cohort = 2, and it says 4 now"),
+        ({"trials.batch": 4}, "trials.batch = 2, and it says 4 now"),
         ({"audit.confidence": 0.9}, "audit.confidence = 0.95, and it says 0.9 now"),
         ({"audit.prior": 0.9}, "audit.prior = 0.5, and it says 0.9 now"),
         ({"privacy.stop-at": 50.0}, "privacy.stop-at = 0.0, and it says 50.0 now"),
@@ -374,7 +375,7 @@ def test_a_finished_transcript_is_read_by_the_looks_and_the_prior_of_its_run(
 def test_pairs_are_not_chosen_afterwards_either(
     changes: dict[str, Scalar], small: Make, tmp_path: Path
 ) -> None:
-    start = FEW_ROUNDS | {"trials.pairing": "common", "trials.count": 16, "trials.cohort": 4}
+    start = FEW_ROUNDS | {"trials.pairing": "common", "trials.count": 16, "trials.batch": 4}
     directory = RunDirectory.create(tmp_path / "run", small(start))
     _go(directory)
     directory.write_text("config.toml", dump(small(start | changes)))
@@ -387,7 +388,7 @@ STOPPING: dict[str, Scalar] = {
     "training.rounds": 1,
     "trials.until-halfwidth": 0.45,
     "trials.count": 60,
-    "trials.cohort": 2,
+    "trials.batch": 2,
     "privacy.rho-beta": 0.99,
 }
 
@@ -401,19 +402,19 @@ def stopped(small: Make, tmp_path: Path) -> RunDirectory:
 
 
 @pytest.mark.parametrize("told", [b"{", b"[]", b"7", b"\xff"])
-def test_a_cohort_whose_experiment_is_unreadable_is_damaged(
+def test_a_batch_whose_experiment_is_unreadable_is_damaged(
     told: bytes, small: Make, tmp_path: Path
 ) -> None:
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
     _go(directory)
-    found = directory.read_arrays(directory.cohort_file(0))
-    found[cohorts.EXPERIMENT] = np.frombuffer(told, dtype=np.uint8)
-    directory.write_arrays(directory.cohort_file(0), found)
-    with pytest.raises(InputError, match=r"cohorts/000000.npz in .* is damaged"):
+    found = directory.read_arrays(directory.batch_file(0))
+    found[batches.EXPERIMENT] = np.frombuffer(told, dtype=np.uint8)
+    directory.write_arrays(directory.batch_file(0), found)
+    with pytest.raises(InputError, match=r"batches/000000.npz in .* is damaged"):
         report_of(directory)
 
 
-def test_a_file_that_is_not_this_cohorts_of_this_run_is_refused(
+def test_a_file_that_is_not_this_batches_of_this_run_is_refused(
     small: Make, tmp_path: Path
 ) -> None:
     """Two runs of one configuration differ where the noise is the system's."""
@@ -421,18 +422,18 @@ def test_a_file_that_is_not_this_cohorts_of_this_run_is_refused(
     run, other = (RunDirectory.create(tmp_path / name, config) for name in ("run", "other"))
     for directory in (run, other):
         _go(directory)
-    file = run.path / run.cohort_file(4)
+    file = run.path / run.batch_file(4)
     whole = file.read_bytes()
     for lay, complaint in (
-        (lambda: shutil.copy(run.path / run.cohort_file(0), file), "of the trials from 0 to"),
-        (lambda: shutil.copy(other.path / other.cohort_file(4), file), "is of another run"),
+        (lambda: shutil.copy(run.path / run.batch_file(0), file), "of the trials from 0 to"),
+        (lambda: shutil.copy(other.path / other.batch_file(4), file), "is of another run"),
         (lambda: np.savez(file, worlds=[True]), "it has no 'experiment'"),
         (lambda: np.savez(file, worlds=[], experiment=[1]), "it has no trials"),
         (lambda: np.savez(file, worlds=1, experiment=1), "is damaged"),
     ):
         lay()
         for use in (report_of, _go):
-            with pytest.raises(InputError, match=f"cohorts/000004.npz in .*{complaint}.*; delete"):
+            with pytest.raises(InputError, match=f"batches/000004.npz in .*{complaint}.*; delete"):
                 use(run)
     file.write_bytes(whole)
     shutil.copy(other.path / "transcript.npz", run.path)

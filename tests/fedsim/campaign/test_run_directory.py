@@ -45,7 +45,7 @@ def test_nor_are_its_files_where_the_directory_was_there_before(
     config = small({"trials.count": 4, "training.rounds": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
     (directory.path / "events.jsonl").touch(mode=0o644)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     modes = {path: path.stat().st_mode & 0o777 for path in directory.path.rglob("*")}
     assert {path.name for path in modes} >= {"config.toml", "ledger.jsonl", "lock", "facts.json"}

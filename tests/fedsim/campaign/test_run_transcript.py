@@ -10,7 +10,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.campaign import cohorts, run_transcript
+from fedsim.campaign import batches, run_transcript
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.report import writing
@@ -22,7 +22,7 @@ Make = Callable[..., Config]
 
 def played(config: Config, path: Path) -> RunDirectory:
     directory = RunDirectory.create(path, config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     return directory
 
@@ -70,11 +70,11 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
         "it is of the trials from 0 to below 8",
     ),
     "no experiment": (
-        lambda arrays: {name: arrays[name] for name in arrays if name != cohorts.EXPERIMENT},
+        lambda arrays: {name: arrays[name] for name in arrays if name != batches.EXPERIMENT},
         "it has no 'experiment'",
     ),
     "an unreadable experiment": (
-        lambda arrays: arrays | {cohorts.EXPERIMENT: np.frombuffer(b"[]", np.uint8)},
+        lambda arrays: arrays | {batches.EXPERIMENT: np.frombuffer(b"[]", np.uint8)},
         "its 'experiment' is no JSON object",
     ),
     "no trials": (
@@ -156,17 +156,26 @@ FALSE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "mnist, but config.toml says",
     ),
     "more trials": (lambda facts: facts.update(planned_trials=80), "80, but transcript.npz has 8"),
-    "more cohorts": (lambda facts: facts.update(cohorts=7), "cohorts is 7, but transcript.npz has"),
-    "more owners": (lambda facts: facts["owner_sizes"].append(0), "owners is 4, but config.toml"),
+    "more batches of trials": (
+        lambda facts: facts.update(batches=7),
+        "batches of trials is 7, but transcript.npz has",
+    ),
+    "more clients": (
+        lambda facts: facts["client_sizes"].append(0),
+        "clients is 4, but config.toml",
+    ),
     "fewer records": (
-        lambda facts: facts["owner_sizes"].__setitem__(1, 1),
+        lambda facts: facts["client_sizes"].__setitem__(1, 1),
         "records is .*, but config.toml says",
     ),
     "an adversary whose record it is": (
-        lambda facts: facts["challenge"].update(adversary=facts["challenge"]["owner"]),
-        r"adversary is (\d), but the challenge's owner has to be another",
+        lambda facts: facts["challenge"].update(adversary=facts["challenge"]["client"]),
+        r"adversary is (\d), but the challenge's client has to be another",
     ),
-    "nobody's record": (lambda facts: facts["challenge"].update(owner=7), "owner is 7, but there"),
+    "nobody's record": (
+        lambda facts: facts["challenge"].update(client=7),
+        "client is 7, but there",
+    ),
 }
 
 
@@ -217,16 +226,16 @@ def test_a_model_that_diverged_keeps_its_own_message(
         {"challenge.kind": "backdoor", "challenge.copies": 2},
         {"federation.vantage": "released-model"},
         {"federation.trust": "distributed", "audit.vantages": "all"},
-        {"audit.mode": "instrumented", "audit.vantages": "all"},
+        {"audit.mode": "oracle", "audit.vantages": "all"},
         {"training.sampling-rate": 0.5},
         {"training.local-steps": 2, "federation.trust": "local"},
-        {"audit.bayesian-pairs": 2, "trials.cohort": 3},
+        {"audit.bayesian-pairs": 2, "trials.batch": 3},
         {"canaries.count": 20, "audit.attacks": "none"},
         {"trials.worlds": "d-only", "trials.count": 5},
-        {"training.rounds": 1, "trials.cohort": 2},
+        {"training.rounds": 1, "trials.batch": 2},
         {
             "privacy.noise": "pac",
-            "audit.mode": "instrumented",
+            "audit.mode": "oracle",
             "privacy.rho-beta": 0.0,
             "privacy.mutual-information": 0.5,
             "privacy.pac-prior": "halves",

@@ -37,45 +37,45 @@ def test_json_says_what_the_data_are_and_who_holds_them(fedsim: Command, experim
     assert report["dataset"]["records"] == 1797
     parts = {name: part["records"] for name, part in report["parts"].items()}
     assert parts == {"members": 24, "held_out": 20, "pool": 30}
-    owners = report["owners"]
-    assert [owner["owner"] for owner in owners] == [0, 1, 2]
-    assert sum(owner["records"] for owner in owners) == 24
-    assert sum(owner["share"] for owner in owners) == pytest.approx(1)
-    totals = [sum(counts) for counts in zip(*(owner["labels"] for owner in owners), strict=True)]
+    clients = report["clients"]
+    assert [client["client"] for client in clients] == [0, 1, 2]
+    assert sum(client["records"] for client in clients) == 24
+    assert sum(client["share"] for client in clients) == pytest.approx(1)
+    totals = [sum(counts) for counts in zip(*(client["labels"] for client in clients), strict=True)]
     assert totals == report["parts"]["members"]["labels"]
-    sizes = [owner["records"] for owner in owners]
+    sizes = [client["records"] for client in clients]
     assert report["sizes"]["min"] == min(sizes)
     assert report["sizes"]["max"] == max(sizes)
     assert report["partition"]["dirichlet_alpha"] == 0.5
     assert report["partition"]["key"] is None
 
 
-def test_the_terminal_shows_a_row_and_a_bar_for_each_owner(
+def test_the_terminal_shows_a_row_and_a_bar_for_each_client(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
     before = set(tmp_path.iterdir())
     status, out, err = fedsim(experiment)
     assert (status, err) == (0, "")
     assert out.count("█" * 12) == 3
-    assert "3 owners hold 8 to 8 records" in out
+    assert "3 clients hold 8 to 8 records" in out
     assert set(tmp_path.iterdir()) == before
 
 
-def test_many_owners_are_cut_on_the_terminal_and_said_to_be(
+def test_many_clients_are_cut_on_the_terminal_and_said_to_be(
     fedsim: Command, experiment: Path
 ) -> None:
-    assert "and 4 more owners" in fedsim(experiment, "--set", "federation.owners=24")[1]
+    assert "and 4 more clients" in fedsim(experiment, "--set", "federation.clients=24")[1]
 
 
-def test_a_key_is_shown_with_the_values_of_every_owner(fedsim: Command, experiment: Path) -> None:
+def test_a_key_is_shown_with_the_values_of_every_client(fedsim: Command, experiment: Path) -> None:
     key = ("--set", "federation.partition=key", "--set", "federation.partition-key=label")
     report = json.loads(fedsim(experiment, "--json", *key)[1])
     assert report["partition"]["key"] == "label"
-    held = [owner["key_values"] for owner in report["owners"]]
+    held = [client["key_values"] for client in report["clients"]]
     assert sum(held) == report["partition"]["key_values"]
-    for owner in report["owners"]:
-        for value, records in owner["largest_key_values"].items():
-            assert owner["labels"][int(value)] == records
+    for client in report["clients"]:
+        for value, records in client["largest_key_values"].items():
+            assert client["labels"][int(value)] == records
     assert "values of 'label'" in fedsim(experiment, *key)[1]
 
 
@@ -103,7 +103,7 @@ def test_the_page_needs_nothing_else_and_is_its_users_own(
         (["EXPERIMENT", "--set", "federation.partition=quantiy"], "did you mean 'quantity'?"),
         (["EXPERIMENT", "--set", "federation.partition=key"], "name one of them"),
         (["EXPERIMENT", "--set", "federation.partition-key=label"], "'iid', which splits it"),
-        (["EXPERIMENT", "--set", "federation.owners=25"], "fewer than the 25 owners"),
+        (["EXPERIMENT", "--set", "federation.clients=25"], "fewer than the 25 clients"),
         (["EXPERIMENT", "--out", "EXPERIMENT"], "name another directory with --out"),
     ],
 )

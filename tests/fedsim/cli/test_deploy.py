@@ -26,7 +26,7 @@ DISTRIBUTED = {"federation.trust": "distributed"}
 def test_init_writes_a_kit_for_the_given_address(fedsim: Fedsim, tmp_path: Path) -> None:
     directory = tmp_path / "kit"
     status, out, _ = fedsim(
-        "deploy", "init", directory, "--owners", 2, "--server-address", "a.example:9443"
+        "deploy", "init", directory, "--clients", 2, "--server-address", "a.example:9443"
     )
     assert status == 0
     assert "README.md" in out
@@ -34,7 +34,7 @@ def test_init_writes_a_kit_for_the_given_address(fedsim: Fedsim, tmp_path: Path)
     assert (written.address, written.port, written.machines) == (
         "a.example",
         9443,
-        ["server", "owner-0", "owner-1"],
+        ["server", "client-0", "client-1"],
     )
 
 
@@ -115,7 +115,7 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(
 @pytest.mark.parametrize(
     ("changes", "options", "complaint"),
     [
-        ({"federation.owners": 3}, [], "but 2 owners are deployed"),
+        ({"federation.clients": 3}, [], "but 2 clients are deployed"),
         ({}, [], "every node is told the seed"),
         (
             CAMPAIGN,
@@ -144,7 +144,7 @@ def test_a_run_that_should_not_be_is_refused_before_anything_is_made(
     complaint: str,
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
-    (tmp_path / "small.toml").write_text(dump(small({"federation.owners": 2} | changes)))
+    (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2} | changes)))
     command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml"]
     status, _, err = fedsim(*command, "--out", tmp_path / "run", *options)
     assert status == 2
@@ -156,10 +156,10 @@ def test_a_run_that_should_not_be_is_refused_before_anything_is_made(
 def test_a_manifest_of_other_types_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     path = tmp_path / "kit" / "deploy.json"
-    path.write_text(path.read_text().replace('"owners": 2', '"owners": "2"'))
+    path.write_text(path.read_text().replace('"clients": 2', '"clients": "2"'))
     status, _, err = fedsim("deploy", "check", tmp_path / "kit")
     assert status == 2
-    assert "owners is '2', not of type int" in err
+    assert "clients is '2', not of type int" in err
     assert len(err.splitlines()) == 1
 
 
@@ -172,7 +172,7 @@ def _registered(directory: Path) -> None:
     )
 
 
-def test_a_run_is_told_which_node_each_owner_is(
+def test_a_run_is_told_which_node_each_client_is(
     fedsim: Fedsim,
     small: Callable[..., Config],
     tmp_path: Path,
@@ -185,7 +185,7 @@ def test_a_run_is_told_which_node_each_owner_is(
         raise FlowerError("away")
 
     monkeypatch.setattr(deployment, "start", away)
-    (tmp_path / "small.toml").write_text(dump(small({"federation.owners": 2})))
+    (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2})))
     command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml", "--experiment"]
     assert fedsim(*command, "--out", tmp_path / "run")[0] == 1
     assert registered_nodes(RunDirectory.open(tmp_path / "run")) == {0: 70, 1: 71}
@@ -196,9 +196,9 @@ def test_a_run_with_a_key_that_is_not_the_registered_one_is_refused(
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     _registered(tmp_path / "kit")
-    (tmp_path / "kit" / "server" / "keys" / "owner-1.pub").write_bytes(node_key().public)
-    (tmp_path / "small.toml").write_text(dump(small({"federation.owners": 2})))
+    (tmp_path / "kit" / "server" / "keys" / "client-1.pub").write_bytes(node_key().public)
+    (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2})))
     command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml", "--experiment"]
     status, _, err = fedsim(*command, "--out", tmp_path / "run")
-    assert (status, "keys/owner-1.pub is not the registered key" in err) == (2, True)
+    assert (status, "keys/client-1.pub is not the registered key" in err) == (2, True)
     assert not (tmp_path / "run").exists()

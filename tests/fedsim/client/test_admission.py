@@ -112,9 +112,9 @@ def _own_record(context: Context, partition: int = 1) -> int:
         ({"round": 10**6}, "round 1000000 is asked for"),
         ({"round": 1.5}, "counted in whole numbers"),
         ({"role": Role.ADVERSARY}, "did not consent to 'adversary'"),
-        ({"role": Role.COLLUDER}, "did not consent to 'instrumented'"),
-        ({"role": Role.CHALLENGED}, "did not consent to 'challenge'"),
-        ({"role": Role.AUDITOR}, "the role is 'auditor', but a client is one of owner,"),
+        ({"role": Role.COLLUDER}, "did not consent to 'oracle'"),
+        ({"role": Role.TARGET_CLIENT}, "did not consent to 'challenge'"),
+        ({"role": Role.AUDITOR}, "the role is 'auditor', but a client is one of client,"),
         ({"role": "boss"}, "the role is 'boss'"),
     ],
 )
@@ -135,8 +135,8 @@ def test_a_request_that_the_run_does_not_plan_is_refused(
         ({"training.clipping": False}, "training.clipping is false, .* to 'experiment'"),
         ({"privacy.noise-source": "seed"}, "noise-source is 'seed', .* to 'experiment'"),
         ({"privacy.sensitivity": "local"}, "sensitivity is 'local', .* to 'experiment'"),
-        ({"audit.mode": "instrumented"}, "audit.mode is 'instrumented', .* to 'instrumented'"),
-        ({"audit.bayesian-pairs": 2}, "bayesian-pairs is 2, .* to 'instrumented'"),
+        ({"audit.mode": "oracle"}, "audit.mode is 'oracle', .* to 'oracle'"),
+        ({"audit.bayesian-pairs": 2}, "bayesian-pairs is 2, .* to 'oracle'"),
         ({"trials.count": 400}, r"trials.count is 400, .* max-trials = 1, .* max-trials = 400 in"),
     ],
 )
@@ -153,12 +153,12 @@ def test_nobody_is_the_adversary_of_its_own_record_or_challenged_about_anothers(
 ) -> None:
     context = client({"consent": "adversary,challenge"}, {"federation.vantage": "server"})
     own, others = _own_record(context), _own_record(context, 0)
-    for place in ({"record": own, "challenged": 0}, {"record": others, "challenged": 1}):
+    for place in ({"record": own, "target-client": 0}, {"record": others, "target-client": 1}):
         with pytest.raises(RefusedError, match="adversary of its own records"):
             client_app.app(_message(role=Role.ADVERSARY, **place), context)
-    for place in ({"record": others, "challenged": 1}, {"record": own, "challenged": 0}):
-        with pytest.raises(RefusedError, match="about another owner's records"):
-            client_app.app(_message(role=Role.CHALLENGED, **place), context)
+    for place in ({"record": others, "target-client": 1}, {"record": own, "target-client": 0}):
+        with pytest.raises(RefusedError, match="about another client's records"):
+            client_app.app(_message(role=Role.TARGET_CLIENT, **place), context)
 
 
 @pytest.mark.parametrize(("agreed", "told"), [("", False), ("experiment", True)])
@@ -306,7 +306,7 @@ def test_what_was_answered_is_on_disk_before_the_answer_is_there(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedsim.client.owner_app.local_steps", killed)
+    monkeypatch.setattr("fedsim.client.training_node.local_steps", killed)
     context = client()
     with pytest.raises(KeyboardInterrupt):
         client_app.app(_message(), context)
@@ -323,10 +323,10 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     directory = RunDirectory.create(tmp_path / "run", config)
 
     def attempt(run: int) -> None:
-        grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
-        for owner, context in enumerate(grid.contexts.values()):
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+        for client, context in enumerate(grid.contexts.values()):
             context.run_id = run
-            state: dict[str, Scalar] = {"state-path": str(tmp_path / f"owner-{owner}")}
+            state: dict[str, Scalar] = {"state-path": str(tmp_path / f"client-{client}")}
             terms: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 5.0}
             context.node_config.update(state | terms)
         server_app.run(grid, config, directory)
@@ -345,8 +345,8 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     attempt(2)
     stated = ledger.read(directory)[-1].epsilon[0]["server"]
     assert stated == pytest.approx(_epsilon(Steps(Z, 2 + 3)))
-    for owner in range(config.federation.owners):
-        answers = client_ledger.read(tmp_path / f"owner-{owner}")
+    for client in range(config.federation.clients):
+        answers = client_ledger.read(tmp_path / f"client-{client}")
         assert client_ledger.epsilon(answers, 1e-5) == stated
 
 
@@ -373,7 +373,7 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         ({"federation.trust": "local"}, Z),
         ({"federation.trust": "central"}, Z),
         ({"challenge.copies": 4}, Z / 4),
-        # Two of three owners' shares hide what the third sends, and one in a message of its own.
+        # Two of three clients' shares hide what the third sends, and one in a message of its own.
         ({"federation.trust": "distributed"}, Z / math.sqrt(3)),
         (
             {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.common.blocks import Lender, even, run, slices
+from fedsim.common.blocks import Pool, even, run, slices
 
 
 @given(st.integers(0, 50), st.integers(1, 60))
@@ -61,10 +61,10 @@ def test_a_thing_is_lent_to_one_thread_at_a_time_and_kept() -> None:
         made.append(object())
         return made[-1]
 
-    lender, barrier, seen = Lender(make), threading.Barrier(2), []
+    pool, barrier, seen = Pool(make), threading.Barrier(2), []
 
     def borrow(_: slice) -> None:
-        with lender.lend() as thing:
+        with pool.lend() as thing:
             barrier.wait()  # both have one now
             seen.append(thing)
 
@@ -75,8 +75,8 @@ def test_a_thing_is_lent_to_one_thread_at_a_time_and_kept() -> None:
 
 
 def test_what_was_lent_when_an_error_came_is_not_lent_again() -> None:
-    lender = Lender(object)
-    with pytest.raises(ValueError, match="broken"), lender.lend() as first:
+    pool = Pool(object)
+    with pytest.raises(ValueError, match="broken"), pool.lend() as first:
         raise ValueError("broken")
-    with lender.lend() as second:
+    with pool.lend() as second:
         assert second is not first

@@ -12,16 +12,16 @@ from fedsim.common.randomness import Role, gaussian_noise, generator, key
 def test_every_part_of_the_path_changes_the_key(
     seed: int, trial: int, round: int, partition: int
 ) -> None:
-    def leaf(**changed: int) -> int:
+    def stream(**changed: int) -> int:
         path = {"trial": trial, "round": round, "partition": partition} | changed
         return key(path.pop("seed", seed), Role.NOISE, **path)
 
     keys = {
-        leaf(),
-        leaf(seed=seed + 1),
-        leaf(trial=trial + 1),
-        leaf(round=round + 1),
-        leaf(partition=partition + 1),
+        stream(),
+        stream(seed=seed + 1),
+        stream(trial=trial + 1),
+        stream(round=round + 1),
+        stream(partition=partition + 1),
         key(seed, Role.WORLD, trial=trial, round=round, partition=partition),
     }
     assert len(keys) == 6

@@ -14,7 +14,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_only_its_owner_may_read_a_report(tmp_path: Path) -> None:
+def test_only_its_client_may_read_a_report(tmp_path: Path) -> None:
     directory = report_directory.create(tmp_path / "deep" / "report")
     (directory / "report.json").write_text("of before")
     (directory / "report.json").chmod(0o644)

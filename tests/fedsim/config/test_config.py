@@ -22,7 +22,7 @@ PAC: dict[str, configuration.Scalar] = {
     "privacy.noise": "pac",
     "privacy.mutual-information": 0.1,
     "privacy.rho-beta": 0.0,
-    "audit.mode": "instrumented",
+    "audit.mode": "oracle",
 }
 
 
@@ -66,8 +66,8 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"training.clipping-norm": -1.0}, r"training.clipping-norm is -1.0: .*greater than 0"),
         ({"privacy.rho-beta": 1.2}, r"privacy.rho-beta is 1.2: .*less than 1"),
         ({"privacy.rho-beta": 0.4}, r"a belief of 0.5 is a coin's"),
-        ({"federation.owners": 1}, r"federation.owners is 1: .*greater than or equal to 2"),
-        ({"federation.owners": "three"}, r"federation.owners is 'three': .*integer"),
+        ({"federation.clients": 1}, r"federation.clients is 1: .*greater than or equal to 2"),
+        ({"federation.clients": "three"}, r"federation.clients is 'three': .*integer"),
         (
             {"federation.trust": "distributed", "privacy.sensitivity": "local"},
             r"sensitivity is 'local', but .*'distributed'.* depends on the data; set .*\"global\"",
@@ -85,23 +85,27 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             {"federation.secure-aggregation": "secagg+"},
             r"'secagg\+', but federation.trust is 'central'.*trust = \"distributed\"",
         ),
-        ({"federation.owners": 4, "federation.colluding": 3}, r"colluding is 3.*give 0 to 2"),
+        ({"federation.clients": 4, "federation.colluding": 3}, r"colluding is 3.*give 0 to 2"),
         (
-            {"federation.owners": 5, "federation.colluding": 2, "federation.tolerated-dropouts": 2},
+            {
+                "federation.clients": 5,
+                "federation.colluding": 2,
+                "federation.tolerated-dropouts": 2,
+            },
             r"tolerated-dropouts is 2.*no honest one of 5; give 0 to 1",
         ),
         (
             {
-                "federation.owners": 6,
+                "federation.clients": 6,
                 "federation.trust": "distributed",
                 "federation.secure-aggregation": "secagg+",
                 "federation.tolerated-dropouts": 3,
             },
-            r"more than half of 6 owners must answer; give 0 to 2",
+            r"more than half of 6 clients must answer; give 0 to 2",
         ),
         (
             {
-                "federation.owners": 3,
+                "federation.clients": 3,
                 "federation.tolerated-dropouts": 1,
                 "training.local-steps": 2,
                 "federation.trust": "local",
@@ -109,18 +113,18 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             r"tolerated-dropouts is 1, but training.local-steps is 2",
         ),
         (
-            {"federation.owners": 3, "federation.colluding": 1} | PAC,
+            {"federation.clients": 3, "federation.colluding": 1} | PAC,
             r"colluding is 1, but privacy.noise is 'pac'",
         ),
         (
             {
-                "federation.owners": 3,
+                "federation.clients": 3,
                 "federation.tolerated-dropouts": 1,
                 "audit.bayesian-pairs": 2,
             },
             r"tolerated-dropouts is 1, but audit.bayesian-pairs",
         ),
-        ({"federation.adversary": 7}, r"owners are numbered 0 to 1"),
+        ({"federation.adversary": 7}, r"clients are numbered 0 to 1"),
         (
             {"privacy.noise-multiplier": 2.0},
             r"privacy.rho-beta and privacy.noise-multiplier are both",
@@ -130,13 +134,13 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"challenge.replacement": 3}, r"'add-remove', which replaces nothing"),
         ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"go together under replace"),
         ({"challenge.record": 200}, r"D has records 0 to 199"),
-        ({"data.records": 1}, r"fewer than the 2 owners"),
+        ({"data.records": 1}, r"fewer than the 2 clients"),
         ({"training.sampling-rate": 1.5}, r"training.sampling-rate is 1.5"),
         (
             {"training.optimizer": "adam", "training.momentum": 0.9},
             r"'adam', which has none \(training.beta1 is adam's\); set training.momentum = 0",
         ),
-        ({"training.local-learning-rate": 0.1}, r"local-steps is 1 .* no owner steps on its own"),
+        ({"training.local-learning-rate": 0.1}, r"local-steps is 1 .* no client steps on its own"),
         ({"training.local-steps": 2}, r'set federation.trust = "local"'),
         (
             {"training.local-steps": 2, "federation.trust": "local", "training.sampling-rate": 0.5},
@@ -154,7 +158,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             {
                 "training.local-steps": 2,
                 "federation.trust": "local",
-                "audit.mode": "instrumented",
+                "audit.mode": "oracle",
             },
             r"the noise alone does not tell the belief",
         ),
@@ -188,7 +192,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             PAC | {"training.local-steps": 2, "federation.trust": "local"},
             r"after which the noise alone does not tell the belief",
         ),
-        (PAC | {"audit.mode": "participant"}, r'set audit.mode = "instrumented"'),
+        (PAC | {"audit.mode": "participant"}, r'set audit.mode = "oracle"'),
         (PAC | {"trials.worlds": "d-only"}, r'set trials.worlds = "both"'),
         (PAC | {"run.precision": "bf16"}, r'set run.precision = "float32"'),
         (PAC | {"audit.bayesian-pairs": 4}, r"set audit.bayesian-pairs = 0"),
@@ -240,8 +244,8 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ),
         ({"training.local-epochs": 2}, r"local-epochs = 1, or privacy.unit = \"client\"$"),
         ({"training.batch-size": 8}, r"training.batch-size is 8, but privacy.unit is 'record'"),
-        ({"challenge.owner": 1, "challenge.record": 3}, "a given record is whoever's it is"),
-        (CLIENT | {"challenge.owner": 2}, r"owners are numbered 0 to 1; name one of them"),
+        ({"challenge.client": 1, "challenge.record": 3}, "a given record is whoever's it is"),
+        (CLIENT | {"challenge.client": 2}, r"clients are numbered 0 to 1; name one of them"),
         (CLIENT | {"challenge.record": 1}, r"record = -1, or privacy.unit = \"record\"$"),
         (CLIENT | {"training.sampling-rate": 0.5}, r"set training.sampling-rate = 1.0, or"),
         (CLIENT | {"training.clipping": False}, r"set training.clipping = true, or"),
@@ -254,7 +258,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             PAC | {"privacy.unit": "client"},
             r"set privacy.noise = .isotropic., or privacy.unit = .record.",
         ),
-        ({"run.precision": "bf16"}, r"compares sums .* in full precision .*instrumented"),
+        ({"run.precision": "bf16"}, r"compares sums .* in full precision .*oracle"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),
     ],
 )

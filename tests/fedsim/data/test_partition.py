@@ -1,4 +1,4 @@
-"""Every record has one owner, every owner a record, from the seed alone."""
+"""Every record has one client, every client a record, from the seed alone."""
 
 import numpy as np
 import pytest
@@ -14,27 +14,27 @@ seeds = st.integers(0, 2**63 - 1)
 
 @given(
     labels=st.lists(st.integers(0, 9), min_size=30, max_size=80),
-    owners=st.integers(1, 4),
+    clients=st.integers(1, 4),
     scheme=schemes,
     seed=seeds,
 )
-def test_every_record_has_one_owner_and_every_owner_a_record(
-    labels: list[int], owners: int, scheme: str, seed: int
+def test_every_record_has_one_client_and_every_client_a_record(
+    labels: list[int], clients: int, scheme: str, seed: int
 ) -> None:
     keys = np.arange(len(labels)) // 3
-    owner_of = partition(np.array(labels), owners, scheme, 1.0, seed, keys)
-    assert owner_of.dtype == np.int64
-    assert owner_of.shape == (len(labels),)
-    assert set(owner_of) == set(range(owners))
+    client_of = partition(np.array(labels), clients, scheme, 1.0, seed, keys)
+    assert client_of.dtype == np.int64
+    assert client_of.shape == (len(labels),)
+    assert set(client_of) == set(range(clients))
 
 
 @given(records=st.integers(1, 100), data=st.data(), seed=seeds)
-def test_iid_owners_have_the_same_number_of_records_within_one(
+def test_iid_clients_have_the_same_number_of_records_within_one(
     records: int, data: st.DataObject, seed: int
 ) -> None:
-    owners = data.draw(st.integers(1, records))
-    owner_of = partition(np.zeros(records, dtype=np.int64), owners, "iid", 1.0, seed)
-    counts = np.bincount(owner_of, minlength=owners)
+    clients = data.draw(st.integers(1, records))
+    client_of = partition(np.zeros(records, dtype=np.int64), clients, "iid", 1.0, seed)
+    counts = np.bincount(client_of, minlength=clients)
     assert counts.max() - counts.min() <= 1
 
 
@@ -56,8 +56,8 @@ def test_a_partition_is_a_function_of_the_seed_alone(scheme: str) -> None:
     ],
 )
 def test_partitions_of_earlier_runs_stay_as_they_were(scheme: str, expected: list[int]) -> None:
-    owner_of = partition(np.arange(12) % 3, 3, scheme, 0.5, seed=7)
-    assert owner_of.tolist() == expected
+    client_of = partition(np.arange(12) % 3, 3, scheme, 0.5, seed=7)
+    assert client_of.tolist() == expected
 
 
 @given(
@@ -70,41 +70,41 @@ def test_no_value_of_a_key_is_split_and_sizes_differ_by_at_most_the_commonest(
 ) -> None:
     column = np.array(keys)
     values, counts = np.unique(column, return_counts=True)
-    owners = data.draw(st.integers(1, len(values)))
-    owner_of = partition(np.zeros(len(keys), np.int64), owners, "key", 1.0, seed, column)
-    assert all(len(set(owner_of[column == value])) == 1 for value in values)
-    sizes = np.bincount(owner_of, minlength=owners)
+    clients = data.draw(st.integers(1, len(values)))
+    client_of = partition(np.zeros(len(keys), np.int64), clients, "key", 1.0, seed, column)
+    assert all(len(set(client_of[column == value])) == 1 for value in values)
+    sizes = np.bincount(client_of, minlength=clients)
     assert sizes.min() >= 1
     assert np.ptp(sizes) <= counts.max()
 
 
-def test_as_many_owners_as_persons_get_a_person_each() -> None:
+def test_as_many_clients_as_persons_get_a_person_each() -> None:
     persons = np.repeat([7, 3, 5], [1, 4, 2])
-    owner_of = partition(np.zeros(7, np.int64), 3, "key", 1.0, 0, persons)
-    assert sorted(np.bincount(owner_of)) == [1, 2, 4]
+    client_of = partition(np.zeros(7, np.int64), 3, "key", 1.0, 0, persons)
+    assert sorted(np.bincount(client_of)) == [1, 2, 4]
 
 
 def test_missing_values_of_a_key_are_one_value() -> None:
     ages = np.array([np.nan, 31.0, np.nan, 45.0])
-    owner_of = partition(np.zeros(4, np.int64), 3, "key", 1.0, 0, ages)
-    assert owner_of[0] == owner_of[2]
+    client_of = partition(np.zeros(4, np.int64), 3, "key", 1.0, 0, ages)
+    assert client_of[0] == client_of[2]
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
 def test_quantities_have_the_moments_of_the_dirichlet_distribution(alpha: float) -> None:
     # Sizes are 1 + Multinomial(n - m, p) with shares p as above, drawn once for each seed.
-    owners, records, seeds = 4, 100, 2000
-    rest = records - owners
+    clients, records, seeds = 4, 100, 2000
+    rest = records - clients
     sizes = np.array(
         [
-            np.bincount(partition(np.zeros(records, np.int64), owners, "quantity", alpha, seed))
+            np.bincount(partition(np.zeros(records, np.int64), clients, "quantity", alpha, seed))
             for seed in range(seeds)
         ]
     )
-    variance = (owners - 1) / (owners**2 * (owners * alpha + 1))
-    expected = rest**2 * variance + rest * (1 / owners - 1 / owners**2 - variance)
+    variance = (clients - 1) / (clients**2 * (clients * alpha + 1))
+    expected = rest**2 * variance + rest * (1 / clients - 1 / clients**2 - variance)
     np.testing.assert_allclose(
-        sizes.mean(axis=0), records / owners, atol=5 * (expected / seeds) ** 0.5
+        sizes.mean(axis=0), records / clients, atol=5 * (expected / seeds) ** 0.5
     )
     np.testing.assert_allclose(sizes.var(axis=0), expected, rtol=0.15)
 
@@ -114,22 +114,22 @@ def test_quantities_say_nothing_about_labels() -> None:
     labels = np.arange(60) % 2
     deviations = []
     for seed in range(1000):
-        owner_of = partition(labels, 3, "quantity", 1.0, seed)
-        n = np.bincount(owner_of)
-        ones = np.bincount(owner_of, weights=labels)
+        client_of = partition(labels, 3, "quantity", 1.0, seed)
+        n = np.bincount(client_of)
+        ones = np.bincount(client_of, weights=labels)
         spread = np.sqrt(n * (60 - n) / (4 * 59))
         deviations += list(((ones - n / 2) / spread)[:2])
     assert abs(np.mean(deviations)) < 5 / 2000**0.5
     assert np.var(deviations) == pytest.approx(1, abs=0.15)
 
 
-def test_the_smallest_concentration_gives_one_owner_all_but_a_record_for_each_other() -> None:
-    owner_of = partition(np.zeros(1000, np.int64), 20, "quantity", 1e-9, seed=0)
-    assert sorted(np.bincount(owner_of)) == [1] * 19 + [981]
+def test_the_smallest_concentration_gives_one_client_all_but_a_record_for_each_other() -> None:
+    client_of = partition(np.zeros(1000, np.int64), 20, "quantity", 1e-9, seed=0)
+    assert sorted(np.bincount(client_of)) == [1] * 19 + [981]
 
 
-def test_a_key_with_fewer_values_than_owners_is_refused() -> None:
-    with pytest.raises(InputError, match=r"has 2 values in D, too few for 3 owners"):
+def test_a_key_with_fewer_values_than_clients_is_refused() -> None:
+    with pytest.raises(InputError, match=r"has 2 values in D, too few for 3 clients"):
         partition(np.zeros(4, np.int64), 3, "key", 1.0, 0, np.array(["a", "b", "a", "b"]))
 
 
@@ -142,33 +142,33 @@ def test_a_key_that_nobody_named_is_refused() -> None:
 def test_shares_of_a_class_have_the_moments_of_the_dirichlet_distribution(alpha: float) -> None:
     # Each of the classes is an independent draw of the shares p, and then of n records by p:
     # E[p] = 1/m, Var[p] = (m - 1)/(m^2 (m a + 1)), and sampling adds E[p (1 - p)]/n.
-    owners, classes, n = 4, 3000, 100
+    clients, classes, n = 4, 3000, 100
     labels = np.repeat(np.arange(classes), n)
-    owner_of = partition(labels, owners, "dirichlet", alpha, seed=0)
-    counts = np.bincount(labels * owners + owner_of, minlength=classes * owners)
-    shares = counts.reshape(classes, owners) / n
-    variance = (owners - 1) / (owners**2 * (owners * alpha + 1))
-    expected = variance + (1 / owners - 1 / owners**2 - variance) / n
+    client_of = partition(labels, clients, "dirichlet", alpha, seed=0)
+    counts = np.bincount(labels * clients + client_of, minlength=classes * clients)
+    shares = counts.reshape(classes, clients) / n
+    variance = (clients - 1) / (clients**2 * (clients * alpha + 1))
+    expected = variance + (1 / clients - 1 / clients**2 - variance) / n
     np.testing.assert_allclose(
-        shares.mean(axis=0), 1 / owners, atol=5 * (expected / classes) ** 0.5
+        shares.mean(axis=0), 1 / clients, atol=5 * (expected / classes) ** 0.5
     )
     np.testing.assert_allclose(shares.var(axis=0), expected, rtol=0.15)
 
 
-def test_a_draw_that_leaves_an_owner_without_a_record_is_repeated() -> None:
-    # One class of 6 records to 3 owners at alpha .3: about half of the draws leave someone out.
+def test_a_draw_that_leaves_an_client_without_a_record_is_repeated() -> None:
+    # One class of 6 records to 3 clients at alpha .3: about half of the draws leave someone out.
     partitions = [partition(np.zeros(6, np.int64), 3, "dirichlet", 0.3, s) for s in range(50)]
-    assert all(set(owner_of) == {0, 1, 2} for owner_of in partitions)
+    assert all(set(client_of) == {0, 1, 2} for client_of in partitions)
 
 
-def test_a_skew_that_cannot_give_every_owner_a_record_is_refused_with_the_way_out() -> None:
+def test_a_skew_that_cannot_give_every_client_a_record_is_refused_with_the_way_out() -> None:
     with pytest.raises(InputError, match=r"dirichlet-alpha = 1e-06.*raise it or data.records"):
         partition(np.zeros(1000, dtype=np.int64), 20, "dirichlet", 1e-6, seed=0)
 
 
 @pytest.mark.parametrize("scheme", sorted(PARTITIONS))
-def test_more_owners_than_records_are_refused(scheme: str) -> None:
-    with pytest.raises(InputError, match=r"3 records cannot give each of 4 owners one"):
+def test_more_clients_than_records_are_refused(scheme: str) -> None:
+    with pytest.raises(InputError, match=r"3 records cannot give each of 4 clients one"):
         partition(np.zeros(3, dtype=np.int64), 4, scheme, 1.0, seed=0)
 
 

@@ -49,8 +49,8 @@ def written(
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     directory = tmp_path / "kit"
     kit.write(directory, "127.0.0.1", free_port(), 2, superlink_port=free_port())
-    for owner in range(2):
-        change(directory / "owners" / f"owner-{owner}", "NODE_PORT", free_port())
+    for client in range(2):
+        change(directory / "clients" / f"client-{client}", "NODE_PORT", free_port())
     return directory
 
 

@@ -1,4 +1,4 @@
-"""An owner sees what runs have cost its records, and what is left."""
+"""A client sees what runs have cost its records, and what is left."""
 
 from pathlib import Path
 
@@ -19,8 +19,8 @@ def _answer(run: str, round: int, charged: Steps | None) -> Answer:
 
 @pytest.fixture
 def place(written: Path) -> Path:
-    """The folder of an owner that answered two rounds of two runs each, the last uncharged."""
-    place = written / "owners" / "owner-0"
+    """The folder of a client that answered two rounds of two runs each, the last uncharged."""
+    place = written / "clients" / "client-0"
     terms = Terms(frozenset(), 1, 2.2, 1e-5, place / "state")
     for run, charged in (("5", Steps(5.0)), ("6", Steps(5.0)), ("8", None)):
         for round in (1, 2):

@@ -21,13 +21,13 @@ def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> N
     assert set(server) == {"superlink", "proxy"}
     assert "is unreachable" in server["superlink"]
     assert "start.sh" in server["superlink"]
-    owner = found("owner-0")
-    assert set(owner) == {"server"}
-    assert "is unreachable" in owner["server"]
+    client = found("client-0")
+    assert set(client) == {"server"}
+    assert "is unreachable" in client["server"]
     assert {one.machine for one in checks.check(written)} == {
         "server",
-        "owner-0",
-        "owner-1",
+        "client-0",
+        "client-1",
         "ca",
     }
 
@@ -57,12 +57,12 @@ def test_a_unit_that_is_not_the_kits_is_spoken_of(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "UNITS", tmp_path)
-    own = written / "owners" / "owner-0" / "fedsim-supernode.service"
+    own = written / "clients" / "client-0" / "fedsim-supernode.service"
     installed = tmp_path / own.name
     shutil.copy(own, installed)
-    assert not [one for one in checks.check(written, "owner-0") if one.what == "unit"]
+    assert not [one for one in checks.check(written, "client-0") if one.what == "unit"]
     installed.write_text(own.read_text().replace("UMask=0077\n", ""))
-    (line,) = (one for one in checks.check(written, "owner-0") if one.what == "unit")
+    (line,) = (one for one in checks.check(written, "client-0") if one.what == "unit")
     assert (line.state, f"copy {own} there" in line.message) == (NOTE, True)
 
 
@@ -78,7 +78,7 @@ def test_flowers_commands_are_beside_the_interpreter_of_fedsim(
     assert "flower-superlink is neither beside" in found("server")["commands"]
 
 
-@pytest.mark.parametrize("machine", [None, "server", "owner-0"])
+@pytest.mark.parametrize("machine", [None, "server", "client-0"])
 def test_the_authoritys_key_is_looked_at_wherever_it_is(written: Path, machine: str | None) -> None:
     (written / "ca" / "ca.key").chmod(0o644)
     wrong = [one for one in checks.check(written, machine) if one.state == WRONG]
@@ -93,15 +93,15 @@ def _seen(written: Path, machine: str) -> dict[str, str]:
 def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
     written: Path, found: Found
 ) -> None:
-    before = {machine: _seen(written, machine) for machine in ("server", "owner-0")}
-    place = written / "owners" / "owner-1"
+    before = {machine: _seen(written, machine) for machine in ("server", "client-0")}
+    place = written / "clients" / "client-1"
     place.rename(written / "elsewhere")
     assert {machine: _seen(written, machine) for machine in before} == before
-    assert set(found("owner-1")) == {"folder"}
-    assert f"'{place}' is missing: copy it anew" in found("owner-1")["folder"]
+    assert set(found("client-1")) == {"folder"}
+    assert f"'{place}' is missing: copy it anew" in found("client-1")["folder"]
 
 
-@pytest.mark.parametrize("machine", ["server", "owner-1"])
+@pytest.mark.parametrize("machine", ["server", "client-1"])
 def test_without_settings_all_else_is_looked_at(written: Path, found: Found, machine: str) -> None:
     place = kit.folder(written, machine)
     (place / "settings.env").unlink()
@@ -112,4 +112,4 @@ def test_without_settings_all_else_is_looked_at(written: Path, found: Found, mac
     assert "copy this machine's folder anew" in found(machine)["settings"]
     looked_at = _seen(written, machine)
     assert looked_at["certificate" if machine == "server" else "node key"] == OK
-    assert set(_seen(written, "owner-0")) > {"node key", "supernode"}
+    assert set(_seen(written, "client-0")) > {"node key", "supernode"}

@@ -23,14 +23,14 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_every_machine_has_a_folder(written: Path) -> None:
-    assert kit.read(written).machines == ["server", "owner-0", "owner-1", "auditor"]
+    assert kit.read(written).machines == ["server", "client-0", "client-1", "auditor"]
     for machine in kit.read(written).machines:
         place = kit.folder(written, machine)
         assert kit.read(place).machine == machine
         assert kit.folder(place, machine) == place
 
 
-def test_secrets_are_their_owners_alone(written: Path) -> None:
+def test_secrets_are_their_clients_alone(written: Path) -> None:
     assert len(list(written.rglob("*.key"))) == 6
     for path in [written, *written.rglob("*")]:
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
@@ -88,7 +88,7 @@ def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:
     for script in scripts:
         subprocess.run(["sh", "-n", str(script)], check=True)
     assert kit.port(written / "server", "SUPERLINK_PORT") == 8000
-    assert kit.settings(written / "owners" / "owner-1")["SUPERLINK"] == "federation.example:8443"
+    assert kit.settings(written / "clients" / "client-1")["SUPERLINK"] == "federation.example:8443"
 
 
 def test_nodes_of_one_machine_have_ports_of_their_own(written: Path) -> None:
@@ -96,13 +96,13 @@ def test_nodes_of_one_machine_have_ports_of_their_own(written: Path) -> None:
     assert len({kit.port(place, "NODE_PORT") for place in places}) == 3
 
 
-def test_an_auditor_steps_back_for_the_owners_of_its_machine(written: Path) -> None:
+def test_an_auditor_steps_back_for_the_clients_of_its_machine(written: Path) -> None:
     niceness = {m: kit.settings(kit.folder(written, m))["NICE"] for m in kit.read(written).nodes}
-    assert niceness == {"owner-0": "0", "owner-1": "0", "auditor": "19"}
+    assert niceness == {"client-0": "0", "client-1": "0", "auditor": "19"}
 
 
-def test_an_owner_consents_to_nothing_until_it_says_so(written: Path) -> None:
-    values = tomllib.loads((written / "owners" / "owner-1" / "node.toml").read_text())
+def test_an_client_consents_to_nothing_until_it_says_so(written: Path) -> None:
+    values = tomllib.loads((written / "clients" / "client-1" / "node.toml").read_text())
     assert values == {
         "partition-id": 1,
         "num-partitions": 2,
@@ -131,14 +131,14 @@ def test_without_an_auditor_nobody_is_told_of_one(tmp_path: Path) -> None:
     assert not (tmp_path / "kit" / "auditor").exists()
 
 
-def test_an_owners_canaries_are_off_until_it_takes_the_comment_away(written: Path) -> None:
-    text = (written / "owners" / "owner-0" / "node.toml").read_text()
+def test_an_clients_canaries_are_off_until_it_takes_the_comment_away(written: Path) -> None:
+    text = (written / "clients" / "client-0" / "node.toml").read_text()
     assert tomllib.loads(text.replace("# canary-seed", "canary-seed"))["canary-seed"] == 0
 
 
 def test_compose_starts_each_machines_scripts_from_its_own_folder(written: Path) -> None:
     services = yaml.safe_load((written / "compose.yaml").read_text())["services"]
-    assert set(services) == {"superlink", "proxy", "owner-0", "owner-1", "auditor"}
+    assert set(services) == {"superlink", "proxy", "client-0", "client-1", "auditor"}
     for service in services.values():
         (volume,) = service["volumes"]
         source, _, target = volume.partition(":")
@@ -153,7 +153,7 @@ def test_a_port_that_is_none_is_refused(written: Path) -> None:
         kit.port(written / "server", "PORT")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"owner-0": 7}', '{"owner-0": {"node": "7"}}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"client-0": 7}', '{"client-0": {"node": "7"}}'])
 def test_registrations_that_cannot_be_read_are_refused(written: Path, content: str) -> None:
     (written / "server" / "nodes.json").write_text(content)
     with pytest.raises(InputError, match="delete it and register anew"):
@@ -210,7 +210,7 @@ def test_what_is_no_address_gets_into_no_script(tmp_path: Path, listen: str) -> 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("owners", "2"), ("port", 8443.0), ("auditor", 1), ("address", None), ("machine", [])],
+    [("clients", "2"), ("port", 8443.0), ("auditor", 1), ("address", None), ("machine", [])],
 )
 def test_a_manifest_of_other_types_is_refused(written: Path, name: str, value: object) -> None:
     path = written / "deploy.json"
@@ -230,10 +230,10 @@ def test_what_is_no_kit_is_refused(tmp_path: Path, content: str | None, complain
 
 
 def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
-    with pytest.raises(InputError, match="no machine 'owner-2'"):
-        kit.folder(written, "owner-2")
+    with pytest.raises(InputError, match="no machine 'client-2'"):
+        kit.folder(written, "client-2")
     with pytest.raises(InputError, match="is the folder of 'server'"):
-        kit.folder(written / "server", "owner-0")
+        kit.folder(written / "server", "client-0")
 
 
 def test_units_restart_always_as_a_user_of_their_own_when_the_time_is_set(written: Path) -> None:
@@ -254,7 +254,7 @@ def test_starting_waits_until_the_node_is_connected(
     tmp_path: Path, ending: str, status: int, said: str
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    folder = tmp_path / "kit" / "owners" / "owner-0"
+    folder = tmp_path / "kit" / "clients" / "client-0"
     settings = (folder / "settings.env").read_text()
     (folder / "settings.env").write_text(settings.replace("BIN=", f"BIN={tmp_path}"))
     (folder / "logs").mkdir()
@@ -275,7 +275,7 @@ def test_starting_waits_until_the_node_is_connected(
 
 def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    folder = tmp_path / "kit" / "owners" / "owner-0"
+    folder = tmp_path / "kit" / "clients" / "client-0"
     stranger = subprocess.Popen(["sleep", "60"])
     try:
         (folder / "supernode.pid").write_text(f"{stranger.pid}\n")
@@ -292,7 +292,7 @@ def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None
 
 def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path: Path) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    mine, other = (tmp_path / "kit" / "owners" / f"owner-{owner}" for owner in (0, 1))
+    mine, other = (tmp_path / "kit" / "clients" / f"client-{client}" for client in (0, 1))
     hanging = tmp_path / "flwr-clientapp"
     hanging.write_text("trap '' TERM\necho $$\nwhile :; do sleep 1; done\n")
     started = []

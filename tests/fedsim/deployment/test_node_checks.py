@@ -17,44 +17,44 @@ FreePort = Callable[[], int]
 
 
 def test_no_data(written: Path, found: Found) -> None:
-    (written / "owners" / "owner-1" / "data").rmdir()
-    assert "there is no folder '../data'" in found("owner-1")["data"]
+    (written / "clients" / "client-1" / "data").rmdir()
+    assert "there is no folder '../data'" in found("client-1")["data"]
 
 
 def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
-    (written / "owners" / "owner-1" / "data").rmdir()
-    (written / "owners" / "owner-1" / "data").write_text("age,label")
-    assert "data" not in found("owner-1")
+    (written / "clients" / "client-1" / "data").rmdir()
+    (written / "clients" / "client-1" / "data").write_text("age,label")
+    assert "data" not in found("client-1")
 
 
 @pytest.mark.parametrize(
     ("line", "what", "complaint"),
     [
-        ("partition-id = 7", "node.toml", "partition-id is 7: owner-0 of 2 has 0"),
+        ("partition-id = 7", "node.toml", "partition-id is 7: client-0 of 2 has 0"),
         ('consent = "everything"', "consent", "'everything', which is none of central"),
     ],
 )
 def test_a_node_with_a_wrong_config(
     written: Path, found: Found, line: str, what: str, complaint: str
 ) -> None:
-    path = written / "owners" / "owner-0" / "node.toml"
+    path = written / "clients" / "client-0" / "node.toml"
     key = line.partition(" ")[0]
     lines = path.read_text().splitlines()
     path.write_text("\n".join(line if old.startswith(f"{key} ") else old for old in lines))
-    assert complaint in found("owner-0")[what]
+    assert complaint in found("client-0")[what]
 
 
 def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> None:
-    path = written / "owners" / "owner-0" / "node.toml"
+    path = written / "clients" / "client-0" / "node.toml"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(line for line in lines if not line.startswith(consent.DEPLOYED)))
-    assert "is not asked for" in found("owner-0")["consent"]
+    assert "is not asked for" in found("client-0")["consent"]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "what", "said"),
     [
-        ('"auditor"', '"owner"', "node.toml", "role is 'owner'"),
+        ('"auditor"', '"client"', "node.toml", "role is 'client'"),
         ("../transcripts", "../nowhere", "transcripts", "there is no folder '../nowhere'"),
         ('transcript-path = "../transcripts"', "", "transcripts", "set transcript-path"),
     ],
@@ -83,7 +83,7 @@ def test_others_may_read_an_auditors_transcripts(tmp_path: Path, free_port: Free
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
 def test_a_key_with_a_passphrase_is_found(written: Path, found: Found) -> None:
-    path = written / "owners" / "owner-0" / "node.key"
+    path = written / "clients" / "client-0" / "node.key"
     command = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "a passphrase", "-f", str(path)]
     subprocess.run(command, check=True, capture_output=True)
-    assert "cannot be read" in found("owner-0")["node key"]
+    assert "cannot be read" in found("client-0")["node key"]

@@ -48,7 +48,7 @@ def keys(tmp_path: Path) -> Path:
 def signed(keys: Path) -> dict[str, str]:
     """The headers of a node whose key the server has."""
     pair = certificates.node_key()
-    (keys / "owner-0.pub").write_bytes(pair.public)
+    (keys / "client-0.pub").write_bytes(pair.public)
     return _signed_by(pair)
 
 
@@ -211,7 +211,7 @@ def test_what_is_long_passes_for_a_node_whose_key_the_server_has_and_for_nobody_
 
 def test_a_signature_grows_old(ask: Ask, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = certificates.node_key()
-    (keys / "owner-0.pub").write_bytes(pair.public)
+    (keys / "client-0.pub").write_bytes(pair.public)
     real = node_auth_http_interceptor.now
     monkeypatch.setattr(node_auth_http_interceptor, "now", lambda: real() - timedelta(minutes=10))
     assert ask("/v1/fleet/push-object", **LONG, **_signed_by(pair))[0] == 401
@@ -222,7 +222,7 @@ def test_a_key_may_come_and_go_while_the_proxy_runs(
 ) -> None:
     (keys / "notes.pub").write_text("not a key")
     assert ask("/v1/fleet/push-object", **LONG, **signed)[0] == 418
-    (keys / "owner-0.pub").unlink()
+    (keys / "client-0.pub").unlink()
     assert ask("/v1/fleet/push-object", **LONG, **signed)[0] == 401
 
 
@@ -248,11 +248,11 @@ def test_what_is_refused_is_logged_with_whose_it_says_it_is(
     pair = certificates.node_key()
     ask("/v1/fleet/pull-messages", **_signed_by(pair))
     assert "of a key that is not in keys/: the SuperLink refuses it" in caplog.text
-    (keys / "owner-0.pub").write_bytes(pair.public)
+    (keys / "client-0.pub").write_bytes(pair.public)
     real = node_auth_http_interceptor.now
     monkeypatch.setattr(node_auth_http_interceptor, "now", lambda: real() + timedelta(seconds=10))
     ask("/v1/fleet/pull-messages", **_signed_by(pair))
-    assert "of owner-0, whose clock is 10 s ahead: the SuperLink refuses it" in caplog.text
+    assert "of client-0, whose clock is 10 s ahead: the SuperLink refuses it" in caplog.text
 
 
 def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path: Path) -> None:

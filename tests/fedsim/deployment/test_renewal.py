@@ -19,7 +19,7 @@ def _contents(directory: Path) -> dict[Path, bytes]:
 
 def _refused(directory: Path) -> str:
     """What a node says of the server's certificate; "" if it is content."""
-    server, node = directory / "server", directory / "owners" / "owner-0"
+    server, node = directory / "server", directory / "clients" / "client-0"
     try:
         certificates.verify(server / "server.crt", server / "server.key", node / "ca.crt", HOST)
     except OSError as error:

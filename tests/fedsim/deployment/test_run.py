@@ -28,9 +28,9 @@ from fedsim.transcripts import reader
 pytestmark = pytest.mark.flower
 
 BIN = Path(sys.executable).parent
-OWNERS = 2
+CLIENTS = 2
 AGREED = "adversary,central,challenge,experiment"
-"""What an experiment with noise from the seed asks of owners."""
+"""What an experiment with noise from the seed asks of clients."""
 
 
 def _free_port() -> int:
@@ -57,7 +57,7 @@ def server_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         directory,
         "127.0.0.1",
         _free_port(),
-        OWNERS,
+        CLIENTS,
         superlink_port=_free_port(),
         listen="127.0.0.1",
         auditor=True,
@@ -85,16 +85,16 @@ def server_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def _wait_until_online(directory: Path, machines: int) -> None:
-    """A run waits for its owners, but never for an auditor."""
+    """A run waits for its clients, but never for an auditor."""
     deadline = time.monotonic() + 120
     while list(deployment.statuses(directory / "server").values()).count("online") < machines:
         assert time.monotonic() < deadline
         time.sleep(1)
 
 
-def _start_owners(directory: Path) -> None:
-    for owner in range(OWNERS):
-        place = kit.folder(directory, f"owner-{owner}")
+def _start_clients(directory: Path) -> None:
+    for client in range(CLIENTS):
+        place = kit.folder(directory, f"client-{client}")
         node = place / "node.toml"
         terms = node.read_text().replace('consent = ""', f'consent = "{AGREED}"')
         node.write_text(terms.replace("max-trials = 1\n", "max-trials = 8\n"))
@@ -102,7 +102,7 @@ def _start_owners(directory: Path) -> None:
 
 
 def _start_auditor(place: Path) -> None:
-    # On one busy machine it would otherwise come after the owners, and miss what is tested.
+    # On one busy machine it would otherwise come after the clients, and miss what is tested.
     settings = place / "settings.env"
     settings.write_text(settings.read_text().replace("NICE=19", "NICE=0"))
     _script(place, "start.sh")
@@ -170,7 +170,7 @@ def superlink(monkeypatch: pytest.MonkeyPatch) -> Superlink:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Path:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, OWNERS)
+    kit.write(tmp_path / "kit", "127.0.0.1", 8443, CLIENTS)
     return tmp_path / "kit" / "server"
 
 
@@ -181,8 +181,8 @@ def _replace_key(server: Path, machine: str) -> certificates.Pair:
 
 
 def test_a_key_is_registered_once(server: Path, superlink: Superlink) -> None:
-    assert deployment.register(server) == {"owner-0": "100", "owner-1": "101"}
-    assert deployment.register(server) == {"owner-0": "100", "owner-1": "101"}
+    assert deployment.register(server) == {"client-0": "100", "client-1": "101"}
+    assert deployment.register(server) == {"client-0": "100", "client-1": "101"}
     assert list(superlink.nodes.values()) == ["registered"] * 2
 
 
@@ -190,8 +190,8 @@ def test_a_replaced_key_is_registered_and_the_other_refused(
     server: Path, superlink: Superlink
 ) -> None:
     deployment.register(server)
-    _replace_key(server, "owner-1")
-    assert deployment.register(server) == {"owner-0": "100", "owner-1": "102"}
+    _replace_key(server, "client-1")
+    assert deployment.register(server) == {"client-0": "100", "client-1": "102"}
     assert superlink.nodes == {"100": "registered", "101": "unregistered", "102": "registered"}
 
 
@@ -201,12 +201,12 @@ def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(
     deployment.register(server)
     superlink.fails_at = "unregister"
     for _ in range(2):  # what is to be unregistered adds up
-        _replace_key(server, "owner-0")
+        _replace_key(server, "client-0")
         with pytest.raises(FlowerError, match="unavailable"):
             deployment.register(server)
     assert list(superlink.nodes.values()) == ["registered"] * 4
     superlink.fails_at = None
-    assert deployment.register(server) == {"owner-0": "103", "owner-1": "101"}
+    assert deployment.register(server) == {"client-0": "103", "client-1": "101"}
     assert [n for n, status in superlink.nodes.items() if status == "registered"] == ["101", "103"]
 
 
@@ -230,56 +230,56 @@ def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(
 ) -> None:
     deployment.register(server)
     superlink.nodes["101"] = "unregistered"
-    with pytest.raises(FlowerError, match=r"owner-1: .* takes no key twice: make a new key"):
+    with pytest.raises(FlowerError, match=r"client-1: .* takes no key twice: make a new key"):
         deployment.register(server)
-    _replace_key(server, "owner-1")
-    assert deployment.register(server) == {"owner-0": "100", "owner-1": "102"}
+    _replace_key(server, "client-1")
+    assert deployment.register(server) == {"client-0": "100", "client-1": "102"}
 
 
 def test_a_superlink_that_begins_anew_is_told_every_key(server: Path, superlink: Superlink) -> None:
     deployment.register(server)
     superlink.nodes, superlink.keys = {"7": "online"}, set()
-    assert deployment.register(server) == {"owner-0": "101", "owner-1": "102"}
+    assert deployment.register(server) == {"client-0": "101", "client-1": "102"}
 
 
 @pytest.mark.parametrize(
-    ("other", "complaint"), [("owner-0.pub", "are the same key"), (None, "cannot read")]
+    ("other", "complaint"), [("client-0.pub", "are the same key"), (None, "cannot read")]
 )
 def test_keys_that_cannot_be_told_apart_or_read_change_nothing(
     server: Path, superlink: Superlink, other: str | None, complaint: str
 ) -> None:
     keys = server / "keys"
-    (keys / "owner-1.pub").write_bytes((keys / other).read_bytes() if other else b"no key")
+    (keys / "client-1.pub").write_bytes((keys / other).read_bytes() if other else b"no key")
     with pytest.raises(InputError, match=complaint):
         deployment.register(server)
     assert superlink.nodes == {}
 
 
 @pytest.mark.slow
-def test_an_owners_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
-    server, place = server_up / "server", kit.folder(server_up, "owner-1")
+def test_an_clients_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
+    server, place = server_up / "server", kit.folder(server_up, "client-1")
     before = deployment.register(server)
     _script(place, "start.sh")
     _wait_until_online(server_up, 1)
-    own = _replace_key(server, "owner-1")
-    assert "keys/owner-1.pub is not the registered key" in "".join(
+    own = _replace_key(server, "client-1")
+    assert "keys/client-1.pub is not the registered key" in "".join(
         _deploy("check", server, "--json").stdout
     )
     after = deployment.register(server)
-    assert {machine for machine in after if after[machine] != before[machine]} == {"owner-1"}
-    assert deployment.statuses(server)[before["owner-1"]] == "unregistered"
+    assert {machine for machine in after if after[machine] != before[machine]} == {"client-1"}
+    assert deployment.statuses(server)[before["client-1"]] == "unregistered"
     _script(place, "stop.sh")
     (place / "node.key").write_bytes(own.private)
     (place / "node.key.pub").write_bytes(own.public)
     _script(place, "start.sh")
     _wait_until_online(server_up, 1)
-    assert deployment.statuses(server)[after["owner-1"]] == "online"
+    assert deployment.statuses(server)[after["client-1"]] == "online"
     assert deployment.register(server) == after
 
 
 @pytest.mark.slow
 def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: Path) -> None:
-    place = kit.folder(server_up, "owner-0")
+    place = kit.folder(server_up, "client-0")
     own = (place / "node.key").read_bytes(), (place / "node.key.pub").read_bytes()
     stranger = certificates.node_key()
     (place / "node.key").write_bytes(stranger.private)
@@ -296,7 +296,7 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: 
     (place / "node.key").write_bytes(own[0])
     (place / "node.key.pub").write_bytes(own[1])
     _script(place, "start.sh")  # which waits until it is connected
-    node = kit.registered(server_up / "server")["owner-0"].node
+    node = kit.registered(server_up / "server")["client-0"].node
     assert deployment.statuses(server_up / "server")[node] == "online"
     assert not _wrong(place)
     port = kit.port(place, "NODE_PORT")
@@ -313,12 +313,12 @@ def _wrong(place: Path) -> dict[str, str]:
 def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beliefs(
     server_up: Path, small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
 ) -> None:
-    config = small({"federation.owners": OWNERS, "training.rounds": 2})
+    config = small({"federation.clients": CLIENTS, "training.rounds": 2})
     (tmp_path / "small.toml").write_text(dump(config))
-    _start_owners(server_up)
+    _start_clients(server_up)
     auditor = kit.folder(server_up, "auditor")
     _start_auditor(auditor)
-    _wait_until_online(server_up, OWNERS + 1)
+    _wait_until_online(server_up, CLIENTS + 1)
     out = tmp_path / "deployed"
     with _background("audit", "--follow", "--once", "--json", auditor / "transcripts") as watching:
         result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
@@ -343,9 +343,9 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
 def test_an_auditor_may_join_late_and_be_killed(
     server_up: Path, small: Callable[..., Config], tmp_path: Path
 ) -> None:
-    config = small({"federation.owners": OWNERS, "training.rounds": 12})
+    config = small({"federation.clients": CLIENTS, "training.rounds": 12})
     (tmp_path / "small.toml").write_text(dump(config))
-    _start_owners(server_up)
+    _start_clients(server_up)
     auditor, out = kit.folder(server_up, "auditor"), tmp_path / "deployed"
     recordings = auditor / "transcripts"
     arguments = ("run", server_up, tmp_path / "small.toml", "--experiment", "--quiet")
@@ -379,12 +379,12 @@ def test_an_auditor_may_join_late_and_be_killed(
 
 
 @pytest.mark.slow
-def test_owners_who_did_not_consent_end_the_run_by_saying_so(
+def test_clients_who_did_not_consent_end_the_run_by_saying_so(
     server_up: Path, small: Callable[..., Config], tmp_path: Path
 ) -> None:
-    (tmp_path / "small.toml").write_text(dump(small({"federation.owners": OWNERS})))
-    for owner in range(OWNERS):
-        _script(kit.folder(server_up, f"owner-{owner}"), "start.sh")
+    (tmp_path / "small.toml").write_text(dump(small({"federation.clients": CLIENTS})))
+    for client in range(CLIENTS):
+        _script(kit.folder(server_up, f"client-{client}"), "start.sh")
     out = tmp_path / "refused"
     arguments = ["run", server_up, tmp_path / "small.toml", "--experiment", "--quiet"]
     refused = _deploy(*arguments, "--out", out)
@@ -396,7 +396,7 @@ def test_owners_who_did_not_consent_end_the_run_by_saying_so(
 
 @pytest.mark.slow
 def test_a_key_that_nobody_registered_is_refused(server_up: Path) -> None:
-    place = kit.folder(server_up, "owner-1")
+    place = kit.folder(server_up, "client-1")
     (place / "node.key").write_bytes(certificates.node_key().private)
     command = ["sh", str(place / "start.sh"), "supernode"]
     # Into a file: a helper of the node keeps a pipe open for as long as the node is not reaped.

@@ -51,8 +51,8 @@ def test_a_key_that_does_not_fit(written: Path, found: Found) -> None:
     _certify(written, ["127.0.0.1"], 9, datetime.now(UTC))
     key.write_bytes(before)
     assert "does not fit server.crt" in found("server")["certificate"]
-    (written / "owners" / "owner-0" / "node.key").write_bytes(certificates.node_key().private)
-    assert "does not fit node.key.pub" in found("owner-0")["node key"]
+    (written / "clients" / "client-0" / "node.key").write_bytes(certificates.node_key().private)
+    assert "does not fit node.key.pub" in found("client-0")["node key"]
 
 
 def test_a_certificate_of_another_authority(written: Path, found: Found) -> None:
@@ -61,8 +61,8 @@ def test_a_certificate_of_another_authority(written: Path, found: Found) -> None
 
 
 def test_fewer_keys_than_nodes(written: Path, found: Found) -> None:
-    (written / "server" / "keys" / "owner-1.pub").unlink()
-    assert "owner-1.pub is missing" in found("server")["node keys"]
+    (written / "server" / "keys" / "client-1.pub").unlink()
+    assert "client-1.pub is missing" in found("server")["node keys"]
 
 
 def test_a_port_that_is_none_hides_nothing_before_it(
@@ -81,7 +81,7 @@ def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     nodes = {machine: kit.Registration(f"{machine}'s", key) for machine, key in keys.items()}
     kit.write_registered(server, nodes)
     monkeypatch.setattr(
-        deployment, "statuses", lambda _: {"owner-0's": "online", "owner-1's": "registered"}
+        deployment, "statuses", lambda _: {"client-0's": "online", "client-1's": "registered"}
     )
     monkeypatch.setattr(server_checks, "_service", lambda _, name, port, *__: (name, OK, f"{port}"))
     return server
@@ -94,21 +94,21 @@ def _registrations(written: Path) -> list[tuple[str, str]]:
 
 def test_registered_nodes_are_connected_or_not(written: Path, registered: Path) -> None:
     first, second = _registrations(written)
-    assert first == (OK, "owner-0 is connected")
+    assert first == (OK, "client-0 is connected")
     assert second[0] == NOTE
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (certificates.node_key().public, "keys/owner-0.pub is not the registered key: fedsim"),
+        (certificates.node_key().public, "keys/client-0.pub is not the registered key: fedsim"),
         (b"no key", "key type: b'no'): copy that machine's node.key.pub to it"),
     ],
 )
 def test_a_key_that_is_not_the_registered_one(
     written: Path, registered: Path, content: bytes, said: str
 ) -> None:
-    (registered / "keys" / "owner-0.pub").write_bytes(content)
+    (registered / "keys" / "client-0.pub").write_bytes(content)
     (state, message), second = _registrations(written)
     assert (state, second[0]) == (WRONG, NOTE)
     assert said in message
@@ -133,7 +133,7 @@ def test_a_strangers_key_is_named(written: Path, found: Found) -> None:
 def test_a_node_that_somebody_else_registered_is_named(
     written: Path, registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everyone = {"owner-0's": "online", "owner-1's": "online", "7": "offline", "8": "unregistered"}
+    everyone = {"client-0's": "online", "client-1's": "online", "7": "offline", "8": "unregistered"}
     monkeypatch.setattr(deployment, "statuses", lambda _: everyone)
     wrong = [message for state, message in _registrations(written) if state == WRONG]
     assert [message.partition(",")[0] for message in wrong] == ["the SuperLink lets in node 7"]

@@ -36,7 +36,7 @@ def test_a_supernode_gives_tasks_for_a_secret_of_this_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    place = tmp_path / "kit" / "owners" / "owner-0"
+    place = tmp_path / "kit" / "clients" / "client-0"
     became: list[list[str]] = []
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: None)
@@ -60,7 +60,7 @@ def test_without_flowers_commands_a_node_says_so_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    place = tmp_path / "kit" / "owners" / "owner-0"
+    place = tmp_path / "kit" / "clients" / "client-0"
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(sys, "executable", f"{tmp_path / 'python'}")
     with pytest.raises(FlowerError, match="flower-supernode is neither beside"):
@@ -97,7 +97,7 @@ def test_who_starts_the_apps_is_known_until_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    place = tmp_path / "kit" / "owners" / "owner-0"
+    place = tmp_path / "kit" / "clients" / "client-0"
     assert not supernode.starts_apps(place)
     started: list[subprocess.Popen[bytes]] = []
     really = subprocess.Popen

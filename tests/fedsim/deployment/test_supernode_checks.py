@@ -18,7 +18,7 @@ Change = Callable[[Path, str, object], None]
 @pytest.fixture
 def running(written: Path, change: Change, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a node that seems to be well, by its port alone."""
-    place = written / "owners" / "owner-0"
+    place = written / "clients" / "client-0"
     monkeypatch.setattr(supernode_checks, "gives_tasks_to_anybody", lambda _: False)
     with socket.create_server(("127.0.0.1", 0)) as node:
         change(place, "NODE_PORT", node.getsockname()[1])
@@ -32,18 +32,18 @@ def test_a_config_that_was_edited_while_the_node_runs(
     kit.write_file(secret, "of a start under systemd, which leaves no supernode.pid")
     started = secret.stat().st_mtime
     os.utime(running / "node.toml", (started - 5, started - 5))
-    assert "node.toml" not in found("owner-0")
+    assert "node.toml" not in found("client-0")
     os.utime(running / "node.toml", (started + 5, started + 5))
-    assert "was edited after the node started" in found("owner-0")["node.toml"]
+    assert "was edited after the node started" in found("client-0")["node.toml"]
 
 
 def test_a_node_whose_tasks_nobody_takes(found: Found, running: Path) -> None:
     kit.write_file(running / "state" / "runtime" / "secret", "of this start")
     kit.write_file(running / "logs" / "supernode.log", "OSError: disk full\n")
-    assert "nobody starts them (OSError: disk full)" in found("owner-0")["apps"]
+    assert "nobody starts them (OSError: disk full)" in found("client-0")["apps"]
     with (running / "state" / "runtime" / "secret").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert "apps" not in found("owner-0")
+        assert "apps" not in found("client-0")
 
 
 def test_a_port_that_another_program_has(
@@ -55,18 +55,18 @@ def test_a_port_that_another_program_has(
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.settimeout(0.1)
         port = other.getsockname()[1]
-        change(written / "owners" / "owner-0", "NODE_PORT", port)
-        assert f"port {port} is taken" in found("owner-0")["supernode"]
+        change(written / "clients" / "client-0", "NODE_PORT", port)
+        assert f"port {port} is taken" in found("client-0")["supernode"]
 
 
 def test_a_node_that_ended_by_itself_says_why(written: Path, found: Found) -> None:
-    place = written / "owners" / "owner-0"
-    assert "supernode" not in found("owner-0")
+    place = written / "clients" / "client-0"
+    assert "supernode" not in found("client-0")
     (place / "supernode.pid").write_text("0\n")
-    assert "has ended by itself (its log does not say why)" in found("owner-0")["supernode"]
+    assert "has ended by itself (its log does not say why)" in found("client-0")["supernode"]
     (place / "logs").mkdir()
     (place / "logs" / "supernode.log").write_text("[code: 2004] Failed to activate SuperNode.\n")
-    assert "([code: 2004] Failed to activate SuperNode.)" in found("owner-0")["supernode"]
+    assert "([code: 2004] Failed to activate SuperNode.)" in found("client-0")["supernode"]
 
 
 def test_a_runtime_api_that_is_anybodys(
@@ -80,8 +80,8 @@ def test_a_runtime_api_that_is_anybodys(
     monkeypatch.setattr(connection_checks, "process", lambda *_: 1)
     for host, said in (("127.0.0.1", "every account of this machine"), ("0.0.0.0", "on 0.0.0.0")):
         with socket.create_server((host, 0)) as node:
-            change(written / "owners" / "owner-0", "NODE_PORT", node.getsockname()[1])
-            assert said in found("owner-0")["Runtime API"]
+            change(written / "clients" / "client-0", "NODE_PORT", node.getsockname()[1])
+            assert said in found("client-0")["Runtime API"]
 
 
 @pytest.mark.parametrize(

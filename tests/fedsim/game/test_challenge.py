@@ -41,16 +41,16 @@ def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-@pytest.mark.parametrize("owner", range(3))
-def test_with_a_given_owner_its_own_records_alone_are_compared(
-    owner: int, neighbouring: str, small: Callable[..., Config]
+@pytest.mark.parametrize("client", range(3))
+def test_with_a_given_client_its_own_records_alone_are_compared(
+    client: int, neighbouring: str, small: Callable[..., Config]
 ) -> None:
-    config = small({"challenge.owner": owner, "privacy.neighbouring": neighbouring})
+    config = small({"challenge.client": client, "privacy.neighbouring": neighbouring})
     known = federation.load(config)
-    own = known.owned_by(owner)
+    own = known.owned_by(client)
     features, pool = known.split.members_records.features[own], known.split.pool_records.features
     chosen = choose(config)
-    assert chosen.owner == owner
+    assert chosen.client == client
     if neighbouring == "replace":
         distances = euclidean(features, pool)
         best = np.unravel_index(distances.argmax(), distances.shape)
@@ -105,7 +105,7 @@ def test_the_adversary_never_holds_the_challenge_record(
     record: int, small: Callable[..., Config]
 ) -> None:
     chosen = choose(small({"challenge.record": record}))
-    assert chosen.adversary != chosen.owner
+    assert chosen.adversary != chosen.client
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_a_pair_that_does_not_exist_is_refused(
 def test_an_adversary_who_owns_the_challenge_record_is_refused(
     small: Callable[..., Config],
 ) -> None:
-    owner = choose(small()).owner
-    with pytest.raises(InputError, match="owner of the challenge record"):
-        choose(small({"federation.adversary": owner}))
+    client = choose(small()).client
+    with pytest.raises(InputError, match="target client"):
+        choose(small({"federation.adversary": client}))
 
 
 @pytest.mark.parametrize("trials", [2, 10, 1000])
@@ -158,33 +158,33 @@ CLIENT: dict[str, Scalar] = {"privacy.unit": "client", "federation.partition": "
 
 
 @pytest.mark.parametrize("choice", ["max", "min"])
-def test_at_client_level_the_owner_farthest_from_the_others_is_chosen(
+def test_at_client_level_the_client_farthest_from_the_others_is_chosen(
     choice: str, small: Callable[..., Config]
 ) -> None:
     config = small(CLIENT | {"challenge.choice": choice})
     known = federation.load(config)
     features = known.split.members_records.features
     apart = euclidean(features, features)
-    inside = known.owner_of == np.arange(3)[:, None]
+    inside = known.client_of == np.arange(3)[:, None]
     means = [apart[own][:, ~own].mean() for own in inside]
     chosen = choose(config)
-    assert chosen.owner == (np.argmax if choice == "max" else np.argmin)(means)
-    assert chosen.distance == pytest.approx(means[chosen.owner])
+    assert chosen.client == (np.argmax if choice == "max" else np.argmin)(means)
+    assert chosen.distance == pytest.approx(means[chosen.client])
     assert (chosen.record, chosen.replacement) == (None, None)
 
 
-@pytest.mark.parametrize("owner", range(3))
-def test_a_given_owner_is_taken_and_is_not_the_adversary(
-    owner: int, small: Callable[..., Config]
+@pytest.mark.parametrize("client", range(3))
+def test_a_given_client_is_taken_and_is_not_the_adversary(
+    client: int, small: Callable[..., Config]
 ) -> None:
-    chosen = choose(small(CLIENT | {"challenge.owner": owner}))
-    assert (chosen.owner, chosen.measure, chosen.distance) == (owner, "given", None)
-    assert chosen.adversary != owner
-    with pytest.raises(InputError, match="owner of the challenge data"):
-        choose(small(CLIENT | {"challenge.owner": owner, "federation.adversary": owner}))
+    chosen = choose(small(CLIENT | {"challenge.client": client}))
+    assert (chosen.client, chosen.measure, chosen.distance) == (client, "given", None)
+    assert chosen.adversary != client
+    with pytest.raises(InputError, match="target client"):
+        choose(small(CLIENT | {"challenge.client": client, "federation.adversary": client}))
 
 
-def test_a_pool_too_small_to_replace_an_owner_is_refused(small: Callable[..., Config]) -> None:
+def test_a_pool_too_small_to_replace_an_client_is_refused(small: Callable[..., Config]) -> None:
     replaced = CLIENT | {"privacy.neighbouring": "replace", "federation.partition": "iid"}
     assert choose(small(replaced | {"data.pool": 8})).replacement is None
     with pytest.raises(InputError, match="has 8 records, but the pool has 7"):

@@ -1,4 +1,4 @@
-"""An owner's clipped update, and what an adversary makes of it."""
+"""A client's clipped update, and what an adversary makes of it."""
 
 import copy
 import itertools
@@ -18,10 +18,10 @@ from torch.nn import functional
 from adversaries.attacks.posterior import log_odds
 from fedsim import client_app
 from fedsim.campaign.run_directory import Arrays, RunDirectory
-from fedsim.client import adversary_node, owner_app
+from fedsim.client import adversary_node, training_node
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, to_run_config
-from fedsim.game import client_level, federation, owner
+from fedsim.game import client, client_level, federation
 from fedsim.game.client_level import (
     batches,
     challenge_contributions,
@@ -29,7 +29,7 @@ from fedsim.game.client_level import (
     contribution,
     replacements,
 )
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.server import server_app
@@ -47,7 +47,7 @@ CLIENT = {
     "training.local-epochs": 2,
     "training.batch-size": 3,
 }
-"""Unequal numbers of records, 2 epochs of batches of 3: the last batch of an owner is smaller."""
+"""Unequal numbers of records, 2 epochs of batches of 3: the last batch of a client is smaller."""
 
 MODES = [
     {"federation.trust": trust, "privacy.neighbouring": neighbouring, "privacy.sensitivity": scale}
@@ -63,8 +63,8 @@ HALF = [
 """Half of the modes, in which every two choices meet, by default; the others are slow tests."""
 
 
-def _question(owner: int, trials: range, round: int = 1) -> Question:
-    return Question(round, trials, 1.5, owner, None, None)
+def _game(client: int, trials: range, round: int = 1) -> RoundGame:
+    return RoundGame(round, trials, 1.5, client, None, None)
 
 
 def _federation(config: Config, trials: int = 4) -> tuple[federation.Federation, torch.Tensor]:
@@ -95,23 +95,23 @@ def _train(
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("size", [0, 3, 100])
-def test_the_update_is_that_of_plain_sgd_on_the_owners_records(
+def test_the_update_is_that_of_plain_sgd_on_the_clients_records(
     size: int, neighbouring: str, small: Make
 ) -> None:
     changes = {"training.batch-size": size, "privacy.neighbouring": neighbouring}
     config = small(CLIENT | changes | {"training.clipping-norm": 0.1})
     known, theta = _federation(config)
-    owner, trials = 1, range(5, 9)
-    positions = known.owned_by(owner)
-    found = challenge_contributions(config, known, theta, _question(owner, trials, 2))
+    client, trials = 1, range(5, 9)
+    positions = known.owned_by(client)
+    found = challenge_contributions(config, known, theta, _game(client, trials, 2))
     steps = [
         np.tile(np.arange(len(positions)), (4, 1)) if step is None else step.nonzero()[1]
-        for step in batches(config.training, 0, trials, 2, owner, len(positions))
+        for step in batches(config.training, 0, trials, 2, client, len(positions))
     ]
     orders = [step.reshape(4, -1) for step in steps]
     worlds = [known.members(positions)]
     if neighbouring == "replace":
-        worlds.append(known.pool(replacements(known, owner)))
+        worlds.append(known.pool(replacements(known, client)))
     for clipped, (features, labels) in zip(found, worlds, strict=False):
         for trial in range(4):
             mine = [order[trial].tolist() for order in orders]
@@ -136,20 +136,20 @@ def test_a_diverged_update_is_refused(bad: float) -> None:
 
 
 @pytest.mark.parametrize("norm", [0.01, 0.5])
-def test_no_owner_moves_the_sum_further_than_the_norm(norm: float, small: Make) -> None:
+def test_no_client_moves_the_sum_further_than_the_norm(norm: float, small: Make) -> None:
     config = small(CLIENT | {"training.clipping-norm": norm, "training.local-learning-rate": 5.0})
     known, theta = _federation(config)
     for j in range(3):
-        found = contribution(config, known, j, theta, _question(0, range(4)))
+        found = contribution(config, known, j, theta, _game(0, range(4)))
         assert float(found.norm(dim=1).max()) <= norm * (1 + 1e-12)
 
 
 def test_each_trial_sends_what_its_world_says(small: Make) -> None:
     config = small(CLIENT | {"privacy.neighbouring": "replace"})
     known, theta = _federation(config)
-    present, absent = challenge_contributions(config, known, theta, _question(0, range(4)))
+    present, absent = challenge_contributions(config, known, theta, _game(0, range(4)))
     worlds = torch.tensor([True, False, True, False])
-    found = contribution(config, known, 0, theta, _question(0, range(4)), worlds)
+    found = contribution(config, known, 0, theta, _game(0, range(4)), worlds)
     for trial, world in enumerate(worlds):
         assert torch.equal(found[trial], present[trial] if world else absent[trial])
     assert not torch.allclose(present, absent)
@@ -165,7 +165,7 @@ def test_every_epoch_takes_every_record_once_in_an_order_of_its_own(small: Make)
     assert len(firsts) > 10  # of 18 draws among 56 possible batches
 
 
-def test_an_order_depends_on_the_trials_number_and_not_on_its_cohort(small: Make) -> None:
+def test_an_order_depends_on_the_trials_number_and_not_on_its_batch(small: Make) -> None:
     training = small(CLIENT).training
     whole, part = (list(batches(training, 0, r, 1, 0, 8)) for r in (range(6), range(4, 6)))
     for first, second in zip(whole, part, strict=True):
@@ -176,10 +176,10 @@ def test_an_order_depends_on_the_trials_number_and_not_on_its_cohort(small: Make
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
 def test_the_adversary_and_the_auditor_agree(mode: dict[str, str], small: Make, run: Run) -> None:
     config = small(CLIENT | mode | {"training.momentum": 0.5})
-    instrumented = config.model_copy(
-        update={"audit": config.audit.model_copy(update={"mode": "instrumented"})}
+    disclosed_noise = config.model_copy(
+        update={"audit": config.audit.model_copy(update={"mode": "oracle"})}
     )
-    participant, auditor = run(config), run(instrumented)
+    participant, auditor = run(config), run(disclosed_noise)
     # The residuals are the participant's alone.
     left = ("residual_", "batch_sizes")
     assert set(auditor) == {name for name in participant if not name.startswith(left)}
@@ -191,8 +191,8 @@ def test_the_adversary_and_the_auditor_agree(mode: dict[str, str], small: Make, 
         np.testing.assert_allclose(auditor[name], participant[name], rtol=1e-6, err_msg=name)
 
 
-def test_beliefs_do_not_depend_on_the_size_of_the_cohort(small: Make, run: Run) -> None:
-    whole, parts = run(small(CLIENT)), run(small(CLIENT | {"trials.cohort": 3}))
+def test_beliefs_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -> None:
+    whole, parts = run(small(CLIENT)), run(small(CLIENT | {"trials.batch": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
@@ -200,7 +200,7 @@ class RecordingGrid(InProcessGrid):
     """Keeps a copy of every message to every node."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
 
     def _execute(self, message: Message) -> Message:
@@ -229,7 +229,7 @@ def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
     monkeypatch.setattr(
         client_level, "batches", lambda training, seed, *rest: original(training, 0, *rest)
     )
-    monkeypatch.setattr(owner_app, "noise", lambda seed, *rest: owner.noise(0, *rest))
+    monkeypatch.setattr(training_node, "noise", lambda seed, *rest: client.noise(0, *rest))
     partition = chosen["adversary"]
     context = Context(
         run_id=1,
@@ -254,15 +254,15 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     """One round, by brute force: the mechanism share by share, and what its densities say."""
     config = small(CLIENT | mode | {"training.rounds": 1, "data.records": 27})
     grid, transcript, chosen = _record(config, tmp_path / "run")
-    partition, challenged, trials = chosen["adversary"], chosen["owner"], range(8)
+    partition, target_client, trials = chosen["adversary"], chosen["client"], range(8)
     received = dict(grid.recorded[partition])
     theta = torch.tensor(messages.only(received["train"].array_records[messages.MODEL]))
     final = received["evaluate"].array_records
     aggregate = torch.tensor(messages.only(final[messages.AGGREGATE])).double()
     known = federation.load(config)
-    question = _question(challenged, trials)
-    rest = sum(contribution(config, known, j, theta, question) for j in range(3) if j != challenged)
-    present, absent = challenge_contributions(config, known, theta, question)
+    game = _game(target_client, trials)
+    rest = sum(contribution(config, known, j, theta, game) for j in range(3) if j != target_client)
+    present, absent = challenge_contributions(config, known, theta, game)
     scale = torch.full((8,), 2.0 if mode["privacy.neighbouring"] == "replace" else 1.0)
     if mode["privacy.sensitivity"] == "local":
         scale = (present - absent).norm(dim=1)
@@ -281,7 +281,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     np.testing.assert_allclose(
         transcript["log_odds"][:, 0], densities[0] - densities[1], rtol=1e-4, atol=1e-4
     )
-    # The sum is divided by the public number of owners, whatever their sizes.
+    # The sum is divided by the public number of clients, whatever their sizes.
     model = messages.only(final[messages.MODEL])
     step = config.training.learning_rate / 3
     np.testing.assert_array_equal(model, (theta.double() - step * aggregate).float().numpy())
@@ -293,7 +293,7 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
     """What is left of each round's aggregate, share by share, is the seed tree's noise."""
     config = small(CLIENT | {"privacy.sensitivity": "local", "federation.partition": "dirichlet"})
     grid, transcript, chosen = _record(config, tmp_path / "run")
-    known, challenged, trials = federation.load(config), chosen["owner"], range(8)
+    known, target_client, trials = federation.load(config), chosen["client"], range(8)
     received = [
         content.array_records
         for kind, content in grid.recorded[chosen["adversary"]]
@@ -304,9 +304,9 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
     for round, (before, after) in enumerate(itertools.pairwise(received), start=1):
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
-        question = _question(challenged, trials, round)
-        rest = client_level.total(config, known, {0, 1, 2} - {challenged}, theta, question)
-        pair = challenge_contributions(config, known, theta, question)
+        game = _game(target_client, trials, round)
+        rest = client_level.total(config, known, {0, 1, 2} - {target_client}, theta, game)
+        pair = challenge_contributions(config, known, theta, game)
         noise = aggregate - rest - torch.where(worlds, *pair)
         std = 1.5 * (pair[0] - pair[1]).norm(dim=1, keepdim=True)
         drawn = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))
@@ -318,9 +318,9 @@ def test_scores_are_standard_normal_over_seeds(small: Make, run: Run) -> None:
     """(Lambda -+ mu^2/2) / mu ~ N(0, 1), from 5 seeds of 2000 trials: mean, variance and law."""
     rounds, multiplier, mu = 4, 2.0, 1.0
     changes = {"privacy.sensitivity": "local", "privacy.noise-multiplier": multiplier}
-    changes |= {"data.records": 9, "training.rounds": rounds, "audit.mode": "instrumented"}
+    changes |= {"data.records": 9, "training.rounds": rounds, "audit.mode": "oracle"}
     changes |= {"training.local-epochs": 1, "training.batch-size": 2}
-    changes |= {"trials.count": 2000, "trials.cohort": 2000}
+    changes |= {"trials.count": 2000, "trials.batch": 2000}
     runs = [run(small(CLIENT | changes | {"run.seed": seed})) for seed in range(3001, 3006)]
     steps = np.concatenate([np.diff(each["log_odds"], axis=1, prepend=0.0) for each in runs])
     towards = np.where(np.concatenate([each["worlds"] for each in runs]), 1, -1)
@@ -339,15 +339,15 @@ def test_scores_are_standard_normal_over_seeds(small: Make, run: Run) -> None:
 @pytest.mark.parametrize(
     ("trust", "neighbouring"), [("central", "add-remove"), ("local", "replace")]
 )
-def test_with_noise_scaled_to_what_an_owner_changes_the_game_is_the_one_that_theory_predicts(
+def test_with_noise_scaled_to_what_an_client_changes_the_game_is_the_one_that_theory_predicts(
     trust: str, neighbouring: str, small: Make, run: Run
 ) -> None:
     config = small(
         CLIENT
         | {"federation.trust": trust, "privacy.neighbouring": neighbouring, "run.seed": 5}
         | {"privacy.sensitivity": "local", "privacy.noise-multiplier": 2.0, "training.rounds": 4}
-        | {"trials.count": 600, "trials.cohort": 300, "federation.partition": "dirichlet"}
-        | {"audit.mode": "instrumented", "training.batch-size": 0}
+        | {"trials.count": 600, "trials.batch": 300, "federation.partition": "dirichlet"}
+        | {"audit.mode": "oracle", "training.batch-size": 0}
     )
     transcript = run(config)
     mu = np.sqrt(4) / (2.0 * (np.sqrt(2) if trust == "local" else 1.0))
@@ -362,8 +362,8 @@ def test_under_global_noise_the_realised_norms_predict_the_advantage(small: Make
     config = small(
         CLIENT
         | {"training.local-learning-rate": 0.2, "privacy.noise-multiplier": 1.0, "run.seed": 5}
-        | {"training.rounds": 4, "trials.count": 600, "trials.cohort": 300}
-        | {"audit.mode": "instrumented", "training.batch-size": 0}
+        | {"training.rounds": 4, "trials.count": 600, "trials.batch": 300}
+        | {"audit.mode": "oracle", "training.batch-size": 0}
     )
     transcript = run(config)
     norms = transcript["sensitivities"]
@@ -376,7 +376,7 @@ def test_under_global_noise_the_realised_norms_predict_the_advantage(small: Make
     assert chances.mean() > 0.6
 
 
-def test_the_membership_attack_goes_by_the_mean_loss_of_the_owners_records(
+def test_the_membership_attack_goes_by_the_mean_loss_of_the_clients_records(
     small: Make, tmp_path: Path
 ) -> None:
     config = small(CLIENT)
@@ -384,7 +384,7 @@ def test_the_membership_attack_goes_by_the_mean_loss_of_the_owners_records(
     final = dict(grid.recorded[chosen["adversary"]])["evaluate"].array_records[messages.MODEL]
     known, theta = federation.load(config), torch.tensor(messages.only(final))
     losses, _ = known.evaluate(theta, *known.members(np.arange(24)))
-    inside = known.owner_of == chosen["owner"]
+    inside = known.client_of == chosen["client"]
     expected = losses[:, inside].mean(1) <= losses[:, ~inside].mean(1)
     np.testing.assert_array_equal(transcript["challenge_is_member"], expected)
     threshold = losses[:, ~inside].mean(1, keepdim=True)
@@ -392,22 +392,22 @@ def test_the_membership_attack_goes_by_the_mean_loss_of_the_owners_records(
     np.testing.assert_allclose(transcript["true_positive_rate"], rate)
 
 
-def test_the_report_names_the_owner_and_its_data(small: Make, tmp_path: Path) -> None:
-    config = small(CLIENT | {"federation.partition": "dirichlet", "challenge.owner": 1})
+def test_the_report_names_the_client_and_its_data(small: Make, tmp_path: Path) -> None:
+    config = small(CLIENT | {"federation.partition": "dirichlet", "challenge.client": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
     server_app.run(RecordingGrid(config), config, directory)
     report = directory.read_json("report.json")
-    size = int((federation.load(config).owner_of == 1).sum())
+    size = int((federation.load(config).client_of == 1).sum())
     assert report["unit"] == "client"
-    assert (report["challenge"]["owner"], report["challenge"]["records"]) == (1, size)
+    assert (report["challenge"]["client"], report["challenge"]["records"]) == (1, size)
     assert report["challenge"]["record"] is None
     assert report["empirical"]["sensitivity_bound"] == 1.0
     page = " ".join(unescape(directory.path.joinpath("report.html").read_text()).split())
-    assert "except whether this one owner's data were used" in page
+    assert "except whether this one client's data were used" in page
     assert (
-        f"with all {size} records of owner 1 or on the neighbouring D′, where it has none" in page
+        f"with all {size} records of client 1 or on the neighbouring D′, where it has none" in page
     )
     assert "for 2 epochs in batches of 3, and sent how far it came, clipped as a whole" in page
-    assert "an owner's data have spent" in page
+    assert "a client's data have spent" in page
     assert "replace neighbours at noise multiplier 0.750" in page
     assert "challenge record" not in page

@@ -10,9 +10,9 @@ from adversaries.errors import InputError
 from fedsim.config import Config, Scalar
 from fedsim.game import federation
 from fedsim.game.challenge import choose
+from fedsim.game.client import challenge_gradients, clean_sum, common_part
 from fedsim.game.federation import Federation, initial_parameters
-from fedsim.game.owner import challenge_gradients, clean_sum, undisputed
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 
 Make = Callable[..., Config]
 MADE = ["backdoor", "clipbkd", "mislabelled", "blank"]
@@ -125,7 +125,7 @@ def test_where_it_is_replaced_d_prime_has_the_original(kind: str, small: Make) -
 def test_everybody_who_forms_d_makes_the_same(small: Make) -> None:
     config, known = _known(small, "clipbkd")
     federation.load.cache_clear()
-    again = federation.load(config.with_cohort(3))
+    again = federation.load(config.with_batch(3))
     assert again is not known
     for mine, theirs in zip(
         (known.split.members_records.features, known.split.members_records.labels),
@@ -136,13 +136,13 @@ def test_everybody_who_forms_d_makes_the_same(small: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_place_is_the_owners_that_is_asked_for_and_never_the_adversarys(
+def test_its_place_is_the_clients_that_is_asked_for_and_never_the_adversarys(
     kind: str, small: Make
 ) -> None:
-    for owner in range(3):
-        assert choose(_known(small, kind, challenge_owner=owner)[0]).owner == owner
-        config, _ = _known(small, kind, federation_adversary=owner)
-        assert choose(config).owner != owner
+    for client in range(3):
+        assert choose(_known(small, kind, challenge_client=client)[0]).client == client
+        config, _ = _known(small, kind, federation_adversary=client)
+        assert choose(config).client != client
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
@@ -157,7 +157,7 @@ def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
     with_it, without = (
         clean_sum(
             known,
-            chosen.owner,
+            chosen.client,
             theta,
             chosen.record,
             chosen.replacement,
@@ -167,8 +167,8 @@ def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
     )
     present, absent = challenge_gradients(known, theta, _place(config), chosen.replacement)
     torch.testing.assert_close(with_it - without, present - absent, rtol=1e-5, atol=1e-6)
-    question = Question(1, range(2), 1.0, chosen.owner, chosen.record, chosen.replacement)
-    rest = undisputed(config, known, [chosen.owner], theta, question, None)
+    game = RoundGame(1, range(2), 1.0, chosen.client, chosen.record, chosen.replacement)
+    rest = common_part(config, known, [chosen.client], theta, game, None)
     torch.testing.assert_close(with_it, rest + present, rtol=1e-5, atol=1e-6)
     if kind == "record":
         (one,) = known.clipper.clipped_gradients(

@@ -1,4 +1,5 @@
-"""A federation is its configuration's: the run's seed, cohorts and noise do not change the data."""
+"""A federation is its configuration's: the run's seed, batches of trials and noise do not change
+the data."""
 
 from collections.abc import Callable
 
@@ -14,12 +15,12 @@ Make = Callable[..., Config]
 
 
 @pytest.mark.parametrize(
-    "change", [{"run.seed": 9}, {"trials.cohort": 2}, {"privacy.rho-beta": 0.6}]
+    "change", [{"run.seed": 9}, {"trials.batch": 2}, {"privacy.rho-beta": 0.6}]
 )
-def test_the_same_records_belong_to_the_same_owners(change: dict[str, float], small: Make) -> None:
+def test_the_same_records_belong_to_the_same_clients(change: dict[str, float], small: Make) -> None:
     one, other = federation.load(small()), federation.load(small(change))
     np.testing.assert_array_equal(one.split.members, other.split.members)
-    np.testing.assert_array_equal(one.owner_of, other.owner_of)
+    np.testing.assert_array_equal(one.client_of, other.client_of)
 
 
 def test_another_data_seed_is_another_federation(small: Make) -> None:
@@ -27,9 +28,9 @@ def test_another_data_seed_is_another_federation(small: Make) -> None:
     assert not np.array_equal(one.split.members, other.split.members)
 
 
-def test_every_record_has_one_owner(small: Make) -> None:
+def test_every_record_has_one_client(small: Make) -> None:
     known = federation.load(small())
-    owned = np.concatenate([known.owned_by(owner) for owner in range(3)])
+    owned = np.concatenate([known.owned_by(client) for client in range(3)])
     assert sorted(owned.tolist()) == list(range(24))
 
 
@@ -63,24 +64,24 @@ def test_a_network_for_other_records_is_refused_before_anything_is_sent(small: M
         federation.load(config)
 
 
-def test_a_cohort_shrinks_to_half_of_the_memory_and_takes_the_rest_of_the_experiment_along(
+def test_a_batch_shrinks_to_half_of_the_memory_and_takes_the_rest_of_the_experiment_along(
     small: Make,
 ) -> None:
-    config = small({"trials.count": 1000, "trials.cohort": 1000})
+    config = small({"trials.count": 1000, "trials.batch": 1000})
     parameters = sum(p.numel() for p in federation.load(config).model.parameters())
-    trial = parameters * (160 + 16 * config.federation.owners)
+    trial = parameters * (160 + 16 * config.federation.clients)
     limited = config.model_copy(
         update={"run": config.run.model_copy(update={"max_memory": str(20 * trial)})}
     )
-    assert federation.fit_cohort(limited) == limited.with_cohort(10)
-    assert federation.fit_cohort(config) == config  # which has room here
-    # The other half is for gradients, whatever the cohort is.
+    assert federation.fit_batch(limited) == limited.with_batch(10)
+    assert federation.fit_batch(config) == config  # which has room here
+    # The other half is for gradients, whatever the batch of trials is.
     assert federation.load(limited).clipper.max_memory == 10 * trial
 
 
 def test_memory_for_not_even_one_trial_is_refused_in_words(small: Make) -> None:
     with pytest.raises(InputError, match=r"one trial of this model takes .* \(run\.max-memory\)"):
-        federation.fit_cohort(small({"run.max-memory": "1kB"}))
+        federation.fit_batch(small({"run.max-memory": "1kB"}))
 
 
 def test_blocks_of_sampled_records_are_known_before_a_run(small: Make) -> None:

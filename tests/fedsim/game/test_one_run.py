@@ -18,8 +18,8 @@ from fedsim.audits import check, one_run_report
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.game import federation, one_run
-from fedsim.privacy.description import Description, Rounds
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import plan, server_app
 from fedsim.transcripts import one_run_scores, reader
@@ -50,7 +50,7 @@ def _models(config: Config, trials: int = 3) -> torch.Tensor:
     return torch.randn(trials, size, generator=torch.Generator().manual_seed(1)) / 10
 
 
-def test_coins_are_fair_and_those_of_a_trial_whatever_its_cohort(small: Make) -> None:
+def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small: Make) -> None:
     config = small({"canaries.count": 2000})
     coins = one_run.included(config, range(10))
     np.testing.assert_array_equal(coins[4:7], one_run.included(config, range(4, 7)))
@@ -58,22 +58,22 @@ def test_coins_are_fair_and_those_of_a_trial_whatever_its_cohort(small: Make) ->
     assert np.abs(np.corrcoef(coins) - np.eye(10)).max() < 5 / math.sqrt(2000)
 
 
-def test_canaries_are_planted_at_the_named_owners_in_turn(small: Make) -> None:
+def test_canaries_are_planted_at_the_named_clients_in_turn(small: Make) -> None:
     assert one_run.hosts(small({"canaries.count": 5})).tolist() == [0, 1, 2, 0, 1]
-    named = small({"canaries.count": 5, "canaries.owners": "2, 0"})
+    named = small({"canaries.count": 5, "canaries.clients": "2, 0"})
     assert one_run.hosts(named).tolist() == [0, 2, 0, 2, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_owners_canaries_add_up_to_those_that_are_in(kind: str, small: Make) -> None:
+def test_the_clients_canaries_add_up_to_those_that_are_in(kind: str, small: Make) -> None:
     config = small(_planted(kind))
     known, models, trials = federation.load(config), _models(config), range(3)
     each = _one_by_one(config, models)
     coins = torch.from_numpy(one_run.included(config, trials)).double()
-    for owners in ([0], [1, 2], [0, 1, 2]):
-        there = torch.from_numpy(np.isin(one_run.hosts(config), owners))
+    for clients in ([0], [1, 2], [0, 1, 2]):
+        there = torch.from_numpy(np.isin(one_run.hosts(config), clients))
         expected = torch.einsum("tmp,tm->tp", each, coins * there)
-        found = one_run.planted(config, known, owners, models, trials)
+        found = one_run.planted(config, known, clients, models, trials)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     assert each.norm(dim=-1).max() <= config.training.clipping_norm * (1 + 1e-6)
 
@@ -181,13 +181,13 @@ def test_beliefs_beside_canaries_are_those_that_the_noise_itself_gives(
 ) -> None:
     changes = _planted(kind) | more
     believed = play(changes)["log_odds"]
-    measured = play(changes | {"audit.mode": "instrumented"})["log_odds"]
+    measured = play(changes | {"audit.mode": "oracle"})["log_odds"]
     np.testing.assert_allclose(believed, measured, rtol=0, atol=1e-4)
     assert np.abs(measured).max() > 0.1
 
 
-def test_a_trials_audit_does_not_depend_on_its_cohort(play: Play) -> None:
-    whole, cut = (play(_planted() | {"trials.cohort": size}) for size in (4, 2))
+def test_a_trials_audit_does_not_depend_on_its_batch(play: Play) -> None:
+    whole, cut = (play(_planted() | {"trials.batch": size}) for size in (4, 2))
     np.testing.assert_array_equal(whole["canaries_included"], cut["canaries_included"])
     np.testing.assert_allclose(whole["canary_scores"], cut["canary_scores"], rtol=0, atol=1e-4)
 
@@ -208,10 +208,10 @@ def test_without_canaries_nothing_is_recorded(play: Play) -> None:
 
 
 def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = None) -> RunDirectory:
-    """Run with an auditor beside the owners, the first of whose node config has `node` besides."""
+    """Run with an auditor beside the clients, the first of whose node config has `node` besides."""
     directory = RunDirectory.create(folder / "run", config)
     run_config = to_run_config(config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, run_config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
     grid.contexts[1000].node_config.update(node or {})
     told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(folder)}
     grid.contexts[7777] = Context(RUN_ID, 7777, told, RecordDict(), run_config)
@@ -221,7 +221,7 @@ def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = No
 
 @pytest.mark.figures
 def test_an_auditor_scores_what_the_server_scored(small: Make, tmp_path: Path) -> None:
-    config = small(_planted("mislabelled") | {"trials.cohort": 4})
+    config = small(_planted("mislabelled") | {"trials.batch": 4})
     directory = _directory(config, tmp_path)
     recorded = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
     scored, found = (
@@ -251,17 +251,17 @@ def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
     return {"consent": said, "max-trials": 8, "state-path": str(folder / "state")}
 
 
-def test_an_owner_that_did_not_consent_plants_nothing(small: Make, tmp_path: Path) -> None:
+def test_an_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Path) -> None:
     config = small(_planted())
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
         _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
-def test_an_owner_where_none_are_planted_is_not_asked(
+def test_an_client_where_none_are_planted_is_not_asked(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_app.writing, "write_report", lambda _: None)
-    config = small(_planted() | {"canaries.owners": "1,2"})
+    config = small(_planted() | {"canaries.clients": "1,2"})
     _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
@@ -288,14 +288,14 @@ def test_a_transcript_without_canaries_has_no_scores(
 def test_what_the_noise_claimed_says_of_one_canary(
     trust: Trust, neighbouring: Neighbouring, expected: float
 ) -> None:
-    description = Description((Rounds(2.0, 9),), neighbouring, trust, owners=4)
-    assert one_run_report.canary_mu(description) == pytest.approx(expected)
-    assert one_run_report.canary_mu(replace(description, rounds=(Rounds(0.0),))) == math.inf
+    releases = Releases((Rounds(2.0, 9),), neighbouring, trust, clients=4)
+    assert one_run_report.canary_mu(releases) == pytest.approx(expected)
+    assert one_run_report.canary_mu(replace(releases, rounds=(Rounds(0.0),))) == math.inf
 
 
-def test_a_round_of_few_owners_has_less_noise_for_a_canary() -> None:
+def test_a_round_of_few_clients_has_less_noise_for_a_canary() -> None:
     rounds = Rounds(2.0, 4), Rounds(2.0, 5, participants=3)
-    local = Description(rounds, trust=Trust.LOCAL, owners=4)
+    local = Releases(rounds, trust=Trust.LOCAL, clients=4)
     expected = math.sqrt(4 / (2**2 * 4) + 5 / (2**2 * 3))
     assert one_run_report.canary_mu(local) == pytest.approx(expected)
 
@@ -317,7 +317,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
     config = small({"canaries.count": 1000})
     rng = np.random.default_rng(3)
     coins = rng.random((1, 1000)) < 0.5
-    claimed = Description((Rounds(4.0, 4),), clipping_norm=1.0)
+    claimed = Releases((Rounds(4.0, 4),), clipping_norm=1.0)
     alarms = {}
     for noise in (2.0, 0.2):
         arrays = {
@@ -343,7 +343,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         ({"canaries.kind": "mislabelled", "data.pool": 10}, "data.pool is 10"),
         ({"canaries.known-data": True, "privacy.unit": "client"}, "canaries.known-data"),
         ({"canaries.guesses": 21}, "at most 20"),
-        ({"canaries.owners": "0,3"}, "'3', but the owners are numbered 0 to 2"),
+        ({"canaries.clients": "0,3"}, "'3', but the clients are numbered 0 to 2"),
         ({"canaries.kind": "loud"}, "canaries.kind"),
         ({"trials.pairing": "common"}, 'or trials.pairing = "independent"'),
     ],

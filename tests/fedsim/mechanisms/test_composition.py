@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fedsim.config import Config
 from fedsim.mechanisms import composition
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.description import Rounds
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Rounds
 from fedsim.trust.model import Vantage
 
 

@@ -21,8 +21,8 @@ from fedsim.mechanisms.fixed_point import (
 )
 
 
-def grid(owners: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) -> FixedPoint:
-    return choose(noise_multiplier, 1.0, 1.0, 600, owners, parameters)
+def grid(clients: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) -> FixedPoint:
+    return choose(noise_multiplier, 1.0, 1.0, 600, clients, parameters)
 
 
 @given(
@@ -34,17 +34,17 @@ def grid(owners: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) 
 )
 @example(901.0, 1.0, 1, 4097, 602098)
 def test_the_range_holds_every_clean_sum_and_the_total_cannot_wrap(
-    z: float, clipping_norm: float, records: int, owners: int, parameters: int
+    z: float, clipping_norm: float, records: int, clients: int, parameters: int
 ) -> None:
     # A range twice as wide rounds twice as much, which takes this share of it for more noise.
-    taken = (1 + TAIL * z * math.sqrt(parameters / owners)) / 2 ** (message_bits(owners) - 1)
+    taken = (1 + TAIL * z * math.sqrt(parameters / clients)) / 2 ** (message_bits(clients) - 1)
     if taken >= 1:
         with pytest.raises(InputError, match="does not fit"):
-            choose(z, 2 * clipping_norm, clipping_norm, records, owners, parameters)
+            choose(z, 2 * clipping_norm, clipping_norm, records, clients, parameters)
         return
-    found = choose(z, 2 * clipping_norm, clipping_norm, records, owners, parameters)
+    found = choose(z, 2 * clipping_norm, clipping_norm, records, clients, parameters)
     assert records * clipping_norm + 12 * found.share_std <= found.limit
-    assert owners * (found.limit / found.step) < 2**31
+    assert clients * (found.limit / found.step) < 2**31
     assert math.log2(found.step) == int(math.log2(found.step))
     assert found.noise_std == pytest.approx(z * found.sensitivity)
     bound = 2 * clipping_norm + found.step * math.sqrt(parameters)
@@ -53,10 +53,10 @@ def test_the_range_holds_every_clean_sum_and_the_total_cannot_wrap(
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(2, 40))
-def test_the_sum_of_messages_is_the_sum_of_what_they_stand_for(seed: int, owners: int) -> None:
-    found = grid(owners)
+def test_the_sum_of_messages_is_the_sum_of_what_they_stand_for(seed: int, clients: int) -> None:
+    found = grid(clients)
     random = np.random.default_rng(seed)
-    points = random.integers(-(2 ** (found.bits - 1)), 2 ** (found.bits - 1) + 1, (owners, 3, 5))
+    points = random.integers(-(2 ** (found.bits - 1)), 2 ** (found.bits - 1) + 1, (clients, 3, 5))
     messages = [found.message(each * found.step) for each in points]
     assert all(message.dtype == np.uint32 for message in messages)
     np.testing.assert_array_equal(found.values(summed(messages)), points.sum(0) * found.step)
@@ -72,46 +72,46 @@ def test_rounding_moves_neighbours_apart_by_no_more_than_the_stated_sensitivity(
 
 
 @pytest.mark.parametrize("value", [2000.0, -2000.0, math.nan, math.inf])
-def test_an_owner_refuses_to_send_what_does_not_fit(value: float) -> None:
+def test_an_client_refuses_to_send_what_does_not_fit(value: float) -> None:
     found = grid()
     found.message(np.array([found.limit, -found.limit]))
     with pytest.raises(OutOfRangeError, match=r"outside of \+-1024"):
         found.message(np.array([0.0, value]))
 
 
-def _total_variation(share: float, owners: int) -> float:
+def _total_variation(share: float, clients: int) -> float:
     """Of a sum of rounded Gaussians to round(Gaussian + uniforms), by brute force on fine grids."""
-    reach = math.ceil(12 * share * math.sqrt(owners)) + owners
+    reach = math.ceil(12 * share * math.sqrt(clients)) + clients
     points = np.arange(-reach, reach + 1)
     rounded = np.diff(stats.norm.cdf(np.arange(-reach - 0.5, reach + 1), scale=share))
     total = np.ones(1)
-    for _ in range(owners):
+    for _ in range(clients):
         total = np.convolve(total, rounded)
     middle = len(total) // 2
     total = total[middle - reach : middle + reach + 1]
-    # round(N + V), V a sum of owners - 1 uniforms, as N(0, m s^2) convolved with owners uniforms.
+    # round(N + V), V a sum of clients - 1 uniforms, as N(0, m s^2) convolved with clients uniforms.
     fine = 64
     x = np.arange(-reach * fine, reach * fine + 1) / fine
-    density = stats.norm.pdf(x, scale=share * math.sqrt(owners))
+    density = stats.norm.pdf(x, scale=share * math.sqrt(clients))
     box = np.ones(fine + 1)
     box[[0, -1]] = 0.5
-    for _ in range(owners):
+    for _ in range(clients):
         density = np.convolve(density, box / fine, mode="same")
     mechanism = density[::fine]
     assert len(mechanism) == len(points)
     return float(np.abs(total - mechanism).sum() / 2)
 
 
-@pytest.mark.parametrize("owners", [2, 3])
+@pytest.mark.parametrize("clients", [2, 3])
 def test_the_sum_of_rounded_noises_is_as_near_to_a_gaussian_mechanism_as_stated(
-    owners: int,
+    clients: int,
 ) -> None:
-    found = FixedPoint(1.0, 20, 1.0, math.sqrt(owners), owners, 1, 0.0)  # one step of noise each
+    found = FixedPoint(1.0, 20, 1.0, math.sqrt(clients), clients, 1, 0.0)  # one step of noise each
     stated = found.total_variation(1)
-    brute = _total_variation(1.0, owners)
+    brute = _total_variation(1.0, clients)
     # The quadrature of the brute force is good to about 1e-6.
     assert brute <= stated + 1e-5
-    assert _total_variation(0.5, owners) > 10 * brute  # it sees coarse rounding
+    assert _total_variation(0.5, clients) > 10 * brute  # it sees coarse rounding
 
 
 def test_the_bound_falls_fast_and_what_is_too_coarse_counts_for_everything() -> None:

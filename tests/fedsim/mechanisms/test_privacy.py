@@ -1,4 +1,4 @@
-"""A configuration's mechanism composes the steps that its owners take, sampled or local."""
+"""A configuration's mechanism composes the steps that its clients take, sampled or local."""
 
 from collections.abc import Callable
 
@@ -17,11 +17,11 @@ LOCAL_STEPS = {
     "training.rounds": 10,
     "training.local-steps": 3,
     "federation.trust": "local",
-    "federation.owners": 5,
+    "federation.clients": 5,
 }
 
 
-def test_local_steps_are_composed_and_hidden_by_the_owners_own_noise(small: Make) -> None:
+def test_local_steps_are_composed_and_hidden_by_the_clients_own_noise(small: Make) -> None:
     given = small(LOCAL_STEPS | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0})
     assert privacy.mechanism(given, privacy.noise_multiplier(given)) == Mechanism.alike(2.0, 30)
 
@@ -54,13 +54,13 @@ def test_an_accountant_that_does_not_cover_sampled_replacement_is_refused(
 
 
 @pytest.mark.parametrize("trust", ["local", "distributed"])
-def test_noise_is_calibrated_for_the_fewest_owners_and_the_colluders(
+def test_noise_is_calibrated_for_the_fewest_clients_and_the_colluders(
     trust: str, small: Make
 ) -> None:
     less = {"federation.tolerated-dropouts": 2, "federation.colluding": 1}
-    every = small({"federation.owners": 6, "federation.trust": trust})
-    some = small({"federation.owners": 6, "federation.trust": trust} | less)
-    # Five other owners' noise, of whom two may be missing and one is no secret.
+    every = small({"federation.clients": 6, "federation.trust": trust})
+    some = small({"federation.clients": 6, "federation.trust": trust} | less)
+    # Five other clients' noise, of whom two may be missing and one is no secret.
     ratio = privacy.noise_multiplier(some) / privacy.noise_multiplier(every)
     assert ratio == pytest.approx((5 / 2) ** 0.5)
     effective = privacy.mechanism(some, privacy.noise_multiplier(some))

@@ -27,8 +27,8 @@ def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(
     small: Callable[..., Config],
 ) -> None:
     local = small({"federation.trust": "local", "audit.vantages": "all"})
-    adversary, other, challenged, colluder = (
-        {"challenged": who == 2, "adversary": who == 0, "colluder": who == 3} for who in range(4)
+    adversary, other, target_client, colluder = (
+        {"target-client": who == 2, "adversary": who == 0, "colluder": who == 3} for who in range(4)
     )
     assert not tells_noise(local, **adversary)
     assert not tells_noise(local, **colluder)
@@ -36,7 +36,7 @@ def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(
     distributed = small({"federation.trust": "distributed", "audit.vantages": "all"})
     assert tells_noise(distributed, **adversary)
     server = small({"federation.trust": "local", "federation.vantage": "server"})
-    assert tells_noise(server, **challenged)
+    assert tells_noise(server, **target_client)
     assert not tells_noise(server, **other)
 
 
@@ -66,9 +66,9 @@ def test_the_auditors_reckoning_is_what_each_vantage_works_out_by_itself(
     """Compare the beliefs from the noise itself with those from messages and knowledge."""
     crowds: dict[str, dict[str, Scalar]] = {
         "alone": {},
-        "colluding": {"federation.owners": 5, "federation.colluding": 1},
+        "colluding": {"federation.clients": 5, "federation.colluding": 1},
         "missing": {
-            "federation.owners": 6,
+            "federation.clients": 6,
             "federation.colluding": 1,
             "federation.tolerated-dropouts": 2,
             "federation.dropout-rate": 0.2,
@@ -82,7 +82,7 @@ def test_the_auditors_reckoning_is_what_each_vantage_works_out_by_itself(
     }
     known, worked_out = (
         run(small(changes | crowds[crowd] | {"audit.mode": mode}))
-        for mode in ("instrumented", "participant")
+        for mode in ("oracle", "participant")
     )
     beliefs = {name for name in known if name.startswith(("log_odds", "noise_stds"))}
     assert {"log_odds", "log_odds_server"} <= beliefs

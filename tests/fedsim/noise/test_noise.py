@@ -54,7 +54,7 @@ def test_the_example_is_run_and_hides_more_of_the_target(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    config = small({"audit.mode": "instrumented"})
+    config = small({"audit.mode": "oracle"})
     isotropic = run(config)
     monkeypatch.setattr(Noise.ISOTROPIC, "mechanism", projected)
     arrays = run(config)

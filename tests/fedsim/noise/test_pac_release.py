@@ -18,7 +18,7 @@ from adversaries.statistics import gaussian
 from fedsim import client_app
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.game import challenge, federation, owner
+from fedsim.game import challenge, client, federation
 from fedsim.mechanisms import privacy
 from fedsim.noise.pac_release import FLOOR, Released, halves, log_odds, pair, release, secrets
 from fedsim.privacy import pac
@@ -32,7 +32,7 @@ PAC: dict[str, Scalar] = {
     "privacy.noise": "pac",
     "privacy.mutual-information": 0.3,
     "privacy.rho-beta": 0.0,
-    "audit.mode": "instrumented",
+    "audit.mode": "oracle",
 }
 HALVES = PAC | {"privacy.pac-prior": "halves", "privacy.pac-draws": 6}
 
@@ -68,7 +68,7 @@ def test_every_record_is_in_exactly_half_of_the_candidates(
     assert np.all(masks[::2].sum(1) == records // 2)
 
 
-def test_halves_depend_on_the_seed_and_the_owner_and_are_not_all_alike() -> None:
+def test_halves_depend_on_the_seed_and_the_client_and_are_not_all_alike() -> None:
     first = halves(0, 0, 30, 8)
     assert np.array_equal(first, halves(0, 0, 30, 8))
     assert not np.array_equal(first, halves(1, 0, 30, 8))
@@ -261,11 +261,11 @@ def test_a_simulated_game_is_not_won_more_often_than_the_budget_allows(fit: bool
 # In the federation.
 
 
-def test_an_owner_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
+def test_an_client_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
     config = small(HALVES | {"run.max-memory": "40MB"})
     known, parameters = federation.load(config), torch.randn(5, 650, generator=_generator())
-    masks = owner.candidate_masks(config, known, 0, None, None, adversary=False)
-    sums = owner.candidate_sums(known, 0, parameters, masks)
+    masks = client.candidate_masks(config, known, 0, None, None, adversary=False)
+    sums = client.candidate_sums(known, 0, parameters, masks)
     assert sums.shape == (5, 6, 650)
     for candidate, mask in enumerate(masks):
         features, labels = known.members(known.owned_by(0)[mask])
@@ -274,20 +274,20 @@ def test_an_owner_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_the_pair_of_the_challenged_owner_is_its_sum_in_either_world(
+def test_the_pair_of_the_challenged_client_is_its_sum_in_either_world(
     neighbouring: str, small: Make
 ) -> None:
     config = small(PAC | {"privacy.neighbouring": neighbouring})
     known, chosen = federation.load(config), challenge.choose(config)
     parameters = torch.randn(4, 650, generator=_generator())
-    where = (known, chosen.owner, parameters)
-    masks = owner.candidate_masks(
-        config, known, chosen.owner, chosen.record, chosen.replacement, adversary=False
+    where = (known, chosen.client, parameters)
+    masks = client.candidate_masks(
+        config, known, chosen.client, chosen.record, chosen.replacement, adversary=False
     )
-    sums = owner.candidate_sums(*where, masks, chosen.replacement)
+    sums = client.candidate_sums(*where, masks, chosen.replacement)
     for candidate, world in enumerate((True, False)):
         worlds = torch.full((4,), world)
-        alone = owner.clean_sum(*where, chosen.record, chosen.replacement, worlds)
+        alone = client.clean_sum(*where, chosen.record, chosen.replacement, worlds)
         torch.testing.assert_close(sums[:, candidate], alone, rtol=1e-5, atol=1e-5)
 
 
@@ -299,7 +299,7 @@ def _generator() -> torch.Generator:
 def test_a_run_on_a_pair_plays_the_gaussian_game_of_its_budget(
     neighbouring: str, small: Make, run: Run
 ) -> None:
-    changes = {"trials.count": 600, "trials.cohort": 300, "privacy.neighbouring": neighbouring}
+    changes = {"trials.count": 600, "trials.batch": 300, "privacy.neighbouring": neighbouring}
     transcript = run(small(PAC | changes))
     mu = math.sqrt(8 * 0.3)
     ratios = transcript["sensitivities"] / transcript["noise_stds"]
@@ -319,23 +319,23 @@ def test_a_run_on_a_pair_plays_the_gaussian_game_of_its_budget(
 
 def test_a_pairs_challenge_is_as_far_apart_as_without_pac_noise(small: Make, run: Run) -> None:
     """In the first round both runs are at the same models."""
-    usual = run(small({"training.rounds": 1, "audit.mode": "instrumented"}))
+    usual = run(small({"training.rounds": 1, "audit.mode": "oracle"}))
     shaped = run(small(PAC | {"training.rounds": 1}))
     np.testing.assert_allclose(shaped["sensitivities"], usual["sensitivities"], rtol=1e-4)
 
 
 @pytest.mark.parametrize("prior", [PAC, HALVES], ids=["pair", "halves"])
-def test_results_do_not_depend_on_the_size_of_the_cohort(
+def test_results_do_not_depend_on_the_size_of_the_batch(
     prior: dict[str, Scalar], small: Make, run: Run
 ) -> None:
-    whole, parts = run(small(prior)), run(small(prior | {"trials.cohort": 3}))
+    whole, parts = run(small(prior)), run(small(prior | {"trials.batch": 3}))
     for name in ("log_odds", "mutual_information", "noise_stds"):
         np.testing.assert_allclose(parts[name], whole[name], rtol=1e-4, atol=1e-4)
 
 
 def _reported(config: Config, path: Path) -> tuple[dict[str, Any], Arrays, RunDirectory]:
     directory = RunDirectory.create(path, config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     return directory.read_json("report.json"), directory.read_arrays("transcript.npz"), directory
 
@@ -344,7 +344,7 @@ def test_the_report_of_a_pair_bounds_the_success_and_claims_no_dp(
     small: Make, tmp_path: Path
 ) -> None:
     report, transcript, directory = _reported(
-        small(PAC | {"trials.count": 200, "trials.cohort": 200}), tmp_path / "run"
+        small(PAC | {"trials.count": 200, "trials.batch": 200}), tmp_path / "run"
     )
     assert report["alarms"] == {}
     assert report["bounds"]["epsilon"] is None
@@ -371,7 +371,7 @@ def test_the_report_of_a_pair_bounds_the_success_and_claims_no_dp(
 
 @pytest.mark.figures
 def test_the_report_of_halves_is_written_without_a_prediction(small: Make, tmp_path: Path) -> None:
-    config = small(HALVES | {"trials.count": 300, "trials.cohort": 300})
+    config = small(HALVES | {"trials.count": 300, "trials.batch": 300})
     report, transcript, directory = _reported(config, tmp_path / "run")
     assert report["alarms"] == {}
     assert report["prediction"]["advantage"] is None
@@ -405,7 +405,7 @@ def test_next_to_no_information_leaves_the_adversary_a_coin(
     prior: dict[str, Scalar], small: Make, run: Run
 ) -> None:
     config = small(
-        prior | {"privacy.mutual-information": 1e-9, "trials.count": 400, "trials.cohort": 400}
+        prior | {"privacy.mutual-information": 1e-9, "trials.count": 400, "trials.batch": 400}
     )
     transcript = run(config)
     final = transcript["log_odds"][:, -1]
@@ -428,7 +428,7 @@ def test_an_adversary_that_wins_more_often_than_the_budget_allows_raises_an_alar
 ) -> None:
     from fedsim.audits import audit  # noqa: PLC0415
 
-    config = small(PAC | {"trials.count": 200, "trials.cohort": 200})
+    config = small(PAC | {"trials.count": 200, "trials.batch": 200})
     report, transcript, directory = _reported(config, tmp_path / "run")
     facts = directory.read_json("facts.json")
     certain = np.where(transcript["worlds"], 3.0, -3.0)[:, None] * np.ones((1, 3))
@@ -437,7 +437,7 @@ def test_an_adversary_that_wins_more_often_than_the_budget_allows_raises_an_alar
     assert report["alarms"] == {}
 
 
-def test_the_challenged_owner_is_not_told_the_world_under_pac_noise(
+def test_the_challenged_client_is_not_told_the_world_under_pac_noise(
     small: Make, tmp_path: Path
 ) -> None:
     seen: list[bool] = []

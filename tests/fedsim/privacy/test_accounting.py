@@ -439,19 +439,21 @@ RANGE = list(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ACCOUNTANTS)
 def test_over_the_whole_range_of_use_there_is_an_answer_or_a_refusal(name: str) -> None:
-    judge, answered = accountant(name), 0
+    chosen_accountant, answered = accountant(name), 0
     for z, q, steps, neighbouring in RANGE:
         mechanism = Mechanism.alike(z, steps, q, neighbouring)
-        if judge.supports(mechanism) is not None:
+        if chosen_accountant.supports(mechanism) is not None:
             continue
         answered += 1
-        epsilons = [judge.epsilon(mechanism, delta) for delta in (1e-12, 1e-5, 0.01)]
+        epsilons = [chosen_accountant.epsilon(mechanism, delta) for delta in (1e-12, 1e-5, 0.01)]
         assert all(0 <= epsilon < math.inf for epsilon in epsilons), mechanism
         assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(epsilons)), mechanism
         # An upper bound, but for the grid of the distribution that it is compared with.
         if PLD.note(mechanism, 1e-5) is None:
             assert epsilons[1] >= PLD.epsilon(mechanism, 1e-5) * (1 - 2e-3) - 1e-9, mechanism
-        assert all(0 < judge.delta(mechanism, epsilon) <= 1 for epsilon in (0.0, 1.0, 300.0))
+        assert all(
+            0 < chosen_accountant.delta(mechanism, epsilon) <= 1 for epsilon in (0.0, 1.0, 300.0)
+        )
     assert answered >= len(RANGE) // 4
 
 

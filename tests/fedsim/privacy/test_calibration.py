@@ -75,9 +75,12 @@ def test_with_sampling_the_noise_is_enough_and_a_millionth_less_is_not(
     neighbouring: Neighbouring, epsilon: float, delta: float
 ) -> None:
     z = noise_multiplier(epsilon, delta, 100, 0.1, neighbouring)
-    judge = accountant("pld")
-    assert judge.delta(Mechanism.alike(z, 100, 0.1, neighbouring), epsilon) <= delta
-    assert judge.delta(Mechanism.alike(z * (1 - 1e-6), 100, 0.1, neighbouring), epsilon) > delta
+    chosen_accountant = accountant("pld")
+    assert chosen_accountant.delta(Mechanism.alike(z, 100, 0.1, neighbouring), epsilon) <= delta
+    assert (
+        chosen_accountant.delta(Mechanism.alike(z * (1 - 1e-6), 100, 0.1, neighbouring), epsilon)
+        > delta
+    )
 
 
 @given(
@@ -87,7 +90,7 @@ def test_with_sampling_the_noise_is_enough_and_a_millionth_less_is_not(
 def test_every_accountant_certifies_what_it_was_calibrated_for(
     epsilon: float, delta: float, steps: int, neighbouring: Neighbouring
 ) -> None:
-    for name, judge in ACCOUNTANTS.items():
+    for name, chosen_accountant in ACCOUNTANTS.items():
         try:
             z = noise_multiplier(epsilon, delta, steps, 1.0, neighbouring, name)
         except InputError:
@@ -95,9 +98,9 @@ def test_every_accountant_certifies_what_it_was_calibrated_for(
             assert name == "rdp-classic"
             assert epsilon < -math.log(delta) / 62 * (1 + 1e-6)
             continue
-        assert judge.epsilon(Mechanism.alike(z, steps, 1.0, neighbouring), delta) == pytest.approx(
-            epsilon, rel=1e-6
-        )
+        assert chosen_accountant.epsilon(
+            Mechanism.alike(z, steps, 1.0, neighbouring), delta
+        ) == pytest.approx(epsilon, rel=1e-6)
 
 
 @given(st.floats(1e-6, 0.9))

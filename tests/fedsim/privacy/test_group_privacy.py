@@ -9,16 +9,16 @@ from scipy.optimize import brentq
 from adversaries.attacks.poisoning import group_delta
 from adversaries.errors import InputError
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.description import Description, Rounds
 from fedsim.privacy.group_privacy import of_group
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
 DELTA = 1e-3
 
 
-def _described(trust: Trust) -> Description:
-    return Description((Rounds(6.0, 9), Rounds(4.0, 2)), trust=trust, owners=4)
+def _described(trust: Trust) -> Releases:
+    return Releases((Rounds(6.0, 9), Rounds(4.0, 2)), trust=trust, clients=4)
 
 
 @pytest.mark.parametrize("trust", list(Trust))
@@ -49,7 +49,7 @@ def test_it_is_tighter_than_the_conversion_of_one_epsilon() -> None:
 
 
 def test_one_record_is_a_group_even_where_records_are_sampled() -> None:
-    sampled = Description((Rounds(1.0, 5, 0.1),))
+    sampled = Releases((Rounds(1.0, 5, 0.1),))
     assert of_group(sampled, 1) == sampled
     with pytest.raises(InputError, match="each of them is sampled by itself"):
         of_group(sampled, 2)

@@ -13,8 +13,8 @@ from adversaries.statistics.forecast import simulate
 from fedsim.privacy import identifiability as ident
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.calibration import epsilon_at_most, noise_multiplier
-from fedsim.privacy.description import Description, Rounds
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
@@ -175,7 +175,7 @@ def test_an_accountant_that_does_not_apply_is_refused() -> None:
 
 
 def test_every_vantage_point_has_its_own_bounds() -> None:
-    described = Description((Rounds(2.0, 30),), owners=5)
+    described = Releases((Rounds(2.0, 30),), clients=5)
     rows = {
         (row.trust, row.vantage): row
         for trust in Trust
@@ -200,8 +200,8 @@ def test_every_vantage_point_has_its_own_bounds() -> None:
     assert rows[Trust.LOCAL, Vantage.SERVER].epsilon > participant.epsilon
 
 
-def test_local_steps_are_composed_under_the_owners_own_noise_at_every_vantage() -> None:
-    described = Description((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, owners=5)
+def test_local_steps_are_composed_under_the_clients_own_noise_at_every_vantage() -> None:
+    described = Releases((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, clients=5)
     rows = ident.vantage_bounds(described, 0.01)
     expected = ident.bounds(Mechanism.alike(2.0, 30), 0.01)
     for row in rows:
@@ -212,7 +212,7 @@ def test_local_steps_are_composed_under_the_owners_own_noise_at_every_vantage() 
 
 def test_sampling_lowers_the_bounds_of_every_vantage() -> None:
     def rows(rate: float) -> list[ident.VantageBounds]:
-        described = Description((Rounds(2.0, 10, rate),), trust=Trust.LOCAL, owners=5)
+        described = Releases((Rounds(2.0, 10, rate),), trust=Trust.LOCAL, clients=5)
         return ident.vantage_bounds(described, 0.01)
 
     for sampled, full in zip(rows(0.1), rows(1.0), strict=True):
@@ -314,7 +314,7 @@ def test_every_sound_route_bounds_the_advantage_from_above(
 
 
 def test_epsilon_grows_round_by_round_to_that_of_all_rounds() -> None:
-    described = Description((Rounds(2.0, 20), Rounds(1.0, 300, 0.01)), owners=3)
+    described = Releases((Rounds(2.0, 20), Rounds(1.0, 300, 0.01)), clients=3)
     rounds, epsilons = ident.epsilon_by_round(
         described, Vantage.PARTICIPANT, 1e-5, ["pld", "rdp"], points=10
     )

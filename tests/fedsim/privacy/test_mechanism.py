@@ -23,7 +23,7 @@ def test_a_missing_record_moves_a_sum_by_the_clipping_norm_and_a_replaced_one_by
     assert sensitivity(Neighbouring.REPLACE, 3.0) == 6.0
 
 
-# Noise of standard deviation 2 in all, five owners; what is left of it after the adversary has
+# Noise of standard deviation 2 in all, five clients; what is left of it after the adversary has
 # subtracted what it knows. Local: the other four's sqrt(4) * 2. Distributed: sqrt(4/5) * 2.
 @pytest.mark.parametrize(
     ("trust", "vantage", "effective"),
@@ -45,7 +45,7 @@ def test_each_vantage_faces_the_noise_that_it_cannot_subtract(
     assert effective_noise_multiplier(2.0, trust, vantage, 5) == pytest.approx(effective)
 
 
-# The same with two colluders: five owners less the adversary's noise and theirs are two.
+# The same with two colluders: five clients less the adversary's noise and theirs are two.
 @pytest.mark.parametrize(
     ("trust", "vantage", "effective"),
     [
@@ -64,7 +64,7 @@ def test_colluders_take_their_noise_away(trust: Trust, vantage: Vantage, effecti
     assert found == pytest.approx(effective)
 
 
-def test_the_records_owner_keeps_its_own_noise_whoever_is_missing() -> None:
+def test_the_records_client_keeps_its_own_noise_whoever_is_missing() -> None:
     found = effective_noise_multiplier(
         2.0, Trust.DISTRIBUTED, Vantage.PARTICIPANT, 5, participants=2, colluders=3
     )
@@ -72,8 +72,8 @@ def test_the_records_owner_keeps_its_own_noise_whoever_is_missing() -> None:
 
 
 @pytest.mark.parametrize("colluders", [-1, 4])
-def test_neither_the_adversary_nor_the_records_owner_is_a_colluder(colluders: int) -> None:
-    with pytest.raises(InputError, match=f"{colluders} of 5 owners collude.*give 0 to 3"):
+def test_neither_the_adversary_nor_the_records_client_is_a_colluder(colluders: int) -> None:
+    with pytest.raises(InputError, match=f"{colluders} of 5 clients collude.*give 0 to 3"):
         effective_noise_multiplier(1.0, Trust.LOCAL, Vantage.PARTICIPANT, 5, colluders=colluders)
 
 
@@ -85,11 +85,11 @@ def test_neither_the_adversary_nor_the_records_owner_is_a_colluder(colluders: in
     st.data(),
 )
 def test_nominal_and_effective_multipliers_are_inverse(
-    multiplier: float, trust: Trust, vantage: Vantage, owners: int, data: st.DataObject
+    multiplier: float, trust: Trust, vantage: Vantage, clients: int, data: st.DataObject
 ) -> None:
-    colluders = data.draw(st.integers(0, owners - 2))
-    missing = data.draw(st.integers(0, owners - 2 - colluders))
-    setting = (trust, vantage, owners, 1, owners - missing, colluders)
+    colluders = data.draw(st.integers(0, clients - 2))
+    missing = data.draw(st.integers(0, clients - 2 - colluders))
+    setting = (trust, vantage, clients, 1, clients - missing, colluders)
     nominal = nominal_noise_multiplier(multiplier, *setting)
     assert effective_noise_multiplier(nominal, *setting) == pytest.approx(multiplier)
 
@@ -99,26 +99,26 @@ def test_no_noise_helps_against_a_server_that_sees_clean_sums() -> None:
         nominal_noise_multiplier(1.0, Trust.CENTRAL, Vantage.SERVER, 5)
 
 
-@pytest.mark.parametrize("owners", [-1, 0, 1])
-def test_a_federation_has_at_least_two_owners(owners: int) -> None:
+@pytest.mark.parametrize("clients", [-1, 0, 1])
+def test_a_federation_has_at_least_two_clients(clients: int) -> None:
     with pytest.raises(InputError, match="at least 2"):
-        effective_noise_multiplier(1.0, Trust.LOCAL, Vantage.PARTICIPANT, owners)
+        effective_noise_multiplier(1.0, Trust.LOCAL, Vantage.PARTICIPANT, clients)
 
 
 @pytest.mark.parametrize("vantage", Vantage)
-def test_local_steps_are_hidden_by_the_owners_own_noise_alone(vantage: Vantage) -> None:
+def test_local_steps_are_hidden_by_the_clients_own_noise_alone(vantage: Vantage) -> None:
     assert effective_noise_multiplier(2.0, Trust.LOCAL, vantage, 5, local_steps=3) == 2.0
     assert nominal_noise_multiplier(2.0, Trust.LOCAL, vantage, 5, local_steps=3) == 2.0
 
 
 @pytest.mark.parametrize("trust", [Trust.CENTRAL, Trust.DISTRIBUTED])
-def test_local_steps_need_owners_that_add_their_own_noise(trust: Trust) -> None:
+def test_local_steps_need_clients_that_add_their_own_noise(trust: Trust) -> None:
     with pytest.raises(InputError, match=f"3 local steps under {trust} trust.*choose trust local"):
         effective_noise_multiplier(2.0, trust, Vantage.PARTICIPANT, 5, local_steps=3)
 
 
 @pytest.mark.parametrize("local_steps", [0, -2])
-def test_an_owner_takes_at_least_one_step_in_a_round(local_steps: int) -> None:
+def test_an_client_takes_at_least_one_step_in_a_round(local_steps: int) -> None:
     with pytest.raises(InputError, match="number of local steps"):
         nominal_noise_multiplier(2.0, Trust.LOCAL, Vantage.SERVER, 5, local_steps)
 

@@ -26,20 +26,20 @@ NODE: dict[str, Scalar] = {"state-path": "state"}
 @pytest.mark.parametrize(
     ("changes", "role", "kinds"),
     [
-        ({}, Role.OWNER, set()),
-        ({"federation.trust": "central"}, Role.OWNER, {"central"}),
-        ({"privacy.noise-source": "seed"}, Role.OWNER, {"experiment"}),
-        ({"training.clipping": False}, Role.OWNER, {"experiment"}),
+        ({}, Role.CLIENT, set()),
+        ({"federation.trust": "central"}, Role.CLIENT, {"central"}),
+        ({"privacy.noise-source": "seed"}, Role.CLIENT, {"experiment"}),
+        ({"training.clipping": False}, Role.CLIENT, {"experiment"}),
         ({"federation.vantage": "server"}, Role.ADVERSARY, {"adversary"}),
         ({"federation.vantage": "participant"}, Role.ADVERSARY, {"adversary", "experiment"}),
         ({"federation.vantage": "released-model"}, Role.ADVERSARY, {"adversary", "experiment"}),
-        ({}, Role.COLLUDER, {"instrumented", "experiment"}),
-        ({}, Role.CHALLENGED, {"challenge"}),
-        ({"challenge.kind": "blank"}, Role.CHALLENGED, {"challenge", "canaries"}),
-        ({"canaries.count": 3, "canaries.owners": "1"}, Role.OWNER, {"canaries"}),
-        ({"canaries.count": 3, "canaries.owners": "0"}, Role.OWNER, set()),
-        ({"audit.mode": "instrumented"}, Role.OWNER, {"instrumented", "experiment"}),
-        ({"audit.bayesian-pairs": 2}, Role.OWNER, {"instrumented", "experiment"}),
+        ({}, Role.COLLUDER, {"oracle", "experiment"}),
+        ({}, Role.TARGET_CLIENT, {"challenge"}),
+        ({"challenge.kind": "blank"}, Role.TARGET_CLIENT, {"challenge", "canaries"}),
+        ({"canaries.count": 3, "canaries.clients": "1"}, Role.CLIENT, {"canaries"}),
+        ({"canaries.count": 3, "canaries.clients": "0"}, Role.CLIENT, set()),
+        ({"audit.mode": "oracle"}, Role.CLIENT, {"oracle", "experiment"}),
+        ({"audit.bayesian-pairs": 2}, Role.CLIENT, {"oracle", "experiment"}),
     ],
 )
 def test_what_a_message_needs(small: Make, changes: dict, role: Role, kinds: set[str]) -> None:
@@ -57,16 +57,16 @@ def test_nobody_asks_simulated_people() -> None:
 
 @pytest.mark.parametrize("said", ["", "canaries", "challenge"])
 def test_what_was_not_agreed_to_is_refused_with_what_to_set(said: str) -> None:
-    with pytest.raises(consent.RefusedError, match="did not consent to 'instrumented'") as refusal:
-        consent.check(NODE | {"consent": said}, _asked("instrumented"))
+    with pytest.raises(consent.RefusedError, match="did not consent to 'oracle'") as refusal:
+        consent.check(NODE | {"consent": said}, _asked("oracle"))
     wanted = str(refusal.value).rpartition(' sets consent = "')[2].partition('"')[0]
-    consent.check(NODE | {"consent": wanted}, _asked("instrumented"))
+    consent.check(NODE | {"consent": wanted}, _asked("oracle"))
     assert set(filter(None, said.split(","))) <= set(wanted.split(","))
 
 
 def test_what_was_agreed_to_is_done() -> None:
-    said = {"consent": " challenge , instrumented"}
-    consent.check(NODE | said, _asked("challenge", "instrumented"))
+    said = {"consent": " challenge , oracle"}
+    consent.check(NODE | said, _asked("challenge", "oracle"))
     consent.check(NODE | {"consent": ""}, {})
 
 

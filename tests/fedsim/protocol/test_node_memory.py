@@ -49,7 +49,7 @@ def test_files_survive_a_restart_that_flowers_state_does_not(tmp_path: Path) -> 
     assert node_memory.recall(_context(1, config), "memory").keys() == ARRAYS.keys()
 
 
-def test_files_are_their_owners_alone_and_can_be_forgotten(tmp_path: Path) -> None:
+def test_files_are_their_clients_alone_and_can_be_forgotten(tmp_path: Path) -> None:
     context = _context(1, {"state-path": str(tmp_path / "state")})
     node_memory.remember(context, "memory", ARRAYS)
     (file,) = (tmp_path / "state").iterdir()

@@ -125,8 +125,8 @@ def test_a_reply_has_what_was_asked_for_and_nothing_else() -> None:
         replies.check_records(reply, {"reply": {"sum"}})
     with pytest.raises(ValueError, match="no 'measurement' of noise, present"):
         replies.check_records(reply, {"reply": {"sum"}, "measurement": {"noise", "present"}})
-    with pytest.raises(ValueError, match="no 'confided' of noise"):
-        replies.check_records(reply, {"reply": {"sum"}, "confided": {"noise"}}, {"measurement"})
+    with pytest.raises(ValueError, match="no 'disclosed' of noise"):
+        replies.check_records(reply, {"reply": {"sum"}, "disclosed": {"noise"}}, {"measurement"})
 
 
 KNOWN = {"ratios", "hit"}
@@ -183,6 +183,6 @@ def test_what_a_hostile_node_says_is_cut_and_commands_no_terminal() -> None:
     reason = f"\x1b[31m\r{'A' * 5_000_000}"
     error = Message(Error(code=2, reason=reason), reply_to=asked)
     failed = replies.sort_out([error], nodes={0: 7}, asked=[0]).failed[0]
-    (stranger,) = replies.sort_out([error], nodes={}, asked=[0]).strangers
+    (stranger,) = replies.sort_out([error], nodes={}, asked=[0]).unsolicited
     assert failed == f"\ufffd[31m\ufffd{'A' * 494}…"
-    assert stranger == f"owner ? failed: {failed}"
+    assert stranger == f"client ? failed: {failed}"

@@ -32,7 +32,7 @@ class ListeningGrid(InProcessGrid):
     """Keeps every reply, as a curious server would."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.heard: list[Message] = []
 
     def _execute(self, message: Message) -> Message:
@@ -40,7 +40,7 @@ class ListeningGrid(InProcessGrid):
         return self.heard[-1]
 
 
-@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+@pytest.mark.parametrize("mode", ["participant", "oracle"])
 def test_both_ways_of_summing_give_the_same_bits(mode: str, small: Make, run: Run) -> None:
     clear = run(small(DISTRIBUTED | {"audit.mode": mode}))
     masked = run(small(SECAGG | {"audit.mode": mode}))
@@ -48,9 +48,9 @@ def test_both_ways_of_summing_give_the_same_bits(mode: str, small: Make, run: Ru
         np.testing.assert_array_equal(clear[name], masked[name])
 
 
-def test_an_owner_that_drops_out_after_the_keys_is_reconstructed(small: Make, run: Run) -> None:
+def test_an_client_that_drops_out_after_the_keys_is_reconstructed(small: Make, run: Run) -> None:
     missing = {
-        "federation.owners": 5,
+        "federation.clients": 5,
         "federation.tolerated-dropouts": 2,
         "federation.dropout-rate": 0.3,
         "training.rounds": 3,
@@ -61,7 +61,7 @@ def test_an_owner_that_drops_out_after_the_keys_is_reconstructed(small: Make, ru
         np.testing.assert_array_equal(clear[name], masked[name])
 
 
-def test_no_sum_leaves_an_owner_unmasked(small: Make, tmp_path: Path) -> None:
+def test_no_sum_leaves_an_client_unmasked(small: Make, tmp_path: Path) -> None:
     config = small(SECAGG)
     grid = ListeningGrid(config)
     server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
@@ -78,7 +78,7 @@ def test_no_sum_leaves_an_owner_unmasked(small: Make, tmp_path: Path) -> None:
         assert counts.min() > each.size / 8 / 1.5
 
 
-def test_an_owner_refuses_to_be_asked_in_the_clear(small: Make) -> None:
+def test_an_client_refuses_to_be_asked_in_the_clear(small: Make) -> None:
     config = small(SECAGG)
     grid = ListeningGrid(config)
     (reply,) = grid.send_and_receive([Message(RecordDict(), FIRST_NODE, "train")])
@@ -97,21 +97,21 @@ def test_an_owner_refuses_to_be_asked_in_the_clear(small: Make) -> None:
         {Key.MAX_WEIGHT: 0.5},
     ],
 )
-def test_an_owner_refuses_a_setup_that_hides_less_than_agreed(
+def test_an_client_refuses_a_setup_that_hides_less_than_agreed(
     weakened: dict[str, float], small: Make
 ) -> None:
-    config = small(SECAGG | {"federation.owners": 5})
+    config = small(SECAGG | {"federation.clients": 5})
     grid = InProcessGrid(client_app.app, 5, to_run_config(config))
     nodes = list(grid.get_node_ids())
     lattice = fixed_point.agreed(config, 2.0, 650)
     setup = secure_aggregation.agreed_setup(config)
     weak = SecureSum(grid, dict(enumerate(nodes)), lattice, {**setup, **weakened}, 1.0)
     assert weak.exchange_keys() == {}
-    assert "but the owners agreed on" in weak.failed[nodes[0]].error.reason
+    assert "but the clients agreed on" in weak.failed[nodes[0]].error.reason
 
 
 class TamperingGrid(InProcessGrid):
-    """A server that asks the owners for shares that do not belong together."""
+    """A server that asks the clients for shares that do not belong together."""
 
     tamper: Callable[[list[int], list[int]], tuple[list[int], list[int]]]
 
@@ -139,14 +139,14 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_an_owner_gives_nobody_both_shares_of_another(
+def test_an_client_gives_nobody_both_shares_of_another(
     name: str, small: Make, tmp_path: Path
 ) -> None:
     tamper, reason = TAMPERED[name]
-    config = small(SECAGG | {"federation.owners": 5, "federation.tolerated-dropouts": 2})
+    config = small(SECAGG | {"federation.clients": 5, "federation.tolerated-dropouts": 2})
     grid = TamperingGrid(client_app.app, 5, to_run_config(config))
     grid.tamper = tamper
-    with pytest.raises(RuntimeError, match=rf"answered the last stage.*owner 4: .*{reason}"):
+    with pytest.raises(RuntimeError, match=rf"answered the last stage.*client 4: .*{reason}"):
         server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
 
 
@@ -160,7 +160,7 @@ def test_too_few_shares_unmask_nothing(small: Make) -> None:
     told = total.exchange_keys()
     assert len(told) == 3
     assert all(record[Key.STAGE] == Stage.COLLECT_MASKED_VECTORS for record in told.values())
-    with pytest.raises(SecureAggregationError, match=r"0 owners answered.*3 are needed"):
+    with pytest.raises(SecureAggregationError, match=r"0 clients answered.*3 are needed"):
         total.unmask({}, (4, 650))
 
 
@@ -173,8 +173,8 @@ def test_flowers_masks_hang_on_32_bits_of_their_seed() -> None:
     )
 
 
-def test_an_owner_sends_the_sum_of_a_round_once(small: Make) -> None:
-    """Two sums of one round among other owners would differ by a single owner's message."""
+def test_an_client_sends_the_sum_of_a_round_once(small: Make) -> None:
+    """Two sums of one round among other clients would differ by a single client's message."""
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
     chosen = challenge.choose(config)

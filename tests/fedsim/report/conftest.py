@@ -22,11 +22,11 @@ SIZE: dict[str, Scalar] = {
     "data.records": 24,
     "data.held-out": 20,
     "data.pool": 30,
-    "federation.owners": 3,
+    "federation.clients": 3,
     "model.name": "linear",
     "training.rounds": 3,
     "trials.count": 32,
-    "trials.cohort": 32,
+    "trials.batch": 32,
     "audit.evaluated-trials": 4,
     "audit.attacks": "none",
 }
@@ -37,7 +37,7 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "distributed": {"federation.trust": "distributed", "audit.vantages": "all"},
     "server": {"federation.vantage": "server", "privacy.rho-beta": 0.0}
     | {"privacy.noise-multiplier": 4.0},
-    "few trials": {"trials.count": 2, "trials.cohort": 2},
+    "few trials": {"trials.count": 2, "trials.batch": 2},
     "copies": {"challenge.copies": 2},
     "released model": {"federation.vantage": "released-model"},
     "replace": {"privacy.neighbouring": "replace"},
@@ -45,20 +45,20 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "sampled, replace": {"training.sampling-rate": 0.5, "privacy.neighbouring": "replace"},
     "local steps": LOCAL | {"training.local-steps": 2},
     "pac": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "privacy.mutual-information": 0.5}
-    | {"audit.mode": "instrumented"},
-    "halves": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "audit.mode": "instrumented"}
+    | {"audit.mode": "oracle"},
+    "halves": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "audit.mode": "oracle"}
     | {"privacy.mutual-information": 0.5, "privacy.pac-prior": "halves"},
     "client": {"privacy.unit": "client"},
     "one run": {"canaries.count": 40},
     "crafted": {"challenge.kind": "clipbkd", "challenge.copies": 2},
     "gradient": {"challenge.kind": "gradient"},
-    "instrumented": {"audit.mode": "instrumented"},
+    "oracle": {"audit.mode": "oracle"},
     "bayesian": {"audit.bayesian-pairs": 4},
     "local sensitivity": {"privacy.sensitivity": "local"},
     "unclipped": {"training.clipping": False, "privacy.rho-beta": 0.0}
     | {"privacy.noise-multiplier": 1.0},
     "budget": {"privacy.stop-at": 1.5},
-    "one training": {"trials.count": 1, "trials.cohort": 1, "trials.worlds": "d-only"},
+    "one training": {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"},
     "pairs": {"trials.pairing": "common"},
 }
 
@@ -83,7 +83,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         if kind not in played:
             config = from_run_config(SIZE | KINDS[kind])
             directory = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", config)
-            grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+            grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
             with patch.object(page.Pictures, "drawn", {}):
                 server_app.run(grid, config, directory)
             report, arrays = directory.read_report(), directory.read_arrays("transcript.npz")

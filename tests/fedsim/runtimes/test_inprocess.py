@@ -25,7 +25,7 @@ def count(message: Message, context: Context) -> Message:
 
 @app.query("fail")
 def fail(message: Message, context: Context) -> Message:
-    """Fail as an owner's code may."""
+    """Fail as a client's code may."""
     raise OSError("no such file: adult.data")
 
 

@@ -51,12 +51,12 @@ def _flower_processes() -> set[int]:
 @pytest.mark.parametrize(
     ("device", "asked", "given"), [("cpu", 0.5, 0.0), ("cuda", 0.0, 0.25), ("cuda", 0.5, 0.5)]
 )
-def test_owners_get_the_cores_and_the_fraction_of_a_gpu_that_they_are_given(
+def test_clients_get_the_cores_and_the_fraction_of_a_gpu_that_they_are_given(
     device: str, asked: float, given: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulation, "resolve", lambda name: torch.device(device))
     config = from_run_config(
-        {"federation.owners": 4, "run.client-cpus": 2, "run.client-gpus": asked}
+        {"federation.clients": 4, "run.client-cpus": 2, "run.client-gpus": asked}
     )
     found = simulation.resources(config)
     assert found["num-supernodes"] == 4
@@ -83,7 +83,7 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
         {"federation.trust": "central", "privacy.sensitivity": "local"},
         {"federation.trust": "local", "privacy.sensitivity": "local"},
         {"training.sampling-rate": 0.5, "training.optimizer": "adam"},
-        {"training.sampling-rate": 0.5, "audit.mode": "instrumented", "federation.trust": "local"},
+        {"training.sampling-rate": 0.5, "audit.mode": "oracle", "federation.trust": "local"},
         {"training.local-steps": 2, "federation.trust": "local"},
         {"privacy.stop-at": 1.9},
     ],
@@ -112,8 +112,8 @@ def test_both_runtimes_give_the_same_bits(
 
 
 @pytest.mark.slow
-def test_a_failing_owner_fails_the_command(small: Callable[..., Config], tmp_path: Path) -> None:
-    # A learning rate at which the models diverge, which an owner notices in the second round.
+def test_a_failing_client_fails_the_command(small: Callable[..., Config], tmp_path: Path) -> None:
+    # A learning rate at which the models diverge, which a client notices in the second round.
     config = small({"training.learning-rate": 1e38, "training.clipping-norm": 1e30})
     (tmp_path / "small.toml").write_text(dump(config))
     result = _fedsim(
@@ -142,7 +142,7 @@ def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess
     ) as process:
         try:
             deadline = time.monotonic() + 300
-            while not list(out.glob("cohorts/*.npz")):
+            while not list(out.glob("batches/*.npz")):
                 assert time.monotonic() < deadline
                 assert process.poll() is None
                 time.sleep(0.5)
@@ -213,7 +213,7 @@ def test_flwr_run_works_on_the_repository(
     small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
 ) -> None:
     """`flwr run . --run-config FILE` with Flower's own local SuperLink, as a Flower user would."""
-    config = small({"federation.owners": 2, "run.out": str(tmp_path / "run")})
+    config = small({"federation.clients": 2, "run.out": str(tmp_path / "run")})
     (tmp_path / "small.toml").write_text(dump(config))
     environment = {
         **os.environ,

@@ -13,11 +13,11 @@ from scipy import stats
 from adversaries.attacks.posterior import hypotheses, log_odds
 from fedsim import client_app
 from fedsim.campaign.run_directory import Arrays, RunDirectory
-from fedsim.client import adversary_node, inputs, owner_app
+from fedsim.client import adversary_node, inputs, training_node
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.game import federation, owner
-from fedsim.game.question import Question
+from fedsim.game import client, federation
+from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.protocol import messages
@@ -35,7 +35,7 @@ MODES = [
 
 
 LESS_NOISE: list[dict[str, Scalar]] = [
-    {"federation.trust": trust, "federation.owners": 5, "training.rounds": 4, **less}
+    {"federation.trust": trust, "federation.clients": 5, "training.rounds": 4, **less}
     for trust in ("central", "local", "distributed")
     for less in (
         {"privacy.neighbouring": "replace"},
@@ -48,7 +48,7 @@ LESS_NOISE: list[dict[str, Scalar]] = [
         },
     )
 ]
-"""Rounds in which fewer owners' noise hides the record than there are owners."""
+"""Rounds in which fewer clients' noise hides the record than there are clients."""
 
 HALF = [
     pytest.param(mode, marks=pytest.mark.slow if index.bit_count() % 2 else ())
@@ -69,7 +69,7 @@ class RecordingGrid(InProcessGrid):
     """Keeps a copy of every message to every node."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(client_app.app, config.federation.owners, to_run_config(config))
+        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
 
     def _execute(self, message: Message) -> Message:
@@ -118,7 +118,7 @@ def test_the_posterior_is_a_function_of_the_messages(
 ) -> None:
     """Replayed into a node with another seed, the recorded messages give the same belief.
 
-    Every source of randomness (the world bits, the server's noise, the other owners' noise) hangs
+    Every source of randomness (the world bits, the server's noise, the other clients' noise) hangs
     on the seed, so a back channel to any of them would show. The one thing that the node is given
     back is its own noise under local trust, which it drew itself and sent.
     """
@@ -135,7 +135,9 @@ def _replayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> np.ndarray:
     """Return the log-odds of a node with another seed that receives the same, but its own noise."""
-    monkeypatch.setattr(owner_app, "noise", lambda seed, *rest: owner.noise(config.run.seed, *rest))
+    monkeypatch.setattr(
+        training_node, "noise", lambda seed, *rest: client.noise(config.run.seed, *rest)
+    )
     other = from_run_config(to_run_config(config) | {"run.seed": 12345})
     context = Context(
         run_id=1,
@@ -151,20 +153,20 @@ def _replayed(
 
 
 @pytest.mark.parametrize("mode", MODES, ids=_name)
-def test_world_bits_reach_the_challenged_owner_only(
+def test_world_bits_reach_the_challenged_client_only(
     mode: dict[str, str], small: Callable[..., Config], tmp_path
 ) -> None:
     config = small(mode)
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, _, _ = _record(config, directory)
-    owner = directory.read_json("facts.json")["challenge"]["owner"]
+    client = directory.read_json("facts.json")["challenge"]["client"]
     told = {
         partition
         for partition, received in grid.recorded.items()
         for _, content in received
         if messages.WORLDS in content
     }
-    assert told == {owner}
+    assert told == {client}
 
 
 @pytest.mark.parametrize("mode", HALF_LESS_NOISE, ids=_name)
@@ -173,26 +175,26 @@ def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(
 ) -> None:
     """Two ways to the same number: from messages and knowledge, and from the noise itself."""
     believed = run(small(mode))
-    measured = run(small(mode | {"audit.mode": "instrumented"}))
+    measured = run(small(mode | {"audit.mode": "oracle"}))
     for name in ("log_odds", "sensitivities", "noise_stds"):
         np.testing.assert_allclose(believed[name], measured[name], rtol=1e-4, atol=1e-4)
     if "federation.dropout-rate" in mode and mode["federation.trust"] != "central":
-        assert len(np.unique(believed["noise_stds"])) > 1  # some owner was missing in some round
+        assert len(np.unique(believed["noise_stds"])) > 1  # some client was missing in some round
 
 
-def test_a_round_without_the_owner_of_the_challenge_says_nothing(
+def test_a_round_without_the_client_of_the_challenge_says_nothing(
     small: Callable[..., Config],
 ) -> None:
     config = small({"federation.trust": "local", "federation.tolerated-dropouts": 1})
     known = federation.load(config)
     theta = torch.zeros(2, 650)
     ratios = []
-    owner = int(known.owner_of[0])
-    me, question = (owner + 1) % 3, Question(1, range(2), 1.0, owner, 0, None)
-    for missing in ((), (owner,)):
+    client = int(known.client_of[0])
+    me, game = (client + 1) % 3, RoundGame(1, range(2), 1.0, client, 0, None)
+    for missing in ((), (client,)):
         memory = adversary.Memory.empty(2)
         memory = adversary.expect(
-            *(memory, config, known, me, question, theta, theta.double(), None),
+            *(memory, config, known, me, game, theta, theta.double(), None),
             missing=missing,
             unknown_shares=2 - len(missing),
         )
@@ -235,7 +237,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     if mode["federation.trust"] == "local":
         standard = gaussian_noise(config.run.seed, range(len(theta)), 1, partition, f_d.shape[1])
         own_noise = std[:, None] * torch.from_numpy(standard)
-        std = std * np.sqrt(config.federation.owners - 1)
+        std = std * np.sqrt(config.federation.clients - 1)
     unknown = torch.distributions.Normal(0.0, std[:, None])
     densities = [unknown.log_prob(aggregate - own_noise - f).sum(1) for f in (f_d, f_d_prime)]
     np.testing.assert_allclose(
@@ -259,7 +261,7 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
     weights = torch.ones(len(theta), config.data.records)
     weights[:, chosen["record"]] = 0
     rest = known.clipper.clipped_sum(theta, *known.members(np.arange(24)), weights)
-    present, absent = owner.challenge_gradients(
+    present, absent = client.challenge_gradients(
         known, theta, chosen["record"], chosen["replacement"]
     )
     expected = rest + worlds * present + (1 - worlds) * absent
@@ -282,7 +284,8 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
 def test_every_step_of_every_trial_records_its_sensitivity_and_the_noise_scaled_to_it(
     trust: str, unknown: int, small: Callable[..., Config], run: Callable[[Config], Arrays]
 ) -> None:
-    """Under local trust every one of three owners scales its noise; the adversary knows its own."""
+    """Under local trust every one of three clients scales its noise; the adversary knows its
+    own."""
     config = small(
         {"federation.trust": trust, "privacy.sensitivity": "local", "privacy.rho-beta": 0.0}
         | {"privacy.neighbouring": "replace", "privacy.noise-multiplier": 0.5}
@@ -309,7 +312,7 @@ def test_a_whole_federation_plays_the_game_that_theory_predicts(
     config = small(
         {"federation.trust": trust, "privacy.neighbouring": neighbouring}
         | {"privacy.sensitivity": "local", "privacy.rho-beta": 0.0, "training.rounds": 4}
-        | {"privacy.noise-multiplier": 2.0, "trials.count": 600, "trials.cohort": 300}
+        | {"privacy.noise-multiplier": 2.0, "trials.count": 600, "trials.batch": 300}
         | {"federation.partition": "dirichlet", "run.seed": 5}
     )
     transcript = run(config)
@@ -368,14 +371,14 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
     weights = torch.from_numpy(coins).float()
     weights[:, chosen["record"]] = 0
     rest = known.clipper.clipped_sum(theta, *known.members(np.arange(24)), weights)
-    present, absent = owner.challenge_gradients(
+    present, absent = client.challenge_gradients(
         known, theta, chosen["record"], chosen["replacement"]
     )
     std = 1.0 * (2.0 if neighbouring == "replace" else 1.0)
     if trust == "local":
         standard = gaussian_noise(config.run.seed, range(len(theta)), 1, partition, rest.shape[1])
         rest += std * torch.from_numpy(standard)
-        std *= np.sqrt(config.federation.owners - 1)
+        std *= np.sqrt(config.federation.clients - 1)
 
     def log_mixture(gradient: torch.Tensor) -> torch.Tensor:
         unknown = torch.distributions.Normal(0.0, std)
@@ -392,7 +395,7 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["participant", "instrumented"])
+@pytest.mark.parametrize("mode", ["participant", "oracle"])
 def test_a_sampled_federation_reaches_the_total_variation_and_no_more(
     mode: str, small: Callable[..., Config], run: Callable[[Config], Arrays]
 ) -> None:
@@ -401,7 +404,7 @@ def test_a_sampled_federation_reaches_the_total_variation_and_no_more(
     config = small(
         {"training.sampling-rate": rate, "training.rounds": rounds, "audit.mode": mode}
         | {"privacy.sensitivity": "local", "privacy.rho-beta": 0.0}
-        | {"privacy.noise-multiplier": 1.0, "trials.count": trials, "trials.cohort": 1000}
+        | {"privacy.noise-multiplier": 1.0, "trials.count": trials, "trials.batch": 1000}
         | {"training.schedule": "cosine", "training.momentum": 0.9, "run.seed": 5}
     )
     transcript = run(config)
@@ -412,7 +415,7 @@ def test_a_sampled_federation_reaches_the_total_variation_and_no_more(
 
 LOCAL_STEPS = {
     "federation.trust": "local",
-    "federation.owners": 2,
+    "federation.clients": 2,
     "training.local-steps": 3,
     "training.local-learning-rate": 1.0,
     "privacy.rho-beta": 0.0,
@@ -425,7 +428,7 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
 ) -> None:
     """With next to no noise, the aggregate lies where the hypothesis that is true puts it."""
     tiny = {"privacy.noise-multiplier": 1e-3, "privacy.neighbouring": neighbouring}
-    config = small(LOCAL_STEPS | tiny | {"training.rounds": 1, "federation.owners": 3})
+    config = small(LOCAL_STEPS | tiny | {"training.rounds": 1, "federation.clients": 3})
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     chosen = directory.read_json("facts.json")["challenge"]
@@ -434,16 +437,16 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
     worlds = torch.tensor(transcript["worlds"])
     sums = []
     for j in range(3):
-        pair = (chosen["record"], chosen["replacement"], worlds) if j == chosen["owner"] else ()
+        pair = (chosen["record"], chosen["replacement"], worlds) if j == chosen["client"] else ()
         sums.append(
-            owner.local_steps(
-                lambda model, j=j, pair=pair: owner.clean_sum(known, j, model, *pair),
+            client.local_steps(
+                lambda model, j=j, pair=pair: client.clean_sum(known, j, model, *pair),
                 theta,
                 3,
-                owner.local_step_size(config, 1),
+                client.local_step_size(config, 1),
             )
         )
-    # Each owner adds three times N(0, (z Delta)^2); the effect on later steps is of second order.
+    # Each client adds three times N(0, (z Delta)^2); the effect on later steps is of second order.
     bound = 2.0 if neighbouring == "replace" else 1.0
     residual = (aggregate - torch.stack(sums).sum(0)) / (1e-3 * bound * np.sqrt(3 * 3))
     assert float(residual.std()) == pytest.approx(1.0, abs=0.1)
@@ -469,11 +472,11 @@ def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
     config = small(
         LOCAL_STEPS
         | {"privacy.noise-multiplier": z, "training.rounds": rounds, "run.seed": 3}
-        | {"trials.count": trials, "trials.cohort": 500}
+        | {"trials.count": trials, "trials.batch": 500}
     )
     transcript = run(config)
     wins = int(((transcript["log_odds"][:, -1] > 0) == transcript["worlds"]).sum())
-    # The bound takes every local step for released, under the owner's own noise.
+    # The bound takes every local step for released, under the client's own noise.
     bound = PLD.delta(Mechanism.alike(z, rounds * 3), 0.0)
     assert stats.binomtest(wins, trials, 0.5, "greater").pvalue < 1e-3
     assert stats.binomtest(wins, trials, (1 + bound) / 2, "greater").pvalue > 1e-3

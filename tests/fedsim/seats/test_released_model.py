@@ -14,8 +14,8 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from fedsim.config import Config
 from fedsim.game import federation
-from fedsim.game.owner import challenge_gradients
-from fedsim.game.question import Question
+from fedsim.game.client import challenge_gradients
+from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.seats import released_model
 from fedsim.seats.released_model import attack, responses, shares, why_not
@@ -43,8 +43,8 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
     known, rounds = federation.load(config), config.training.rounds
     rest = np.delete(np.arange(config.data.records), RECORD)
     worlds = torch.arange(trials) % 2 == 0
-    owners = config.federation.owners
-    sigma = aggregate_noise_multiplier(NOISE, config.federation.trust, owners, owners)
+    clients = config.federation.clients
+    sigma = aggregate_noise_multiplier(NOISE, config.federation.trust, clients, clients)
     std = torch.full((trials,), sigma, dtype=torch.float64)
     theta = models.initial_parameters(
         lambda: federation.build_model(config, known.split.dataset), config.run.seed, range(trials)
@@ -69,8 +69,8 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
 def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarray:
     known, trials = federation.load(config), range(len(training.worlds))
     rounds = config.training.rounds
-    question = Question(rounds, trials, NOISE, int(known.owner_of[RECORD]), RECORD, None)
-    found = attack(config, known, question, training.released, bridged=bridged)
+    game = RoundGame(rounds, trials, NOISE, int(known.client_of[RECORD]), RECORD, None)
+    found = attack(config, known, game, training.released, bridged=bridged)
     assert not found["ratios"][:, :-1].any()
     return found["ratios"][:, -1]
 
@@ -143,11 +143,11 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
     ("changes", "reason"),
     [
         ({"training.optimizer": "adam"}, "no linear function"),
-        ({"federation.owners": 4, "federation.tolerated-dropouts": 1}, "took part in which round"),
+        ({"federation.clients": 4, "federation.tolerated-dropouts": 1}, "took part in which round"),
         ({"training.local-steps": 2, "federation.trust": "local"}, "steps of their own"),
         (
             {"training.sampling-rate": 0.5, "privacy.noise-source": "system"}
-            | {"audit.mode": "instrumented"},
+            | {"audit.mode": "oracle"},
             "known to their owners alone",
         ),
     ],

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fedsim.config import Config
 from fedsim.game import federation
-from fedsim.game.owner import challenge_gradients
-from fedsim.game.question import Question
+from fedsim.game.client import challenge_gradients
+from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import effective_noise_multiplier
 from fedsim.seats.server_adversary import conclude
@@ -25,13 +25,13 @@ Make = Callable[..., Config]
 
 def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> Step:
     """Return what the server concludes in a first round, from one message or from all."""
-    known, owners = federation.load(config), range(config.federation.owners)
-    challenged = int(known.owner_of[RECORD])
+    known, clients = federation.load(config), range(config.federation.clients)
+    target_client = int(known.client_of[RECORD])
     return conclude(
         config,
         known,
-        owners if config.federation.trust is Trust.DISTRIBUTED else [challenged],
-        Question(1, range(TRIALS), noise, challenged, RECORD, None),
+        clients if config.federation.trust is Trust.DISTRIBUTED else [target_client],
+        RoundGame(1, range(TRIALS), noise, target_client, RECORD, None),
         torch.full((TRIALS,), noise, dtype=torch.float64),
         theta,
         message,
@@ -46,13 +46,13 @@ def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
     theta = models.initial_parameters(
         lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
     )
-    inside = known.owner_of == known.owner_of[RECORD]
+    inside = known.client_of == known.client_of[RECORD]
     if trust is Trust.DISTRIBUTED:
         inside[:] = True
     with_record = known.clipped_sum(theta, np.flatnonzero(inside))
     inside[RECORD] = False
     without = known.clipped_sum(theta, np.flatnonzero(inside))
-    std = effective_noise_multiplier(NOISE, trust, Vantage.SERVER, config.federation.owners)
+    std = effective_noise_multiplier(NOISE, trust, Vantage.SERVER, config.federation.clients)
     noise = torch.randn(
         theta.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
@@ -74,7 +74,7 @@ def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small
     theta = models.initial_parameters(
         lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
     )
-    held = np.flatnonzero(known.owner_of == known.owner_of[RECORD])
+    held = np.flatnonzero(known.client_of == known.client_of[RECORD])
     total = known.clipped_sum(theta, held)
     present, _ = challenge_gradients(known, theta, RECORD, None)
     for sent, sign in ((total, 1), (total - present, -1)):

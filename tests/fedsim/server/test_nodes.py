@@ -1,4 +1,4 @@
-"""A run waits for its owners, never for an auditor, and notes who came and went."""
+"""A run waits for its clients, never for an auditor, and notes who came and went."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,8 +17,8 @@ from fedsim.server import nodes
 from fedsim.server.nodes import MOST_UNANSWERED, Auditors, connect
 
 AUDITOR = 7777
-OWNERS = 3
-OWNER_NODES = [FIRST_NODE + owner for owner in range(OWNERS)]
+CLIENTS = 3
+CLIENT_NODES = [FIRST_NODE + client for client in range(CLIENTS)]
 
 
 class Unreliable(InProcessGrid):
@@ -26,7 +26,7 @@ class Unreliable(InProcessGrid):
 
     def __init__(self, config: Config, extra: dict[int, dict[str, Scalar]]) -> None:
         run_config = to_run_config(config)
-        super().__init__(client_app.app, OWNERS, run_config)
+        super().__init__(client_app.app, CLIENTS, run_config)
         for node, node_config in extra.items():
             self.contexts[node] = Context(
                 run_id=RUN_ID,
@@ -69,9 +69,9 @@ class Unreliable(InProcessGrid):
 
 @pytest.fixture
 def grid(small: Callable[..., Config], tmp_path: Any) -> Unreliable:
-    """Three owners, and an auditor's node."""
+    """Three clients, and an auditor's node."""
     told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(tmp_path)}
-    return Unreliable(small({"federation.owners": OWNERS}), {AUDITOR: told})
+    return Unreliable(small({"federation.clients": CLIENTS}), {AUDITOR: told})
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def events() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def auditors(events: list[dict[str, Any]]) -> Auditors:
-    return Auditors(OWNER_NODES, [], lambda **event: events.append(event))
+    return Auditors(CLIENT_NODES, [], lambda **event: events.append(event))
 
 
 @pytest.fixture(autouse=True)
@@ -105,11 +105,11 @@ def _settle(auditors: Auditors, grid: Unreliable) -> None:
     auditors.look_around(grid)
 
 
-def test_owners_and_auditors_are_told_apart(grid: Unreliable) -> None:
-    assert connect(grid, OWNERS, 1.0) == (dict(enumerate(OWNER_NODES)), [AUDITOR], {})
+def test_clients_and_auditors_are_told_apart(grid: Unreliable) -> None:
+    assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [AUDITOR], {})
 
 
-def test_an_auditor_that_is_slower_than_the_owners_is_there_from_the_first_round(
+def test_an_auditor_that_is_slower_than_the_clients_is_there_from_the_first_round(
     grid: Unreliable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid.silent = {AUDITOR}
@@ -118,7 +118,7 @@ def test_an_auditor_that_is_slower_than_the_owners_is_there_from_the_first_round
         grid.silent = set()
 
     monkeypatch.setattr("fedsim.server.nodes.time.sleep", answers)
-    assert connect(grid, OWNERS, 1.0) == (dict(enumerate(OWNER_NODES)), [AUDITOR], {})
+    assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [AUDITOR], {})
 
 
 def test_a_run_begins_while_an_auditor_is_silent_who_joins_when_it_answers(
@@ -126,9 +126,9 @@ def test_a_run_begins_while_an_auditor_is_silent_who_joins_when_it_answers(
 ) -> None:
     monkeypatch.setattr(nodes, "INTRODUCTION", 0.1)
     grid.silent = {AUDITOR}
-    owners, present, asked = connect(grid, OWNERS, 1.0)
-    assert (len(owners), present, list(asked.values())) == (OWNERS, [], [AUDITOR])
-    auditors = Auditors(owners.values(), present, lambda **event: events.append(event), asked)
+    clients, present, asked = connect(grid, CLIENTS, 1.0)
+    assert (len(clients), present, list(asked.values())) == (CLIENTS, [], [AUDITOR])
+    auditors = Auditors(clients.values(), present, lambda **event: events.append(event), asked)
     auditors.look_around(grid)
     assert not events
     grid.silent = set()
@@ -139,19 +139,19 @@ def test_a_run_begins_while_an_auditor_is_silent_who_joins_when_it_answers(
 
 def test_a_run_begins_while_an_auditor_fails(grid: Unreliable) -> None:
     grid.failing = {AUDITOR}
-    assert connect(grid, OWNERS, 1.0) == (dict(enumerate(OWNER_NODES)), [], {})
+    assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [], {})
 
 
-def test_an_owner_that_fails_to_say_who_it_is_ends_the_run(grid: Unreliable) -> None:
-    grid.failing = {OWNER_NODES[1]}
+def test_an_client_that_fails_to_say_who_it_is_ends_the_run(grid: Unreliable) -> None:
+    grid.failing = {CLIENT_NODES[1]}
     with pytest.raises(RuntimeError, match="failed to identify itself: it failed"):
-        connect(grid, OWNERS, 60.0)
+        connect(grid, CLIENTS, 60.0)
 
 
-def test_an_owner_that_is_silent_is_waited_for_as_long_as_was_said(grid: Unreliable) -> None:
-    grid.silent = {OWNER_NODES[1]}
-    with pytest.raises(InputError, match="2 of 3 owners connected"):
-        connect(grid, OWNERS, 0.01)
+def test_an_client_that_is_silent_is_waited_for_as_long_as_was_said(grid: Unreliable) -> None:
+    grid.silent = {CLIENT_NODES[1]}
+    with pytest.raises(InputError, match="2 of 3 clients connected"):
+        connect(grid, CLIENTS, 0.01)
 
 
 def test_a_new_node_that_is_an_auditor_joins_and_is_informed(
@@ -161,7 +161,7 @@ def test_a_new_node_that_is_an_auditor_joins_and_is_informed(
     auditors.inform(grid, MessageType.TRAIN, _content)
     assert _joined(events) == [(AUDITOR, True)]
     assert (AUDITOR, MessageType.TRAIN) in grid.sent
-    assert not {node for node, _ in grid.sent} & set(OWNER_NODES)
+    assert not {node for node, _ in grid.sent} & set(CLIENT_NODES)
 
 
 @pytest.mark.parametrize("answer", [{"partition-id": 3}, {}, {"partition-id": 10**400}])
@@ -171,7 +171,7 @@ def test_a_new_node_that_is_no_auditor_is_asked_once_and_ignored(
     auditors: Auditors,
     events: list[dict[str, Any]],
 ) -> None:
-    grid = Unreliable(small({"federation.owners": OWNERS}), {5: answer})
+    grid = Unreliable(small({"federation.clients": CLIENTS}), {5: answer})
     for _ in range(3):
         auditors.look_around(grid)
         auditors.inform(grid, MessageType.TRAIN, _content)

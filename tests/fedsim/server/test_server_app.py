@@ -20,12 +20,12 @@ Make = Callable[..., Config]
 
 @pytest.mark.parametrize("trust", ["central", "local"])
 @pytest.mark.parametrize("scale", ["global", "local"])
-def test_beliefs_do_not_depend_on_the_size_of_the_cohort(
+def test_beliefs_do_not_depend_on_the_size_of_the_batch(
     trust: str, scale: str, small: Make, run: Run
 ) -> None:
     mode = {"federation.trust": trust, "privacy.sensitivity": scale}
     whole = run(small(mode))
-    parts = run(small(mode | {"trials.cohort": 3}))
+    parts = run(small(mode | {"trials.batch": 3}))
     assert whole.keys() == parts.keys()
     # Kernels may order a sum differently for another batch: float32 rounding, not more.
     for name in ("worlds", "log_odds", "sensitivities", "noise_stds", "accuracies"):
@@ -68,29 +68,29 @@ class Killed(BaseException):
     """What a signal does, in a test."""
 
 
-def test_a_killed_run_resumes_after_its_last_cohort(
+def test_a_killed_run_resumes_after_its_last_batch(
     small: Make, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = small({"trials.cohort": 2})
+    config = small({"trials.batch": 2})
     expected = run(config)
     directory = RunDirectory.create(tmp_path / "killed", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
-    cohorts = []
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    batches = []
 
-    def run_two_cohorts(*arguments: object) -> Arrays:
-        if len(cohorts) == 2:
+    def run_two_batches(*arguments: object) -> Arrays:
+        if len(batches) == 2:
             raise Killed
-        cohorts.append(arguments)
-        return run_cohort(*arguments)  # type: ignore[arg-type]
+        batches.append(arguments)
+        return run_batch(*arguments)  # type: ignore[arg-type]
 
-    run_cohort = server_app._run_cohort
-    monkeypatch.setattr(server_app, "_run_cohort", run_two_cohorts)
+    run_batch = server_app._run_batch
+    monkeypatch.setattr(server_app, "_run_batch", run_two_batches)
     with pytest.raises(Killed):
         server_app.run(grid, config, directory)
     assert not (directory.path / "report.json").exists()
-    cohorts.clear()
+    batches.clear()
     server_app.run(grid, config, directory)
-    assert len(cohorts) == 2
+    assert len(batches) == 2
     resumed = directory.read_arrays("transcript.npz")
     np.testing.assert_array_equal(resumed["log_odds"], expected["log_odds"])
 
@@ -104,43 +104,43 @@ def test_what_a_round_would_refuse_is_refused_before_any_work(
 ) -> None:
     config = small({key: value})
     directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     with pytest.raises(InputError, match=rf"{key} is '{value}'.*did you mean '{offered}'"):
         server_app.run(grid, config, directory)
     assert not list(directory.events())
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_every_optimiser_and_schedule_runs_in_any_cohort(trust: str, small: Make, run: Run) -> None:
+def test_every_optimiser_and_schedule_runs_in_any_batch(trust: str, small: Make, run: Run) -> None:
     mode = {"federation.trust": trust, "training.optimizer": "adam", "training.schedule": "cosine"}
     mode |= {"training.learning-rate": 0.05, "training.sampling-rate": 0.5}
-    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+    whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
     # Adam divides by the root of v, and so magnifies the rounding of sums near 0.
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(parts["accuracies"], whole["accuracies"], atol=0.051)
 
 
-def test_local_steps_do_not_depend_on_the_size_of_the_cohort(small: Make, run: Run) -> None:
+def test_local_steps_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -> None:
     mode = {"federation.trust": "local", "training.local-steps": 3}
-    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+    whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
-def test_too_few_owners_are_named_and_not_waited_for_without_end(small: Make) -> None:
+def test_too_few_clients_are_named_and_not_waited_for_without_end(small: Make) -> None:
     config = small()
     grid = InProcessGrid(client_app.app, 2, to_run_config(config))
-    with pytest.raises(Exception, match=r"2 of 3 owners connected within 0\.1 s"):
+    with pytest.raises(Exception, match=r"2 of 3 clients connected within 0\.1 s"):
         server_app.connect(grid, 3, timeout=0.1)
 
 
-def test_cohorts_that_were_fitted_to_memory_stay_as_they_are(small: Make, tmp_path: Path) -> None:
-    asked = small({"trials.cohort": 8, "run.out": str(tmp_path / "run")})
-    fitted = prepare(asked.with_cohort(3))
+def test_batches_that_were_fitted_to_memory_stay_as_they_are(small: Make, tmp_path: Path) -> None:
+    asked = small({"trials.batch": 8, "run.out": str(tmp_path / "run")})
+    fitted = prepare(asked.with_batch(3))
     directory = fitted.begin()
-    assert fitted.config.trials.cohort == 3
+    assert fitted.config.trials.batch == 3
     again = prepare(asked)
     assert again == fitted
-    assert again.begin().config.trials.cohort == directory.config.trials.cohort == 3
-    for other in ({"run.seed": 1}, {"trials.cohort": 2}):
+    assert again.begin().config.trials.batch == directory.config.trials.batch == 3
+    for other in ({"run.seed": 1}, {"trials.batch": 2}):
         with pytest.raises(InputError, match="another configuration"):
             prepare(small(other | {"run.out": str(tmp_path / "run")}))

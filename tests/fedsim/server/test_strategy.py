@@ -1,4 +1,4 @@
-"""The strategy is strict: a missing or failing owner ends the run and is named."""
+"""The strategy is strict: a missing or failing client ends the run and is named."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,13 +11,13 @@ from fedsim.config import Config, to_run_config
 from fedsim.game.challenge import Challenge
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.server.acceptance import OwnerFailedError
+from fedsim.server.acceptance import ClientFailedError
 from fedsim.server.batch import Batch
 from fedsim.server.strategy import DPSGD
 
 
 def _sums(values: dict[int, float]) -> ClientApp:
-    """Return a ClientApp whose owners send constant sums."""
+    """Return a ClientApp whose clients send constant sums."""
     app = ClientApp()
 
     @app.train()
@@ -47,12 +47,12 @@ class ShufflingGrid(InProcessGrid):
         return kept[::-1]
 
 
-def _batch(config: Config, challenge: Challenge, owners: int = 3) -> Batch:
+def _batch(config: Config, challenge: Challenge, clients: int = 3) -> Batch:
     return Batch(
         config,
         challenge,
         noise_multiplier=config.privacy.noise_multiplier,
-        nodes={partition: FIRST_NODE + partition for partition in range(owners)},
+        nodes={partition: FIRST_NODE + partition for partition in range(clients)},
         trials=range(2),
         worlds=np.array([True, False]),
     )
@@ -93,13 +93,13 @@ def test_the_order_of_the_replies_does_not_change_a_bit(small: Callable[..., Con
     )
 
 
-def test_a_failing_owner_is_an_error_with_its_reason(quiet: Config) -> None:
-    with pytest.raises(OwnerFailedError, match=r"round 1: owner 1 failed: .*disk full"):
+def test_a_failing_client_is_an_error_with_its_reason(quiet: Config) -> None:
+    with pytest.raises(ClientFailedError, match=r"round 1: client 1 failed: .*disk full"):
         _round(quiet, _sums({0: 1.0, 2: 1.0}))
 
 
-def test_a_silent_owner_is_an_error_and_not_a_smaller_federation(quiet: Config) -> None:
-    with pytest.raises(OwnerFailedError, match="round 1: no answer from owner 0, 2"):
+def test_a_silent_client_is_an_error_and_not_a_smaller_federation(quiet: Config) -> None:
+    with pytest.raises(ClientFailedError, match="round 1: no answer from client 0, 2"):
         _round(quiet, _sums({0: 1.0, 1: 1.0, 2: 1.0}), lost=frozenset({0, 2}))
 
 
@@ -107,7 +107,7 @@ def test_a_silent_owner_is_an_error_and_not_a_smaller_federation(quiet: Config) 
 
 
 def _false(partition: int, change: Callable[[RecordDict], None]) -> ClientApp:
-    """Return a ClientApp one of whose owners sends something else than it was asked for."""
+    """Return a ClientApp one of whose clients sends something else than it was asked for."""
     honest, app = _sums({0: 1.0, 1: 1.0, 2: 1.0}), ClientApp()
 
     @app.train()
@@ -147,9 +147,9 @@ FALSE = {
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_a_false_reply_ends_the_run_by_the_name_of_its_owner(quiet: Config, name: str) -> None:
+def test_a_false_reply_ends_the_run_by_the_name_of_its_client(quiet: Config, name: str) -> None:
     change, reason = FALSE[name]
-    with pytest.raises(OwnerFailedError, match=rf"round 1: owner 1 failed: .*{reason}"):
+    with pytest.raises(ClientFailedError, match=rf"round 1: client 1 failed: .*{reason}"):
         _round(quiet, _false(1, change))
 
 
@@ -167,18 +167,20 @@ def _rounds(
     config: Config, grid: InProcessGrid, challenge: Challenge | None = None
 ) -> tuple[DPSGD, np.ndarray, list[dict[str, object]]]:
     events: list[dict[str, object]] = []
-    owners = config.federation.owners
-    chosen = challenge or Challenge(0, None, 0, owners - 1, "given", None)
-    strategy = DPSGD(_batch(config, chosen, owners), log_event=lambda **event: events.append(event))
+    clients = config.federation.clients
+    chosen = challenge or Challenge(0, None, 0, clients - 1, "given", None)
+    strategy = DPSGD(
+        _batch(config, chosen, clients), log_event=lambda **event: events.append(event)
+    )
     start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
     requests = strategy.configure_train(1, start, ConfigRecord(), grid)
     model, _ = strategy.aggregate_train(1, grid.send_and_receive(requests))
     return strategy, messages.only(model), events
 
 
-def test_two_answers_of_one_owner_are_none(quiet: Config) -> None:
+def test_two_answers_of_one_client_are_none(quiet: Config) -> None:
     grid = EchoingGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
-    with pytest.raises(OwnerFailedError, match="owner 1 failed: it answered 2 times"):
+    with pytest.raises(ClientFailedError, match="client 1 failed: it answered 2 times"):
         _rounds(quiet, grid)
 
 
@@ -188,19 +190,19 @@ def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet: Config) -> No
     start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
     requests = list(strategy.configure_train(1, start, ConfigRecord(), grid))
     stranger = Message(requests[0].content, FIRST_NODE + 2, "train")
-    with pytest.raises(OwnerFailedError, match="node 1002 answered, which was not asked"):
+    with pytest.raises(ClientFailedError, match="node 1002 answered, which was not asked"):
         strategy.aggregate_train(1, grid.send_and_receive([*requests, stranger]))
 
 
-# Missing owners
+# Missing clients
 
 
 @pytest.fixture
 def tolerant(small: Callable[..., Config]) -> Config:
-    """Five owners of whom two may be missing, and almost no noise."""
+    """Five clients of whom two may be missing, and almost no noise."""
     return small(
         {
-            "federation.owners": 5,
+            "federation.clients": 5,
             "federation.tolerated-dropouts": 2,
             "privacy.rho-beta": 0.0,
             "privacy.noise-multiplier": 1e-12,
@@ -208,7 +210,7 @@ def tolerant(small: Callable[..., Config]) -> Config:
     )
 
 
-def test_a_round_goes_on_without_as_many_owners_as_are_tolerated(tolerant: Config) -> None:
+def test_a_round_goes_on_without_as_many_clients_as_are_tolerated(tolerant: Config) -> None:
     app = _sums({0: 0.1, 2: 0.2, 4: 0.4})
     strategy, model, events = _rounds(tolerant, InProcessGrid(app, 5, to_run_config(tolerant)))
     expected = -tolerant.training.learning_rate * 0.7 / tolerant.data.records
@@ -217,23 +219,23 @@ def test_a_round_goes_on_without_as_many_owners_as_are_tolerated(tolerant: Confi
     assert "disk full" in str(events[0]["reason"])
     arrays = messages.array_record(parameters=model)
     for request in strategy.configure_train(2, arrays, ConfigRecord(), InProcessGrid(app, 5, {})):
-        assert request.content.config_records[messages.PARTICIPANTS]["owners"] == [0, 2, 4]
+        assert request.content.config_records[messages.PARTICIPANTS]["clients"] == [0, 2, 4]
 
 
 def test_with_more_missing_the_round_is_refused_by_name(tolerant: Config) -> None:
     grid = InProcessGrid(_sums({0: 1.0, 4: 1.0}), 5, to_run_config(tolerant))
-    with pytest.raises(OwnerFailedError, match=r"3 of 5 owners are missing.*owner 1.*owner 3"):
+    with pytest.raises(ClientFailedError, match=r"3 of 5 clients are missing.*client 1.*client 3"):
         _rounds(tolerant, grid)
 
 
 def test_the_adversary_that_keeps_a_belief_cannot_be_missing(tolerant: Config) -> None:
     grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}), 5, to_run_config(tolerant))
-    with pytest.raises(OwnerFailedError, match="the adversary's node is missing"):
+    with pytest.raises(ClientFailedError, match="the adversary's node is missing"):
         _rounds(tolerant, grid)
 
 
 def test_a_clean_sum_longer_than_clipping_allows_is_refused(quiet: Config) -> None:
-    """8 of the 24 records, of norm 1 each, and a canary of the owner's: 9 at most."""
+    """8 of the 24 records, of norm 1 each, and a canary of the client's: 9 at most."""
     _round(quiet, _sums({0: 1.0, 1: 0.5, 2: 0.5}))
-    with pytest.raises(OwnerFailedError, match=r"owner 2 failed.*has norm 200, .* allow 9\.0009"):
+    with pytest.raises(ClientFailedError, match=r"client 2 failed.*has norm 200, .* allow 9\.0009"):
         _round(quiet, _sums({0: 1.0, 1: 1.0, 2: 100.0}))

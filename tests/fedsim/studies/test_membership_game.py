@@ -23,7 +23,7 @@ from fedsim.cli.main import main
 from fedsim.common.randomness import SERVER
 from fedsim.config import Config
 from fedsim.game import federation
-from fedsim.game.owner import noise
+from fedsim.game.client import noise
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.studies import membership_game, membership_report
@@ -67,8 +67,8 @@ def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None
     np.testing.assert_array_equal(trajectory[:, -1], game.observations.losses)
 
 
-def test_results_do_not_depend_on_cohorts_or_on_how_many_models_there_are(small: Make) -> None:
-    whole, cut = (play(small({"trials.cohort": c, "run.seed": 1}), 40) for c in (40, 13))
+def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small: Make) -> None:
+    whole, cut = (play(small({"trials.batch": c, "run.seed": 1}), 40) for c in (40, 13))
     more = play(small({"run.seed": 1}), 42)
     for other in (cut, more):
         np.testing.assert_allclose(
@@ -79,7 +79,7 @@ def test_results_do_not_depend_on_cohorts_or_on_how_many_models_there_are(small:
         )
 
 
-def test_what_hides_a_record_is_the_noise_of_all_owners(small: Make) -> None:
+def test_what_hides_a_record_is_the_noise_of_all_clients(small: Make) -> None:
     """Against add-remove: noise for replaced records is twice what one that is missing needs."""
     plain = mechanism(small(), 2.0)
     assert plain == Mechanism.alike(2.0, 3)
@@ -183,13 +183,13 @@ def test_where_no_number_of_models_fits_fewer_records_are_all_that_is_advised(sm
         play(small({"run.max-memory": "9KiB"}), 40)
 
 
-@pytest.mark.parametrize(("records", "seen", "strangers"), [(24, 2, 1000), (100, 11, 20)])
+@pytest.mark.parametrize(("records", "seen", "non_members"), [(24, 2, 1000), (100, 11, 20)])
 def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(
-    records: int, seen: int, strangers: int
+    records: int, seen: int, non_members: int
 ) -> None:
     rng = np.random.default_rng(0)
     inside = rng.random((300, records)) < 0.5
-    along, others = rng.random((300, seen, records)), rng.random((300, strangers))
+    along, others = rng.random((300, seen, records)), rng.random((300, non_members))
     observations = Observations(along[:, -1], inside, along, others)
     given = along.nbytes + others.nbytes
     most = 0

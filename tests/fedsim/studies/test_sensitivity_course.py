@@ -31,7 +31,7 @@ MODES: list[dict[str, Scalar]] = [
         "federation.trust": "local",
         "model.name": "mlp",
     },
-    REPLACE | {"training.momentum": 0.9, "trials.cohort": 3},
+    REPLACE | {"training.momentum": 0.9, "trials.batch": 3},
 ]
 
 
@@ -64,11 +64,11 @@ def test_it_is_what_a_run_records_in_the_world_of_d(
         np.testing.assert_allclose(course.noise_stds[on_d], transcript["noise_stds"][on_d], 1e-5)
 
 
-def test_cohorts_do_not_matter_and_progress_reaches_the_whole(small: Make) -> None:
+def test_batches_do_not_matter_and_progress_reaches_the_whole(small: Make) -> None:
     config = small(REPLACE | {"privacy.sensitivity": "local"})
     pairs, reports = [(0, 0), (1, 2), (23, 29)], []
     whole = follow(config, pairs, 7, reports.append)
-    parts = follow(config.with_cohort(2), pairs, 7)
+    parts = follow(config.with_batch(2), pairs, 7)
     assert whole.sensitivities.shape == (7, 3, 3)
     np.testing.assert_allclose(parts.sensitivities, whole.sensitivities, rtol=1e-5)
     assert reports == sorted(reports)
@@ -76,7 +76,7 @@ def test_cohorts_do_not_matter_and_progress_reaches_the_whole(small: Make) -> No
 
 
 def test_noise_under_distributed_trust_is_that_of_all_shares_together(small: Make) -> None:
-    """The owners' shares of std z C / sqrt(m) sum to z C, as the server's noise has."""
+    """The clients' shares of std z C / sqrt(m) sum to z C, as the server's noise has."""
     central, distributed = (
         follow(
             small({"federation.trust": trust, "privacy.epsilon": 2.0, "privacy.rho-beta": 0.0}),
@@ -132,7 +132,7 @@ def test_a_checkpoint_compares_everything_at_the_model_that_its_round_starts_fro
         ({"training.sampling-rate": 0.5}, r"set training\.sampling-rate = 1\.0"),
         (
             {
-                "federation.owners": 4,
+                "federation.clients": 4,
                 "federation.tolerated-dropouts": 1,
                 "federation.dropout-rate": 0.3,
             },

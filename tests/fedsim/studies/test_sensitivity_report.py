@@ -82,7 +82,7 @@ def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
         assert 'class="attributes"' not in page
     else:
         assert shown == 0
-        assert page.count('class="attributes"') == len(found.candidates) - len(found.of("owner"))
+        assert page.count('class="attributes"') == len(found.candidates) - len(found.of("client"))
         assert ("Replacement" if replaced else "Typical of D") in page
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))

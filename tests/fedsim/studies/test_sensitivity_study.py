@@ -61,7 +61,7 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: St
     config, split = found.config, found.known.split
     chosen, first = challenge.choose(config), found.candidates[0]
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
-    assert first.owner == chosen.owner
+    assert first.client == chosen.client
     name = config.challenge.dissimilarity
     if chosen.replacement is None:
         distances = rank_records(split.members_records.features, name)
@@ -74,7 +74,7 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: St
     [oracle] = found.of("oracle")
     at = (oracle.pair.record, oracle.pair.replacement)
     assert oracle.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
-    assert [one.owner for one in found.of("owner")] == list(range(config.federation.owners))
+    assert [one.client for one in found.of("client")] == list(range(config.federation.clients))
 
 
 def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study) -> None:
@@ -157,16 +157,16 @@ def test_the_record_given_is_the_first_of_the_ranking_as_well(small: Small) -> N
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_of_one_owner_its_own_records_alone_are_ranked(small: Small, relation: str) -> None:
-    config = small({"challenge.owner": 1, "privacy.neighbouring": relation})
+def test_of_one_client_its_own_records_alone_are_ranked(small: Small, relation: str) -> None:
+    config = small({"challenge.client": 1, "privacy.neighbouring": relation})
     found = study(config, TOP, 2)
     chosen = challenge.choose(config)
     first = found.candidates[0].pair
     assert (first.record, first.replacement) == (chosen.record, chosen.replacement)
     assert first.distance == pytest.approx(chosen.distance)
     ranked = found.of("max") + found.of("min")
-    assert {candidate.owner for candidate in ranked} == {1}
-    assert found.of("owner")[1].pair == first
+    assert {candidate.client for candidate in ranked} == {1}
+    assert found.of("client")[1].pair == first
 
 
 def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> None:
@@ -195,8 +195,8 @@ def test_stages_end_complete_and_are_timed(small: Small) -> None:
     assert found.peak_memory > 10 * 2**20  # an interpreter with torch
 
 
-def test_a_study_repeats_itself_whatever_the_cohort(small: Small) -> None:
-    one, other = (study(small({"trials.cohort": cohort}), 1, 4) for cohort in (1, 4))
+def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
+    one, other = (study(small({"trials.batch": batch}), 1, 4) for batch in (1, 4))
     for a, b in zip(one.candidates, other.candidates, strict=True):
         assert a.pair == b.pair
         np.testing.assert_allclose(a.course, b.course, rtol=1e-5)
@@ -221,14 +221,14 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
                 "privacy.noise": "pac",
                 "privacy.mutual-information": 0.5,
                 "privacy.rho-beta": 0.0,
-                "audit.mode": "instrumented",
+                "audit.mode": "oracle",
             },
             1,
             2,
             "privacy.noise is pac, .* set privacy.noise",
         ),
         ({"privacy.neighbouring": "replace"}, 721, 2, "give 1 to 720"),
-        ({"privacy.neighbouring": "replace", "challenge.owner": 0}, 241, 2, "give 1 to 240"),
+        ({"privacy.neighbouring": "replace", "challenge.client": 0}, 241, 2, "give 1 to 240"),
         (
             {
                 "privacy.neighbouring": "replace",

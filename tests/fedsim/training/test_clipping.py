@@ -556,7 +556,7 @@ def test_bfloat16_is_close_and_still_clips_in_full_precision(
     assert torch.equal(each, exact.clipped_gradients(parameters, features, labels))
 
 
-def test_the_size_of_the_cohort_does_not_change_a_trial() -> None:
+def test_the_size_of_the_batch_does_not_change_a_trial() -> None:
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     expected = Clipper(model, 0.7).clipped_sum(parameters, features, labels)
     alone = Clipper(model, 0.7).clipped_sum(parameters[2:3], features, labels)

@@ -35,7 +35,7 @@ def test_unflatten_gives_back_the_parameters_in_order() -> None:
         torch.testing.assert_close(named[name], torch.stack([parameter, parameter + 1]))
 
 
-def test_initial_models_differ_between_trials_and_not_with_the_cohort() -> None:
+def test_initial_models_differ_between_trials_and_not_with_the_batch() -> None:
     def network() -> nn.Module:
         return build("linear", (3,), 2, 0)
 

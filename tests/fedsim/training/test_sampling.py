@@ -62,9 +62,9 @@ SYSTEM = {"privacy.noise-source": "system", "training.sampling-rate": 0.5}
 def test_an_adversary_that_cannot_know_the_coins_is_refused_before_any_work(
     small: Callable[..., Config],
 ) -> None:
-    with pytest.raises(InputError, match=r'audit\.mode = "instrumented"'):
+    with pytest.raises(InputError, match=r'audit\.mode = "oracle"'):
         plan.check(small(SYSTEM))
-    plan.check(small(SYSTEM | {"audit.mode": "instrumented"}))
+    plan.check(small(SYSTEM | {"audit.mode": "oracle"}))
     plan.check(small({"privacy.noise-source": "system"}))
 
 
@@ -74,7 +74,7 @@ def test_a_trials_groups_do_not_depend_on_the_trials_beside_it() -> None:
     np.testing.assert_array_equal(together, np.concatenate(apart))
 
 
-def test_seed_round_owner_and_trial_change_the_groups() -> None:
+def test_seed_round_client_and_trial_change_the_groups() -> None:
     first = groups(0, range(4), 1, 0, 100, 8, 2)
     others = [groups(1, range(4), 1, 0, 100, 8, 2), groups(0, range(4), 2, 0, 100, 8, 2)]
     others += [groups(0, range(4), 1, 1, 100, 8, 2), groups(None, range(4), 1, 0, 100, 8, 2)]

@@ -51,7 +51,7 @@ def federation(
 ) -> Transcript:
     """Return a server's transcript of a federation whose noise is `noise` times the claim.
 
-    noise: of all rounds, or of each; bare: name of an array that gets no noise; idle: owners that
+    noise: of all rounds, or of each; bare: name of an array that gets no noise; idle: clients that
     send the model back unchanged.
     """
     generator = np.random.default_rng(seed)
@@ -113,21 +113,21 @@ def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
     release = report_of(federation())["release"]
     assert release["claimed_noise_multiplier"] == pytest.approx(Z)
     ratio = release["realised_over_claimed"]
-    for owner in release["owners"]:
-        assert owner["rounds"] == ROUNDS
+    for client in release["clients"]:
+        assert client["rounds"] == ROUNDS
         for end, other in (("point", "point"), ("low", "high"), ("high", "low")):
             mu = math.sqrt(ROUNDS) / (Z * ratio[other])
-            assert owner["mu"][end] == pytest.approx(mu)
-            assert owner["epsilon"][end] == pytest.approx(gaussian.epsilon(mu, DELTA))
+            assert client["mu"][end] == pytest.approx(mu)
+            assert client["epsilon"][end] == pytest.approx(gaussian.epsilon(mu, DELTA))
         # Updates as long as this are clipped: nothing is left unused of what clipping allows.
-        assert owner["realised_mu"] == pytest.approx(math.sqrt(ROUNDS) / Z)
+        assert client["realised_mu"] == pytest.approx(math.sqrt(ROUNDS) / Z)
 
 
-def test_beliefs_are_the_log_likelihood_ratios_of_each_owner() -> None:
+def test_beliefs_are_the_log_likelihood_ratios_of_each_client() -> None:
     transcript = federation(rounds=3)
-    owner = report_of(transcript)["release"]["owners"][2]
+    client = report_of(transcript)["release"]["clients"][2]
     total, std = 0.0, Z * NORM / NODES
-    for observed, found in zip(transcript.rounds, owner["log_odds"], strict=True):
+    for observed, found in zip(transcript.rounds, client["log_odds"], strict=True):
         assert observed.aggregate is not None
         parts = []
         for reply in observed.replies.values():
@@ -138,7 +138,7 @@ def test_beliefs_are_the_log_likelihood_ratios_of_each_owner() -> None:
         absent, present = released - others, released - others - parts[2]
         total += (absent @ absent - present @ present) / (2 * std**2)
         assert found == pytest.approx(total)
-    assert owner["belief"][-1] == pytest.approx(1 / (1 + math.exp(-total)))
+    assert client["belief"][-1] == pytest.approx(1 / (1 + math.exp(-total)))
 
 
 def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real_noise() -> None:
@@ -146,8 +146,8 @@ def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real
     assert report["release"]["noise"] == "less"
     assert "the noise is less than configured" in texts(report, "alarm")
     mu = math.sqrt(ROUNDS) / (Z * 0.5)
-    owner = report["release"]["owners"][0]
-    assert owner["mu"]["low"] <= mu <= owner["mu"]["high"]
+    client = report["release"]["clients"][0]
+    assert client["mu"]["low"] <= mu <= client["mu"]["high"]
     assert "claim of epsilon 20 at delta 1e-05 is refuted" in texts(report, "alarm")
     assert "refuted" not in texts(report_of(federation(), claimed_epsilon=20.0))
     assert report_of(federation(noise=2.0))["release"]["noise"] == "more"
@@ -162,8 +162,8 @@ def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
     assert "the noise of some rounds is less than configured" in alarm["text"]
     assert alarm["rounds"] == [2, 3, 4]
     assert report["release"]["noise"] == "less"
-    for owner in report["release"]["owners"]:
-        assert owner["epsilon"]["low"] <= truth <= owner["epsilon"]["high"]
+    for client in report["release"]["clients"]:
+        assert client["epsilon"]["low"] <= truth <= client["epsilon"]["high"]
     proven = report["release"]["proven"]
     assert proven["epsilon"] <= truth <= proven["epsilon_at_most"]
     assert report["claim"]["verdict"] == "convicted"
@@ -174,10 +174,10 @@ def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
     for config, severity in ((bare, "note"), (SERVER, "alarm")):
         report = report_of(federation(noise=0.0, mechanism=config))
         assert report["release"]["noise"] == "none"
-        for owner in report["release"]["owners"]:
-            assert owner["unbounded"]
-            assert owner["epsilon"]["point"] is None  # infinity, in strict JSON
-            assert owner["belief"] == [1.0] * ROUNDS
+        for client in report["release"]["clients"]:
+            assert client["unbounded"]
+            assert client["epsilon"]["point"] is None  # infinity, in strict JSON
+            assert client["belief"] == [1.0] * ROUNDS
         assert "no noise" in texts(report, severity)
 
 
@@ -299,15 +299,15 @@ def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
         assert report["release"]["noise"] == "hidden"
         assert "rounding hides the noise" in texts(report, "caution")
         assert not texts(report, "alarm")
-        assert report["release"]["owners"][0]["epsilon"]["high"] is None  # infinity
+        assert report["release"]["clients"][0]["epsilon"]["high"] is None  # infinity
 
 
 def test_the_count_of_adaptive_clipping_is_composed() -> None:
     adaptive = SERVER | {"adaptive": True, "clipped_count_std": 2.0}
     plain, counted = (report_of(federation(mechanism=one))["release"] for one in (SERVER, adaptive))
     for end in ("point", "low", "high"):
-        expected = math.hypot(plain["owners"][0]["mu"][end], math.sqrt(ROUNDS) / 2.0)
-        assert counted["owners"][0]["mu"][end] == pytest.approx(expected)
+        expected = math.hypot(plain["clients"][0]["mu"][end], math.sqrt(ROUNDS) / 2.0)
+        assert counted["clients"][0]["mu"][end] == pytest.approx(expected)
 
 
 def test_a_model_that_is_not_finite_leaves_its_round_out() -> None:
@@ -331,9 +331,9 @@ def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]
     report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=20.0)
     assert "no noise on it was recorded" in texts(report, "alarm")
     assert "refuted" not in texts(report)
-    owner = report["release"]["owners"][0]
-    assert (owner["unbounded"], owner["epsilon"]["high"]) == (True, None)
-    assert owner["epsilon"]["low"] is not None
+    client = report["release"]["clients"][0]
+    assert (client["unbounded"], client["epsilon"]["high"]) == (True, None)
+    assert client["epsilon"]["low"] is not None
 
 
 def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown() -> None:
@@ -357,7 +357,7 @@ def test_noise_without_clipping_bounds_nothing() -> None:
     config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
     report = report_of(federation(mechanism=config))
     assert report["release"]["noise"] == "unclaimed"
-    assert all(owner["unbounded"] for owner in report["release"]["owners"])
+    assert all(client["unbounded"] for client in report["release"]["clients"])
 
 
 def test_weights_are_read_off_the_aggregate() -> None:
@@ -369,7 +369,7 @@ def test_weights_are_read_off_the_aggregate() -> None:
         "the aggregate",
     )
     assert "the aggregates prove it" in texts(found, "alarm")
-    heavy, light = found["release"]["owners"][3], found["release"]["owners"][0]
+    heavy, light = found["release"]["clients"][3], found["release"]["clients"][0]
     assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
     uniform = report_of(federation(examples=counts, weighted=False, mechanism=unknown, rounds=30))
     assert uniform["release"]["weighting"] == "uniform"
@@ -410,11 +410,11 @@ def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong() -> Non
             assert low <= np.mean(values) <= high
 
 
-def test_missing_owners_leave_too_little_noise() -> None:
+def test_missing_clients_leave_too_little_noise() -> None:
     report = report_of(
         federation(mechanism=SERVER | {"num_sampled_clients": NODES + 2}, noise=2 / 3)
     )
-    assert "fewer owners replied than num_sampled_clients" in texts(report, "alarm")
+    assert "fewer clients replied than num_sampled_clients" in texts(report, "alarm")
     assert report["release"]["noise"] == "as claimed"
 
 
@@ -438,7 +438,7 @@ def test_too_little_noise_everywhere_accuses_no_single_array() -> None:
     assert "array 'bias'" in texts(report_of(federation(noise=0.4, bare="bias")), "alarm")
 
 
-def test_owners_that_changed_nothing_give_up_their_turn() -> None:
+def test_clients_that_changed_nothing_give_up_their_turn() -> None:
     report = report_of(federation(examples=(1, 1), idle=[0], rounds=1))
     assert report["release"]["empirical"]["members"] == 1
     report = report_of(federation(idle=[0, 2]))
@@ -448,7 +448,7 @@ def test_owners_that_changed_nothing_give_up_their_turn() -> None:
 def test_where_nobody_changed_anything_there_is_no_bound_and_a_reason() -> None:
     report = report_of(federation(idle=range(NODES)))
     assert report["release"]["empirical"] is None
-    assert "no owner changed the model in any round" in texts(report, "note")
+    assert "no client changed the model in any round" in texts(report, "note")
     assert report["release"]["noise"] == "as claimed"
 
 
@@ -586,9 +586,9 @@ def test_a_local_mechanism_is_measured_towards_the_server() -> None:
     assert release["claimed_noise_multiplier"] == pytest.approx(multiplier)
     ends = release["noise_multiplier"]
     assert ends["low"] <= multiplier <= ends["high"]
-    (owner,) = release["owners"]
-    assert (owner["node"], owner["rounds"]) == (2, 5)
-    assert owner["realised_mu"] == pytest.approx(math.sqrt(5) / multiplier)
+    (client,) = release["clients"]
+    assert (client["node"], client["rounds"]) == (2, 5)
+    assert client["realised_mu"] == pytest.approx(math.sqrt(5) / multiplier)
 
 
 def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm() -> None:

@@ -16,7 +16,7 @@ from fedsim.privacy.mechanism import aggregate_noise_multiplier, effective_noise
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
-OWNERS, CHALLENGED, ADVERSARY = 5, 1, 3
+CLIENTS, TARGET_CLIENT, ADVERSARY = 5, 1, 3
 
 
 @pytest.mark.parametrize("trust", Trust)
@@ -25,41 +25,45 @@ OWNERS, CHALLENGED, ADVERSARY = 5, 1, 3
 def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
     trust: Trust, vantage: Vantage, colluders: frozenset[int]
 ) -> None:
-    sources = trust.model.unknown_noise(vantage, range(OWNERS), CHALLENGED, ADVERSARY, colluders)
-    each = {Trust.CENTRAL: 1.0, Trust.LOCAL: 1.0, Trust.DISTRIBUTED: 1 / OWNERS}[trust]
-    effective = effective_noise_multiplier(1.0, trust, vantage, OWNERS, colluders=len(colluders))
+    sources = trust.model.unknown_noise(
+        vantage, range(CLIENTS), TARGET_CLIENT, ADVERSARY, colluders
+    )
+    each = {Trust.CENTRAL: 1.0, Trust.LOCAL: 1.0, Trust.DISTRIBUTED: 1 / CLIENTS}[trust]
+    effective = effective_noise_multiplier(1.0, trust, vantage, CLIENTS, colluders=len(colluders))
     assert len(sources) * each == pytest.approx(effective**2)
-    shared = aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources))
+    shared = aggregate_noise_multiplier(1.0, trust, CLIENTS, len(sources))
     assert shared == pytest.approx(effective)
 
 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
-@pytest.mark.parametrize("present", [[CHALLENGED, ADVERSARY], [CHALLENGED], [ADVERSARY], [0, 3]])
+@pytest.mark.parametrize(
+    "present", [[TARGET_CLIENT, ADVERSARY], [TARGET_CLIENT], [ADVERSARY], [0, 3]]
+)
 def test_one_source_of_noise_counts_at_least(trust: Trust, present: list[int]) -> None:
-    """Without the owner of the challenge, whose noise it is, there is nothing to hide."""
+    """Without the target client, whose noise it is, there is nothing to hide."""
     colluders = frozenset({0, 4})
     sources = trust.model.unknown_noise(
-        Vantage.PARTICIPANT, present, CHALLENGED, ADVERSARY, colluders
+        Vantage.PARTICIPANT, present, TARGET_CLIENT, ADVERSARY, colluders
     )
-    least = 1.0 if trust is Trust.LOCAL else OWNERS**-0.5
-    assert aggregate_noise_multiplier(1.0, trust, OWNERS, len(sources)) == pytest.approx(least)
+    least = 1.0 if trust is Trust.LOCAL else CLIENTS**-0.5
+    assert aggregate_noise_multiplier(1.0, trust, CLIENTS, len(sources)) == pytest.approx(least)
     accounted = effective_noise_multiplier(
-        *(1.0, trust, Vantage.PARTICIPANT, OWNERS), participants=len(present), colluders=2
+        *(1.0, trust, Vantage.PARTICIPANT, CLIENTS), participants=len(present), colluders=2
     )
     assert accounted == pytest.approx(least)
 
 
 def test_who_sees_what() -> None:
     def unknown(vantage: Vantage, trust: Trust) -> frozenset[int]:
-        return trust.model.unknown_noise(vantage, range(OWNERS), CHALLENGED, ADVERSARY)
+        return trust.model.unknown_noise(vantage, range(CLIENTS), TARGET_CLIENT, ADVERSARY)
 
     assert unknown(Vantage.SERVER, Trust.CENTRAL) == frozenset()
-    assert unknown(Vantage.SERVER, Trust.LOCAL) == {CHALLENGED}
-    assert unknown(Vantage.SERVER, Trust.DISTRIBUTED) == set(range(OWNERS))
+    assert unknown(Vantage.SERVER, Trust.LOCAL) == {TARGET_CLIENT}
+    assert unknown(Vantage.SERVER, Trust.DISTRIBUTED) == set(range(CLIENTS))
     assert unknown(Vantage.PARTICIPANT, Trust.CENTRAL) == {SERVER}
     for trust in (Trust.LOCAL, Trust.DISTRIBUTED):
-        assert unknown(Vantage.PARTICIPANT, trust) == set(range(OWNERS)) - {ADVERSARY}
-        assert unknown(Vantage.RELEASED_MODEL, trust) == set(range(OWNERS))
+        assert unknown(Vantage.PARTICIPANT, trust) == set(range(CLIENTS)) - {ADVERSARY}
+        assert unknown(Vantage.RELEASED_MODEL, trust) == set(range(CLIENTS))
 
 
 def test_the_example_of_the_docs_is_a_trust_model_that_every_vantage_goes_by(
@@ -75,7 +79,7 @@ def test_the_example_of_the_docs_is_a_trust_model_that_every_vantage_goes_by(
     monkeypatch.setattr(Trust.LOCAL, "model", named["Shares"]())
     known, worked_out = (
         run(small({"federation.trust": "local", "audit.vantages": "all", "audit.mode": mode}))
-        for mode in ("instrumented", "participant")
+        for mode in ("oracle", "participant")
     )
     for name in ("log_odds", "log_odds_server", "noise_stds", "noise_stds_server"):
         np.testing.assert_allclose(known[name], worked_out[name], rtol=0, atol=1e-6)

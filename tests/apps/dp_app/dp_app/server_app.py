@@ -147,6 +147,6 @@ def _strategy(config: Any, variant: str) -> Strategy:
                 SamplingMethod.NO_AMPLIFICATION,
             )
         )
-    divisor = 10 * clients if variant == "too-many-clients" else clients
+    normaliser = 10 * clients if variant == "too-many-clients" else clients
     wrap = OWN_NOISE.get(variant, DifferentialPrivacyServerSideFixedClipping)
-    return wrap(average, z, norm, divisor, accountant=accountant)
+    return wrap(average, z, norm, normaliser, accountant=accountant)

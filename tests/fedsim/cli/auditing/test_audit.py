@@ -153,7 +153,7 @@ def test_a_round_in_which_nobody_changed_the_model_has_a_report(
         writer.end()
     assert command(path) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "no lower bound on one release: no owner changed the model" in said
+    assert "no lower bound on one release: no client changed the model" in said
 
 
 def test_without_noise_the_page_says_infinity(

@@ -53,7 +53,7 @@ def test_a_drawn_set_says_what_its_canaries_are(
     out = tmp_path / "canaries.json"
     fedsim("one-run", "draw", experiment, "--out", out, *PLANT, "--set", f"canaries.kind={kind}")
     drawn = json.loads(out.read_text())
-    assert {len(drawn[name]) for name in {*said, "owners"}} == {16}
+    assert {len(drawn[name]) for name in {*said, "clients"}} == {16}
 
 
 def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_flwr_run_makes_the_same_plan_once(
     config = small(SHORT | {"run.out": str(tmp_path / "run")})
     expected = prepare(config)
     searches.clear()
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.app(grid, next(iter(grid.contexts.values())))
     assert len(searches) == 1
     assert prepare(config) == expected

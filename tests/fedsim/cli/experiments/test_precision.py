@@ -11,7 +11,7 @@ from rich.console import Console
 
 from adversaries.statistics.design import Design
 from adversaries.statistics.sample_size import trials_needed
-from adversaries.statistics.stopping import looks
+from adversaries.statistics.stopping import interim_analyses
 from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import sweep
@@ -37,9 +37,13 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
         assert row["trials_at_zero"] == trials_needed(0.0, 0.1, 0.95, Design(common))
     assert set(found["lower_bounds"]) >= {"clopper_pearson", "gaussian"}
     assert found["refused"] == {}
-    cohort = load(experiment).trials.cohort
+    batch = load(experiment).trials.batch
     stopping = by_design["common", True]
-    assert stopping["at_most"] == max(looks(0.1, 0.95, 10**7, cohort, True)) >= stopping["trials"]
+    assert (
+        stopping["at_most"]
+        == max(interim_analyses(0.1, 0.95, 10**7, batch, True))
+        >= stopping["trials"]
+    )
     status, out, _ = fedsim("trials", "--advantage", 0.3, "--halfwidth", 0.1)
     assert status == 0
     assert "common random" in out
@@ -52,7 +56,7 @@ def test_trials_promise_no_bound_that_the_report_would_refuse(
 ) -> None:
     local_steps, sampled = tmp_path / "steps.toml", tmp_path / "sampled.toml"
     local_steps.write_text(
-        dump(small({"training.local-steps": 2, "federation.trust": "local", "trials.cohort": 16}))
+        dump(small({"training.local-steps": 2, "federation.trust": "local", "trials.batch": 16}))
     )
     sampled.write_text(dump(small({"training.sampling-rate": 0.5, "training.rounds": 1})))
     _, out, _ = fedsim("trials", local_steps, "--halfwidth", 0.2, "--json")
@@ -100,7 +104,7 @@ def test_trials_of_a_configuration_without_a_limit_name_the_way_out(
     noiseless = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.0001}
     pac = {
         "privacy.noise": "pac",
-        "audit.mode": "instrumented",
+        "audit.mode": "oracle",
         "privacy.rho-beta": 0.0,
         "privacy.mutual-information": 0.5,
         "federation.trust": "central",

@@ -33,7 +33,7 @@ def test_a_run_leaves_a_report_and_can_be_repeated(
         "identity",
         "config.toml",
         "events.jsonl",
-        "cohorts",
+        "batches",
         "ledger.jsonl",
         "facts.json",
         "transcript.npz",
@@ -71,10 +71,10 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
     fedsim(
         *("run", experiment, "--out", tmp_path / "run", "--quiet"),
         *("--trials", 4, "--rounds", 2, "--seed", 9, "--device", "cpu"),
-        *("--set", "privacy.rho-beta=0.75", "--set", "federation.owners=4"),
+        *("--set", "privacy.rho-beta=0.75", "--set", "federation.clients=4"),
     )
     report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert [report[key] for key in ("trials", "rounds", "seed", "owners")] == [4, 2, 9, 4]
+    assert [report[key] for key in ("trials", "rounds", "seed", "clients")] == [4, 2, 9, 4]
     assert report["bounds"]["rho_beta"] == pytest.approx(0.75)
 
 
@@ -84,7 +84,7 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "privacy.rho-bta=0.9"], "did you mean 'privacy.rho-beta'?"),
         (["--set", "training.clipping-norm=-1"], "training.clipping-norm is -1"),
         (["--set", "privacy.rho-beta=1.2"], "privacy.rho-beta is 1.2"),
-        (["--set", "federation.owners=1"], "federation.owners is 1"),
+        (["--set", "federation.clients=1"], "federation.clients is 1"),
         (["--set", "data.name=mnist", "--set", "data.root=/nowhere"], "/nowhere"),
         (["--set", "data.records=100000"], "1797"),
         (["--set", "challenge.dissimilarity=euclid"], "did you mean 'euclidean'?"),
@@ -92,7 +92,7 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "training.schedule=linaer"], "did you mean 'linear'?"),
         (
             ["--set", "training.sampling-rate=0.5", "--set", "privacy.noise-source=system"],
-            'audit.mode = "instrumented"',
+            'audit.mode = "oracle"',
         ),
         (["--set", "privacy.accountant=pdl"], "did you mean 'pld'?"),
         (
@@ -261,14 +261,14 @@ def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
     "changes",
     [
         ["--set", "data.name=breast-cancer", "--set", "privacy.neighbouring=replace"],
-        ["--set", "federation.partition=dirichlet", "--set", "federation.owners=2"],
+        ["--set", "federation.partition=dirichlet", "--set", "federation.clients=2"],
         ["--set", "trials.worlds=d-only", "--trials", "5"],
         ["--set", "audit.prior=0.9"],
         ["--set", "privacy.rho-beta=0", "--set", "privacy.noise-multiplier=5"],
         ["--set", "model.name=mlp", "--set", "challenge.dissimilarity=ssim"],
-        ["--set", "trials.cohort=3", "--set", "audit.evaluated-trials=5"],
+        ["--set", "trials.batch=3", "--set", "audit.evaluated-trials=5"],
         ["--set", "training.sampling-rate=0.5", "--set", "training.momentum=0.9"],
-        ["--set", "training.sampling-rate=0.5", "--set", "audit.mode=instrumented"],
+        ["--set", "training.sampling-rate=0.5", "--set", "audit.mode=oracle"],
         ["--set", "training.local-steps=2", "--set", "federation.trust=local"],
     ],
     ids=lambda changes: " ".join(changes[1::2]),
@@ -336,17 +336,17 @@ def test_help_teaches(fedsim: Command) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_finished_cohorts_and_the_run_resumes(
+def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(
     experiment: Path, tmp_path: Path
 ) -> None:
     command = [str(Path(sys.executable).parent / "fedsim"), "run"]
     out = tmp_path / "run"
-    long = ["--trials", "800", "--set", "trials.cohort=20", "--out", str(out)]
+    long = ["--trials", "800", "--set", "trials.batch=20", "--out", str(out)]
     with subprocess.Popen(
         [*command, str(experiment), *long], stderr=subprocess.PIPE, text=True
     ) as process:
         deadline = time.monotonic() + 120
-        while not list(out.glob("cohorts/*.npz")):
+        while not list(out.glob("batches/*.npz")):
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.05)
@@ -356,7 +356,7 @@ def test_ctrl_c_keeps_finished_cohorts_and_the_run_resumes(
     assert f"fedsim run --resume {out}" in " ".join(err.split())
     assert "Traceback" not in err
     assert not (out / "report.json").exists()
-    kept = {path: path.stat().st_mtime_ns for path in out.glob("cohorts/*.npz")}
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("batches/*.npz")}
     subprocess.run([*command, "--resume", str(out), "--quiet"], check=True)
     assert (out / "report.json").exists()
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
@@ -384,14 +384,14 @@ def test_a_report_at_another_delta_restates_the_budget(
 
 
 @pytest.mark.parametrize("runtime", ["inprocess", "simulation"])
-def test_a_cohort_that_was_deleted_has_spent_its_budget(
+def test_a_batch_that_was_deleted_has_spent_its_budget(
     runtime: str, fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
     changes = ["--set", "privacy.noise-source=system", "--set", "privacy.stop-at=2.2"]
     changes += ["--trials", "1", "--set", "trials.worlds=d-only"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
     (tmp_path / "run" / "report.json").unlink()
-    (tmp_path / "run" / "cohorts" / "000000.npz").unlink()
+    (tmp_path / "run" / "batches" / "000000.npz").unlink()
     ledger = (tmp_path / "run" / "ledger.jsonl").read_bytes()
     status, _, err = fedsim("run", "--resume", tmp_path / "run", "--runtime", runtime)
     assert status == 2
@@ -406,7 +406,7 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
     one = ["--trials", "1", "--set", "trials.worlds=d-only", "--set", "privacy.noise-source=system"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *one)
     (tmp_path / "run" / "report.json").unlink()
-    (tmp_path / "run" / "cohorts" / "000000.npz").unlink()  # as if it had been killed at its end
+    (tmp_path / "run" / "batches" / "000000.npz").unlink()  # as if it had been killed at its end
     status, _, err = fedsim("run", "--resume", tmp_path / "run")
     assert (status, len(err.strip().splitlines())) == (2, 1)
     assert "will have released epsilon 3.453 " in err
@@ -473,7 +473,7 @@ def test_what_a_killed_process_released_stays_in_the_account(
 def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
     small: Callable[..., Config],
 ) -> None:
-    config = small({"trials.cohort": 4, "training.rounds": 30})
+    config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
     task = bar.add_task("", total=_steps(config, 30), rounds=30)
     shown = []
@@ -481,9 +481,9 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
         {"phase": "training", "rounds": 2},
         {"round": 1, "trials": [0, 4], "epsilon": 0.5, "accuracy": 0.25},
         {"round": 2, "trials": [0, 4], "epsilon": None},
-        {"phase": "cohort", "trials": [0, 4]},
+        {"phase": "batch", "trials": [0, 4]},
         {"round": 2, "trials": [4, 8], "epsilon": 0.75},
-        {"phase": "cohort", "trials": [4, 8]},
+        {"phase": "batch", "trials": [4, 8]},
     ]:
         _show(bar, task, event, config)
         shown.append((bar.tasks[0].completed, bar.tasks[0].description))

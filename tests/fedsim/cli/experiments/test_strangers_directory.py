@@ -45,7 +45,7 @@ def test_other_files_take_the_place_of_links(
     """Links that lead to nothing yet: whoever writes through one makes a file elsewhere."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    names = ["facts.json", "transcript.npz", "report.json", "report.html", "cohorts/000000.npz"]
+    names = ["facts.json", "transcript.npz", "report.json", "report.html", "batches/000000.npz"]
     names += [f"figures/{name}.svg" for name in ("belief", "advantage", "noise")]
     names += [f".{name}.partial" for name in (*names[:4], "config.toml", "writable")]
     directory = tmp_path / "run"

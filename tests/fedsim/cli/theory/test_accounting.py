@@ -82,7 +82,7 @@ def test_an_epsilon_may_be_given_instead_of_a_belief() -> None:
     assert document(by_epsilon)["noise_multiplier"] == document(CALIBRATE)["noise_multiplier"]
 
 
-def test_the_noise_of_other_owners_lowers_the_nominal_multiplier() -> None:
+def test_the_noise_of_other_clients_lowers_the_nominal_multiplier() -> None:
     answer = document(f"{CALIBRATE} --trust local --clients 5")
     assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
     assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
@@ -94,7 +94,7 @@ def test_the_noise_of_other_owners_lowers_the_nominal_multiplier() -> None:
 
 
 def test_colluders_tell_their_noise() -> None:
-    """Of eight owners three collude: a participant faces the noise of the other four."""
+    """Of eight clients three collude: a participant faces the noise of the other four."""
     setting = "--trust local --clients 8 --colluding 3"
     answer = document(f"{CALIBRATE} {setting}")
     assert answer["colluding"] == 3
@@ -122,7 +122,7 @@ def test_colluders_tell_their_noise() -> None:
 def test_colluders_may_be_supposed_of_a_described_federation(tmp_path: Path) -> None:
     path = tmp_path / "rounds.toml"
     path.write_text(
-        'trust = "local"\nowners = 8\ncolluders = 1\n'
+        'trust = "local"\nclients = 8\ncolluders = 1\n'
         "[[rounds]]\nnoise-multiplier = 2.0\ncount = 5\n"
     )
     asked = f"account {path} --delta 0.01"
@@ -131,7 +131,7 @@ def test_colluders_may_be_supposed_of_a_described_federation(tmp_path: Path) -> 
         assert effective == pytest.approx(2 * math.sqrt(others))
 
 
-def test_local_steps_count_as_steps_under_the_owners_own_noise() -> None:
+def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
     arguments = "--delta 0.01 --trust local --clients 5"
     local = document(f"account --noise-multiplier 4 --steps 10 --local-steps 3 {arguments}")
     plain = document("account --noise-multiplier 4 --steps 30 --delta 0.01")
@@ -215,7 +215,7 @@ def test_help_teaches_with_an_example(command: str) -> None:
         ("calibrate --rho-beta 0.9 --delta 1 --steps 30", "delta is 1"),
         ("calibrate --rho-beta 0.9 --delta 0.01 --steps 0", "steps is 0"),
         (f"{CALIBRATE} --sampling-rate 2", "sampling rate is 2"),
-        (f"{CALIBRATE} --clients 1", "1 owners"),
+        (f"{CALIBRATE} --clients 1", "1 clients"),
         (f"{CALIBRATE} --vantage server", "no noise helps"),
         (f"{CALIBRATE} --clients 4 --colluding 3", "give 0 to 2"),
         (f"{ACCOUNT} --clients 4 --colluding -1", "give 0 to 2"),
@@ -324,7 +324,7 @@ def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path: Path) -> Non
     path = tmp_path / "experiment.toml"
     path.write_text(
         "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\ndelta = 0.02\n"
-        '[federation]\nowners = 5\ntrust = "local"\n[training]\nrounds = 7\n'
+        '[federation]\nclients = 5\ntrust = "local"\n[training]\nrounds = 7\n'
     )
     answer = document(f"account {path}")
     by_hand = "account --noise-multiplier 3 --steps 7 --trust local --clients 5 --delta"
@@ -337,7 +337,7 @@ def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path: Path) -> Non
     assert "sure that a given person's record was used" in text(f"account {path}")
 
 
-def test_what_protects_a_whole_owner_is_said_of_the_owner(tmp_path: Path) -> None:
+def test_what_protects_a_whole_client_is_said_of_the_client(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text(
         '[privacy]\nunit = "client"\nrho-beta = 0.0\nnoise-multiplier = 3.0\n'
@@ -350,8 +350,8 @@ def test_what_protects_a_whole_owner_is_said_of_the_owner(tmp_path: Path) -> Non
         == (document("account --noise-multiplier 3 --steps 7 --delta 0.005")["epsilon"])
     )
     said = text(f"account {path}")
-    assert "sure that a given owner's whole data was used" in said
-    assert "the most that one owner's whole data can change" in said
+    assert "sure that a given client's whole data was used" in said
+    assert "the most that one client's whole data can change" in said
 
 
 def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_a_run_is_accounted_with_the_distances_that_it_gathered(
     assert "audit.bayesian-pairs" in refused
     config = small({"audit.bayesian-pairs": 3})
     directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     report = directory.read_json("report.json")
     answer = document(f"account {directory.path}")
@@ -409,7 +409,7 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
         ("account nothing.toml --delta 0.1", "cannot read"),
         (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
         (f"{ACCOUNT} --plot nowhere/epsilon.svg", "no directory"),
-        (f"{ACCOUNT} --participants 3", "3 of 2 owners"),
+        (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
         ("calibrate --rho-beta 0.9 --delta 0.01", "give --steps to find the noise"),
         ("calibrate --rho-beta 0.9 --steps 3", "at which delta"),
         ("calibrate --rho-beta high --delta 0.01 --steps 30", "--rho-beta is 'high'"),
@@ -438,7 +438,7 @@ def narrow(arguments: str) -> list[str]:
 
 PAC = (
     '[privacy]\nrho-beta = 0.0\nnoise = "pac"\nmutual-information = 0.1\ndelta = 0.02\n'
-    '[audit]\nmode = "instrumented"\n'
+    '[audit]\nmode = "oracle"\n'
 )
 UNCLIPPED = (
     "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\ndelta = 0.02\n"
@@ -494,11 +494,11 @@ def test_a_run_with_pac_noise_quotes_its_report(
             "privacy.rho-beta": 0.0,
             "privacy.noise": "pac",
             "privacy.mutual-information": 0.2,
-            "audit.mode": "instrumented",
+            "audit.mode": "oracle",
         }
     )
     directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.owners, to_run_config(config))
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     report = directory.read_json("report.json")
     answer = document(f"account {directory.path}")

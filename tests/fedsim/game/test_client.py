@@ -1,4 +1,4 @@
-"""An owner sums its own records, and nobody else's."""
+"""A client sums its own records, and nobody else's."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import torch
 
 from fedsim.config import Config
 from fedsim.game import federation
-from fedsim.game.owner import (
+from fedsim.game.client import (
     challenge_gradients,
     clean_sum,
     local_step_size,
@@ -31,10 +31,10 @@ def _federation(config: Config) -> tuple[federation.Federation, torch.Tensor]:
 
 
 @pytest.mark.parametrize("scheme", ["iid", "dirichlet"])
-def test_the_owners_sums_add_up_to_the_sum_over_d(scheme: str, small: Make) -> None:
+def test_the_clients_sums_add_up_to_the_sum_over_d(scheme: str, small: Make) -> None:
     known, theta = _federation(small({"federation.partition": scheme}))
     whole = known.clipper.clipped_sum(theta, *known.members(np.arange(24)))
-    parts = torch.stack([clean_sum(known, owner, theta) for owner in range(3)])
+    parts = torch.stack([clean_sum(known, client, theta) for client in range(3)])
     torch.testing.assert_close(parts.sum(0), whole, rtol=1e-5, atol=1e-6)
 
 
@@ -44,12 +44,12 @@ def test_the_two_worlds_differ_by_the_challenge_and_nothing_else(
 ) -> None:
     known, theta = _federation(small({"privacy.neighbouring": "replace"} if replacement else {}))
     record = 7
-    owner = int(known.owner_of[record])
+    client = int(known.client_of[record])
     sums = [
-        clean_sum(known, owner, theta, record, replacement, torch.full((4,), world))
+        clean_sum(known, client, theta, record, replacement, torch.full((4,), world))
         for world in (True, False)
     ]
-    torch.testing.assert_close(sums[0], clean_sum(known, owner, theta), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(sums[0], clean_sum(known, client, theta), rtol=1e-5, atol=1e-6)
     present, absent = challenge_gradients(known, theta, record, replacement)
     torch.testing.assert_close(sums[0] - sums[1], present - absent, rtol=1e-5, atol=1e-6)
     assert bool((absent == 0).all()) == (replacement is None)
@@ -59,7 +59,7 @@ def test_each_trial_trains_on_its_own_world(small: Make) -> None:
     known, theta = _federation(small())
     theta[:] = theta[0]
     worlds = torch.tensor([True, False, True, False])
-    sums = clean_sum(known, int(known.owner_of[7]), theta, 7, None, worlds)
+    sums = clean_sum(known, int(known.client_of[7]), theta, 7, None, worlds)
     torch.testing.assert_close(sums[0], sums[2])
     torch.testing.assert_close(sums[1], sums[3])
     assert not torch.allclose(sums[0], sums[1])
@@ -71,14 +71,14 @@ def test_a_sampled_sum_is_that_of_the_records_that_take_part(
 ) -> None:
     known, theta = _federation(small({"privacy.neighbouring": "replace"} if replacement else {}))
     record = 7
-    owner = int(known.owner_of[record])
+    client = int(known.client_of[record])
     taking_part = torch.rand(4, 24, generator=torch.Generator().manual_seed(0)) < 0.5
     taking_part[:, record] = torch.tensor([True, True, False, False])
     worlds = torch.tensor([True, False, True, False])
-    sums = clean_sum(known, owner, theta, record, replacement, worlds, taking_part)
+    sums = clean_sum(known, client, theta, record, replacement, worlds, taking_part)
     for trial in range(4):
         expected = torch.zeros(theta.shape[1], dtype=torch.float64)
-        for position in known.owned_by(owner):
+        for position in known.owned_by(client):
             if not taking_part[trial, position]:
                 continue
             # The replacement takes part where the record that it replaces would.
@@ -110,17 +110,17 @@ def test_a_gradient_longer_than_the_clipping_norm_stops_everything(
         challenge_gradients(known, theta, 7, None)
 
 
-def _plain_owner(
+def _plain_client(
     config: Config,
     known: federation.Federation,
-    owner: int,
+    client: int,
     theta: torch.Tensor,
     noise: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Train one owner's copy by autograd, record by record; return its last model and R."""
+    """Train one client's copy by autograd, record by record; return its last model and R."""
     model = federation.build_model(config, known.split.dataset)
     torch.nn.utils.vector_to_parameters(theta.clone(), model.parameters())
-    features, labels = known.members(known.owned_by(owner))
+    features, labels = known.members(known.owned_by(client))
     sent = torch.zeros(len(theta), dtype=torch.float64)
     for drawn in noise:
         released = drawn.clone()
@@ -131,9 +131,9 @@ def _plain_owner(
             released += gradient * min(1.0, config.training.clipping_norm / float(gradient.norm()))
         sent += released
         rate = config.training.local_learning_rate
-        owners, records = config.federation.owners, config.data.records
+        clients, records = config.federation.clients, config.data.records
         before = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-        after = before - rate * released / (records / owners)
+        after = before - rate * released / (records / clients)
         torch.nn.utils.vector_to_parameters(after.float(), model.parameters())
     last = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
     return last, sent
@@ -142,22 +142,22 @@ def _plain_owner(
 def test_local_steps_are_those_of_a_plain_loop_and_the_server_averages_the_models(
     small: Make,
 ) -> None:
-    """At equal rates: theta - eta sum_j R_j / n is the mean of the owners' models (FedAvg)."""
+    """At equal rates: theta - eta sum_j R_j / n is the mean of the clients' models (FedAvg)."""
     steps = {"training.local-steps": 4, "training.local-learning-rate": 0.5}
     config = small({"federation.trust": "local"} | steps)
     known, theta = _federation(config)
     generator = torch.Generator().manual_seed(1)
     noises = 0.1 * torch.randn(3, 4, *theta.shape, generator=generator, dtype=torch.float64)
     models, sent = [], []
-    for owner in range(3):
+    for client in range(3):
         total = local_steps(
-            lambda model, owner=owner: clean_sum(known, owner, model),
+            lambda model, client=client: clean_sum(known, client, model),
             theta,
             4,
             local_step_size(config, 1),
-            lambda step, owner=owner: noises[owner, step - 1],
+            lambda step, client=client: noises[client, step - 1],
         )
-        model, expected = _plain_owner(config, known, owner, theta[2], noises[owner, :, 2])
+        model, expected = _plain_client(config, known, client, theta[2], noises[client, :, 2])
         torch.testing.assert_close(total[2], expected, rtol=1e-4, atol=1e-5)
         models.append(model)
         sent.append(total[2])

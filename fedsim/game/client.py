@@ -1,4 +1,4 @@
-"""What a data owner computes: its clipped sums, its noise, the challenge's part in them."""
+"""What a client computes: its clipped sums, its noise, the challenge's part in them."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -10,7 +10,7 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.config import Config
 from fedsim.game import client_level, one_run
 from fedsim.game.federation import Federation
-from fedsim.game.question import Question
+from fedsim.game.round_game import RoundGame
 from fedsim.noise.mechanism import Bools
 from fedsim.noise.pac_release import halves, pair
 from fedsim.privacy.mechanism import Neighbouring
@@ -21,77 +21,77 @@ from fedsim.training.schedules import factor
 def contribution(
     config: Config,
     federation: Federation,
-    owner: int,
+    client: int,
     parameters: Tensor,
-    question: Question,
+    game: RoundGame,
     worlds: Tensor | None = None,
     participation: Tensor | None = None,
 ) -> Tensor:
-    """Return what an owner adds to the sum of a round, by the unit of privacy.
+    """Return what a client adds to the sum of a round, by the unit of privacy.
 
     Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
 
     Args:
         config: the experiment.
         federation: its data and model.
-        owner: the partition.
+        client: the partition.
         parameters: float32 [T, P], the models that the round begins with.
-        question: the round, its trials and the challenge.
-        worlds: bool [T], for the owner of the challenge only: False where a trial trains on D'.
+        game: the round, its trials and the challenge.
+        worlds: bool [T], for the target client only: False where a trial trains on D'.
         participation: bool [T, n], which records of D take part; None for all.
 
     Returns:
         float64 [T, P].
     """
     if config.privacy.unit == "client":
-        own = client_level.contribution(config, federation, owner, parameters, question, worlds)
+        own = client_level.contribution(config, federation, client, parameters, game, worlds)
     else:
-        record, replacement = question.record, question.replacement
-        own = clean_sum(federation, owner, parameters, record, replacement, worlds, participation)
-    added = one_run.planted(config, federation, {owner}, parameters, question.trials)
+        record, replacement = game.record, game.replacement
+        own = clean_sum(federation, client, parameters, record, replacement, worlds, participation)
+    added = one_run.planted(config, federation, {client}, parameters, game.trials)
     return own if added is None else own + added
 
 
 def challenge_contributions(
-    config: Config, federation: Federation, parameters: Tensor, question: Question
+    config: Config, federation: Federation, parameters: Tensor, game: RoundGame
 ) -> tuple[Tensor, Tensor]:
     """Return what the challenge adds to the sum under D and under D'.
 
-    A record's clipped gradients, or an owner's clipped updates, by the unit of privacy.
+    A record's clipped gradients, or a client's clipped updates, by the unit of privacy.
 
     Args:
         config: the experiment.
         federation: its data and model.
         parameters: float32 [T, P].
-        question: the round, its trials and the challenge.
+        game: the round, its trials and the challenge.
 
     Returns:
         float64 [T, P], twice.
     """
     if config.privacy.unit == "client":
-        return client_level.challenge_contributions(config, federation, parameters, question)
-    return challenge_gradients(federation, parameters, question.the_record, question.replacement)
+        return client_level.challenge_contributions(config, federation, parameters, game)
+    return challenge_gradients(federation, parameters, game.the_record, game.replacement)
 
 
-def undisputed(
+def common_part(
     config: Config,
     federation: Federation,
-    owners: Collection[int],
+    clients: Collection[int],
     parameters: Tensor,
-    question: Question,
+    game: RoundGame,
     participation: Tensor | None,
 ) -> Tensor:
-    """Return what some owners add to a sum in both worlds.
+    """Return what some clients add to a sum in both worlds.
 
-    Of the owner of the challenge the other records count, where one record is in question; planted
+    Of the target client the other records count, where one record is in question; planted
     canaries do.
 
     Args:
         config: the experiment.
         federation: its data and model.
-        owners: the partitions.
+        clients: the partitions.
         parameters: float32 [T, P].
-        question: the round, its trials and the challenge.
+        game: the round, its trials and the challenge.
         participation: bool [T, n], which records of D take part, None for all; the column of the
             challenge record is not looked at.
 
@@ -99,34 +99,34 @@ def undisputed(
         float64 [T, P].
     """
     if config.privacy.unit == "client":
-        others = set(owners) - {question.challenged}
-        known = client_level.total(config, federation, others, parameters, question)
+        others = set(clients) - {game.target_client}
+        known = client_level.total(config, federation, others, parameters, game)
     else:
-        inside = np.isin(federation.owner_of, sorted(owners))
-        inside[question.the_record] = False
+        inside = np.isin(federation.client_of, sorted(clients))
+        inside[game.the_record] = False
         known = federation.clipped_sum(parameters, np.flatnonzero(inside), participation)
-    added = one_run.planted(config, federation, owners, parameters, question.trials)
+    added = one_run.planted(config, federation, clients, parameters, game.trials)
     return known if added is None else known + added
 
 
 def clean_sum(
     federation: Federation,
-    owner: int,
+    client: int,
     parameters: Tensor,
     record: int | None = None,
     replacement: int | None = None,
     worlds: Tensor | None = None,
     participation: Tensor | None = None,
 ) -> Tensor:
-    """Return an owner's sum of clipped gradients.
+    """Return a client's sum of clipped gradients.
 
     The challenge counts as often as D has it, and a vector that was made for it in its stead.
 
     Args:
         federation: its data and model.
-        owner: the partition.
+        client: the partition.
         parameters: float32 [T, P].
-        record: position of the challenge record in D, if the owner has it.
+        record: position of the challenge record in D, if the client has it.
         replacement: position in the pool of what D' has in its place, None for nothing.
         worlds: bool [T]; where False, the record is left out, or replaced. None for D.
         participation: bool [T, n], which records of D take part, None for all; the replacement does
@@ -135,7 +135,7 @@ def clean_sum(
     Returns:
         float64 [T, P].
     """
-    positions = federation.owned_by(owner)
+    positions = federation.owned_by(client)
     features, labels = federation.members(positions)
     weights = None if participation is None else participation[:, positions].to(parameters)
     if record is not None and worlds is not None:
@@ -163,29 +163,29 @@ def clean_sum(
 def candidate_masks(
     config: Config,
     federation: Federation,
-    owner: int,
+    client: int,
     record: int | None,
     replacement: int | None,
     adversary: bool,
 ) -> Bools:
-    """Return which of an owner's records each candidate of the stated prior has.
+    """Return which of a client's records each candidate of the stated prior has.
 
     Args:
         config: the experiment.
         federation: its data.
-        owner: the partition.
-        record: position of the challenge record in D, None unless the owner has it.
+        client: the partition.
+        record: position of the challenge record in D, None unless the client has it.
         replacement: position in the pool of what D' has in its place, None for nothing.
-        adversary: whether the owner is the adversary, who would recognise its own records, so that
+        adversary: whether the client is the adversary, who would recognise its own records, so that
             every candidate has them.
 
     Returns:
-        bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the owner of the
-        challenge also has a replacement, the last column.
+        bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the client of
+        the challenge also has a replacement, the last column.
     """
-    positions = federation.owned_by(owner)
+    positions = federation.owned_by(client)
     if config.privacy.pac_prior == "halves" and not adversary:
-        return halves(config.run.seed, owner, len(positions), config.candidates)
+        return halves(config.run.seed, client, len(positions), config.candidates)
     if record is None:
         return np.ones((1, len(positions)), dtype=np.bool_)
     (column,) = np.flatnonzero(positions == record)
@@ -194,16 +194,16 @@ def candidate_masks(
 
 def candidate_sums(
     federation: Federation,
-    owner: int,
+    client: int,
     parameters: Tensor,
     masks: Bools,
     replacement: int | None = None,
 ) -> Tensor:
-    """Return an owner's sums of clipped gradients under every candidate.
+    """Return a client's sums of clipped gradients under every candidate.
 
     Args:
         federation: its data and model.
-        owner: the partition.
+        client: the partition.
         parameters: float32 [T, P].
         masks: bool [m, n] as of `candidate_masks`, or [m, n + 1] with a replacement.
         replacement: position in the pool of the record of the last column, None for none.
@@ -211,7 +211,7 @@ def candidate_sums(
     Returns:
         float64 [T, m, P].
     """
-    features, labels = federation.members(federation.owned_by(owner))
+    features, labels = federation.members(federation.owned_by(client))
     if replacement is not None:
         other_features, other_labels = federation.pool([replacement])
         features = torch.cat([features, other_features])
@@ -242,10 +242,10 @@ def challenge_gradients(
             privacy rests; where clipping is off, that is infinite and no such statement is made.
     """
     if federation.direction is not None:
-        assert federation.made is not None
+        assert federation.crafted is not None
         vector = federation.clipper.clipping_norm * federation.direction
         present = (federation.copies * vector).expand(parameters.shape)
-        return present, -present if federation.made.opposed else torch.zeros_like(present)
+        return present, -present if federation.crafted.opposed else torch.zeros_like(present)
     features, labels = federation.members(np.asarray([record]))
     if replacement is not None:
         other_features, other_labels = federation.pool([replacement])
@@ -265,36 +265,36 @@ def challenge_gradients(
 def gradient_distances(
     config: Config,
     federation: Federation,
-    owner: int,
+    client: int,
     parameters: Tensor,
     trials: range,
     round: int,
 ) -> Tensor | None:
-    """Return what the Bayesian accountant asks of an owner in a round.
+    """Return what the Bayesian accountant asks of a client in a round.
 
-    How far a record moves the sum, for `audit.bayesian-pairs` random pairs of the owner's records
+    How far a record moves the sum, for `audit.bayesian-pairs` random pairs of the client's records
     of D, or as many as are disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it
     is replaced.
 
     Args:
         config: the experiment.
         federation: its data and model.
-        owner: the partition.
+        client: the partition.
         parameters: float32 [E, P], the models of the evaluated trials.
         trials: the numbers of these trials.
         round: counts from 1.
 
     Returns:
-        float64 [E, m]; None where the owner has fewer than two records.
+        float64 [E, m]; None where the client has fewer than two records.
     """
-    positions = federation.owned_by(owner)
+    positions = federation.owned_by(client)
     if len(positions) < 2:
         return None
     drawn = groups(
         config.noise_seed,
         trials,
         round,
-        owner,
+        client,
         len(positions),
         config.audit.bayesian_pairs,
         2 if config.privacy.neighbouring is Neighbouring.REPLACE else 1,
@@ -313,7 +313,7 @@ def noise(
         seed: of the run; None draws from the operating system's entropy.
         trials: the numbers of the T trials whose leaves are drawn from.
         round: of the seed tree, as of `noise_round`.
-        partition: who draws: an owner, or `SERVER`.
+        partition: who draws: a client, or `SERVER`.
         std: [T], on any device.
         size: P, the number of parameters.
 
@@ -326,7 +326,7 @@ def noise(
 
 def noise_sources(config: Config) -> Sequence[int]:
     """Return whose noise stands for that of a round, where one place plays all: partitions."""
-    return config.federation.trust.model.played_by(config.federation.owners)
+    return config.federation.trust.model.played_by(config.federation.clients)
 
 
 def local_steps(
@@ -336,12 +336,12 @@ def local_steps(
     step_size: float,
     noise: Callable[[int], Tensor] | None = None,
 ) -> Tensor:
-    """Return R = r_1 + ... + r_L: what an owner sends after L steps of its own.
+    """Return R = r_1 + ... + r_L: what a client sends after L steps of its own.
 
     r_l = clean(theta_{l-1}) + noise(l), theta_l = theta_{l-1} - step_size r_l.
 
     Args:
-        clean: maps models [T, P] to the owner's clipped sums, float64 [T, P], which are
+        clean: maps models [T, P] to the client's clipped sums, float64 [T, P], which are
             overwritten.
         parameters: theta_0, float32 [T, P].
         steps: L.
@@ -367,10 +367,10 @@ def local_steps(
 
 
 def local_step_size(config: Config, round: int) -> float:
-    """Return what an owner multiplies a clipped sum with to step its own model.
+    """Return what a client multiplies a clipped sum with to step its own model.
 
-    eta_local m / n: the records of one owner are n/m of the public n on average, and with the
-    server's learning rate the mean of the owners' models is the server's next one.
+    eta_local m / n: the records of one client are n/m of the public n on average, and with the
+    server's learning rate the mean of the clients' models is the server's next one.
 
     Args:
         config: the experiment.
@@ -381,7 +381,7 @@ def local_step_size(config: Config, round: int) -> float:
     """
     training = config.training
     rate = training.local_learning_rate or training.learning_rate
-    return rate * factor(training, round) * config.federation.owners / config.data.records
+    return rate * factor(training, round) * config.federation.clients / config.data.records
 
 
 def noise_round(config: Config, round: int, step: int) -> int:

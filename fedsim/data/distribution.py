@@ -1,4 +1,4 @@
-"""Who holds what: the records of D by owner and label, and how far that is from a random deal."""
+"""Who holds what: the records of D by client and label, and how far that is from a random deal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,28 +27,28 @@ SHOWN_COLUMNS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Holdings:
-    """How many records of each label each owner has.
+class DataDistribution:
+    """How many records of each label each client has.
 
     Attributes:
-        counts: int64 [owners, classes]. Every owner has a record.
+        counts: int64 [clients, classes]. Every client has a record.
     """
 
     counts: Ints
 
     @cached_property
     def sizes(self) -> Ints:
-        """Records of each owner [owners]."""
+        """Records of each client [clients]."""
         return self.counts.sum(axis=1)
 
     @cached_property
     def classes(self) -> Ints:
-        """How many labels each owner has at least one record of [owners]."""
+        """How many labels each client has at least one record of [clients]."""
         return np.count_nonzero(self.counts, axis=1)
 
     @cached_property
     def effective_classes(self) -> Floats:
-        """The exponential of the entropy of each owner's labels [owners], in 1..classes.
+        """The exponential of the entropy of each client's labels [clients], in 1..classes.
 
         So many equally frequent labels have the same entropy (Hill, 1973, the number of order 1).
         """
@@ -58,7 +58,7 @@ class Holdings:
 
     @cached_property
     def label_skew(self) -> Floats:
-        """Total variation distance of each owner's labels from those of all of D [owners], 0..1.
+        """Total variation distance of each client's labels from those of all of D [clients], 0..1.
 
         The share of its records that would need another label for its mix to be that of D.
         """
@@ -68,12 +68,12 @@ class Holdings:
 
     @cached_property
     def chance_skew(self) -> Floats:
-        """The expectation of `label_skew` if owners of these sizes drew their records at random.
+        """The expectation of `label_skew` if clients of these sizes drew their records at random.
 
         Small samples of one mix differ from it; what is above this is skew. Exact: each count is
         hypergeometric, X of n records where K of N have the label, with mean absolute deviation
         2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991, Closed form summation
-        for classical distributions). [owners]
+        for classical distributions). [clients]
         """
         N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
         m = n * K // N  # in integers: a mean that is whole is not rounded below itself
@@ -82,10 +82,10 @@ class Holdings:
         return expected
 
     def mean(self, skew: Floats) -> float:
-        """Return the mean over owners, weighted by their records.
+        """Return the mean over clients, weighted by their records.
 
         Args:
-            skew: [owners], `label_skew` or `chance_skew`.
+            skew: [clients], `label_skew` or `chance_skew`.
         """
         return float(np.average(skew, weights=self.sizes))
 
@@ -134,7 +134,7 @@ def draw(config: Config, source: Dataset) -> Split:
 
 
 def divide(config: Config, split: Split) -> Ints:
-    """Return the owner of each record of D, int64 [n].
+    """Return the client of each record of D, int64 [n].
 
     Args:
         config: the experiment.
@@ -146,7 +146,7 @@ def divide(config: Config, split: Split) -> Ints:
     federation = config.federation
     return partition(
         split.members_records.labels,
-        federation.owners,
+        federation.clients,
         federation.partition,
         federation.dirichlet_alpha,
         config.data.seed,
@@ -209,15 +209,15 @@ def named(columns: Iterable[str]) -> str:
     return ", ".join(names[:SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
 
 
-def hold(split: Split, owner_of: Ints, owners: int) -> Holdings:
-    """Return how many records of D each owner has, by label.
+def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
+    """Return how many records of D each client has, by label.
 
     Args:
         split: with D.
-        owner_of: int64 [n], the owner of each record of D.
-        owners: how many there are.
+        client_of: int64 [n], the client of each record of D.
+        clients: how many there are.
     """
     classes = split.dataset.classes
-    cells = owner_of * classes + split.members_records.labels
-    counts = np.bincount(cells, minlength=owners * classes).reshape(owners, classes)
-    return Holdings(counts)
+    cells = client_of * classes + split.members_records.labels
+    counts = np.bincount(cells, minlength=clients * classes).reshape(clients, classes)
+    return DataDistribution(counts)

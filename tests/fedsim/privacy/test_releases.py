@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adversaries.errors import InputError
-from fedsim.privacy import description
-from fedsim.privacy.description import Description, Rounds
+from fedsim.privacy import releases
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
 EXAMPLE = """
 trust = "distributed"
-owners = 8
+clients = 8
 clipping-norm = 2.0
 neighbouring = "replace"
 
@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_rounds_that_differ_compose_to_one_mechanism() -> None:
-    described = Description((Rounds(2.0, 10), Rounds(3.0, 5, 0.1), Rounds(2.0, 1)))
+    described = Releases((Rounds(2.0, 10), Rounds(3.0, 5, 0.1), Rounds(2.0, 1)))
     expected = Mechanism((Steps(2.0, 11), Steps(3.0, 5, 0.1)))
     assert described.towards(Vantage.PARTICIPANT) == expected
     assert described.count == 16
@@ -54,28 +54,28 @@ def test_rounds_that_differ_compose_to_one_mechanism() -> None:
         (Trust.DISTRIBUTED, Vantage.PARTICIPANT, 2 * math.sqrt(2 / 5)),
     ],
 )
-def test_an_owner_that_stays_away_takes_its_noise_with_it(
+def test_an_client_that_stays_away_takes_its_noise_with_it(
     trust: Trust, vantage: Vantage, effective: float
 ) -> None:
-    described = Description((Rounds(2.0, participants=3),), trust=trust, owners=5)
+    described = Releases((Rounds(2.0, participants=3),), trust=trust, clients=5)
     (group,) = described.towards(vantage).groups
     assert group.noise_multiplier == pytest.approx(effective)
 
 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
 def test_a_lone_participant_is_not_its_own_adversary(trust: Trust) -> None:
-    described = Description((Rounds(2.0, participants=1),), trust=trust, owners=4)
+    described = Releases((Rounds(2.0, participants=1),), trust=trust, clients=4)
     (group,) = described.towards(Vantage.PARTICIPANT).groups
     assert group.noise_multiplier == (2.0 if trust is Trust.LOCAL else 1.0)
 
 
 def test_local_steps_count_one_by_one() -> None:
-    described = Description((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, owners=5)
+    described = Releases((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, clients=5)
     assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(2.0, 30)
 
 
 def test_the_first_rounds_are_cut_where_they_are_counted_off() -> None:
-    described = Description((Rounds(2.0, 10), Rounds(3.0, 5)))
+    described = Releases((Rounds(2.0, 10), Rounds(3.0, 5)))
     assert described.first(12).rounds == (Rounds(2.0, 10), Rounds(3.0, 2))
     assert described.first(99) == described
     with pytest.raises(InputError, match="at least 1"):
@@ -83,10 +83,10 @@ def test_the_first_rounds_are_cut_where_they_are_counted_off() -> None:
 
 
 def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path: Path) -> None:
-    read = description.load(written(tmp_path, EXAMPLE))
+    read = releases.load(written(tmp_path, EXAMPLE))
     # Replacing a record moves a sum by twice the clipping norm: 8 / (2 x 2).
     assert read.rounds == (Rounds(2.0, 90), Rounds(4.0, 1, 0.5, participants=7))
-    assert (read.trust, read.owners, read.neighbouring) == (
+    assert (read.trust, read.clients, read.neighbouring) == (
         Trust.DISTRIBUTED,
         8,
         Neighbouring.REPLACE,
@@ -97,14 +97,14 @@ def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path
     ("text", "complaint"),
     [
         ("rounds = [", "not valid TOML"),
-        ("owners = 2", "rounds"),
+        ("clients = 2", "rounds"),
         ("rounds = []", "rounds"),
         ("[[rounds]]\ncount = 3", "noise-multiplier or noise-std"),
         ("[[rounds]]\nnoise-std = 1.0", "clipping-norm"),
         ("[[rounds]]\nnoise-multiplier = 1.0\nnoize = 2", "noize"),
-        ("[[rounds]]\nnoise-multiplier = 1.0\nparticipants = 3", "3 of 2 owners"),
+        ("[[rounds]]\nnoise-multiplier = 1.0\nparticipants = 3", "3 of 2 clients"),
         ("[[rounds]]\nnoise-multiplier = 1.0\nlocal-steps = 3", "choose trust local"),
-        ("owners = 1\n[[rounds]]\nnoise-multiplier = 1.0", "owners"),
+        ("clients = 1\n[[rounds]]\nnoise-multiplier = 1.0", "clients"),
         ("[[rounds]]\nnoise-multiplier = -1.0", "noise-multiplier"),
     ],
 )
@@ -112,13 +112,13 @@ def test_a_file_that_makes_no_sense_is_refused_in_one_line(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     with pytest.raises(InputError, match=complaint) as refused:
-        description.load(written(tmp_path, text))
+        releases.load(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
-        description.load(tmp_path / "nothing.toml")
+        releases.load(tmp_path / "nothing.toml")
 
 
 @given(
@@ -130,13 +130,13 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     st.data(),
 )
 def test_more_participants_more_noise_and_fewer_rounds_never_harm(
-    trust: Trust, vantage: Vantage, owners: int, z: float, count: int, data: st.DataObject
+    trust: Trust, vantage: Vantage, clients: int, z: float, count: int, data: st.DataObject
 ) -> None:
-    participants = data.draw(st.integers(1, owners - 1))
+    participants = data.draw(st.integers(1, clients - 1))
 
     def mu(z: float, count: int, participants: int) -> float:
         rounds = Rounds(z, count, participants=participants)
-        return Description((rounds,), trust=trust, owners=owners).towards(vantage).mu
+        return Releases((rounds,), trust=trust, clients=clients).towards(vantage).mu
 
     here = mu(z, count, participants)
     assert mu(z, count, participants + 1) <= here

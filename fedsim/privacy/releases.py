@@ -34,8 +34,8 @@ class Rounds:
             added.
         count: how many rounds.
         sampling_rate: probability that a record takes part in a step; 1 is a full batch.
-        local_steps: noisy steps of an owner within a round.
-        participants: how many owners took part, the record's among them; None for all.
+        local_steps: noisy steps of a client within a round.
+        participants: how many clients took part, the record's among them; None for all.
     """
 
     noise_multiplier: float
@@ -46,19 +46,19 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Description:
+class Releases:
     """What a federation releases.
 
-    The bounds hold for a record whose owner takes part in all of the rounds, and for the server
+    The bounds hold for a record whose client takes part in all of the rounds, and for the server
     under distributed trust as if it saw the sum alone.
 
     Attributes:
         rounds: in their order.
         neighbouring: the relation between the two worlds.
         trust: who adds the noise.
-        owners: how many there are.
+        clients: how many there are.
         clipping_norm: None where only its ratio to the noise is known.
-        colluders: how many owners besides the adversary tell it their noise.
+        colluders: how many clients besides the adversary tell it their noise.
         summed_in_the_clear: whether the server sees the messages that distributed trust means it to
             see the sum of.
     """
@@ -66,7 +66,7 @@ class Description:
     rounds: tuple[Rounds, ...]
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
     trust: Trust = Trust.CENTRAL
-    owners: int = 2
+    clients: int = 2
     clipping_norm: float | None = None
     colluders: int = 0
     summed_in_the_clear: bool = False
@@ -86,7 +86,7 @@ class Description:
                     alike.noise_multiplier,
                     self.trust,
                     vantage,
-                    self.owners,
+                    self.clients,
                     alike.local_steps,
                     alike.participants,
                     self.colluders,
@@ -98,11 +98,11 @@ class Description:
         )
         return Mechanism(tuple(steps), self.neighbouring)
 
-    def under(self, trust: Trust) -> "Description":
+    def under(self, trust: Trust) -> "Releases":
         """Return the same rounds with the noise added by somebody else."""
         return replace(self, trust=trust)
 
-    def first(self, count: int) -> "Description":
+    def first(self, count: int) -> "Releases":
         """Return the first rounds alone.
 
         Args:
@@ -120,7 +120,7 @@ class Description:
             raise InputError(f"{count} rounds release nothing; give at least 1")
         return replace(self, rounds=tuple(kept))
 
-    def repeated(self, times: int) -> "Description":
+    def repeated(self, times: int) -> "Releases":
         """Return the same rounds so many times."""
         rounds = (replace(alike, count=alike.count * times) for alike in self.rounds)
         return replace(self, rounds=tuple(rounds))
@@ -151,7 +151,7 @@ class _RoundsTable(Table):
 class _DescriptionTable(Table):
     neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
-    owners: Annotated[int, Field(ge=2)] = 2
+    clients: Annotated[int, Field(ge=2)] = 2
     clipping_norm: Annotated[float, Field(gt=0)] | None = None
     colluders: Annotated[int, Field(ge=0)] = 0
     rounds: Annotated[list[_RoundsTable], Field(min_length=1)]
@@ -163,7 +163,7 @@ class _DescriptionTable(Table):
         return self
 
 
-def load(path: Path) -> Description:
+def load(path: Path) -> Releases:
     """Read a description from a TOML file with [[rounds]].
 
     Args:
@@ -193,14 +193,14 @@ def load(path: Path) -> Description:
         Rounds(multiplier(row), row.count, row.sampling_rate, row.local_steps, row.participants)
         for row in table.rounds
     )
-    description = Description(
+    releases = Releases(
         tuple(rounds),
         table.neighbouring,
         table.trust,
-        table.owners,
+        table.clients,
         table.clipping_norm,
         table.colluders,
     )
     for vantage in Vantage:
-        description.towards(vantage)  # what is out of range shows here
-    return description
+        releases.towards(vantage)  # what is out of range shows here
+    return releases

@@ -13,17 +13,17 @@ from rich.text import Text
 
 from fedsim.common import report_directory
 from fedsim.config import Config
-from fedsim.data import Records, Split, holdings
+from fedsim.data import Records, Split, distribution
 from fedsim.data.cautions import cautions
-from fedsim.data.holdings import Holdings
+from fedsim.data.distribution import DataDistribution
 
 Report = Mapping[str, Any]
 
-SHOWN_OWNERS = 20
-"""How many owners the terminal shows; the page and JSON have all of them."""
+SHOWN_CLIENTS = 20
+"""How many clients the terminal shows; the page and JSON have all of them."""
 
 TOP = 3
-"""How many of an owner's labels or key values are named where there are many."""
+"""How many of a client's labels or key values are named where there are many."""
 
 COUNTED_CLASSES = 10
 """Up to how many classes there is a table with a column for each."""
@@ -37,13 +37,13 @@ BAR = 12
 
 def assemble(config: Config) -> dict[str, Any]:
     """Return what the data of a configuration are and who holds them. Raises InputError."""
-    dataset = holdings.dataset(config)
-    split = holdings.draw(config, dataset)
-    owner_of = holdings.divide(config, split)
-    held = holdings.hold(split, owner_of, config.federation.owners)
-    keys = holdings.keys(config, split)
+    dataset = distribution.dataset(config)
+    split = distribution.draw(config, dataset)
+    client_of = distribution.divide(config, split)
+    held = distribution.hold(split, client_of, config.federation.clients)
+    keys = distribution.keys(config, split)
     return {
-        "kind": "holdings",
+        "kind": "distribution",
         "name": config.run.name,
         "dataset": {
             "name": dataset.name,
@@ -52,7 +52,7 @@ def assemble(config: Config) -> dict[str, Any]:
             "test_records": 0 if dataset.test is None else len(dataset.test),
             "shape": list(dataset.train.features.shape[1:]),
             "classes": dataset.classes,
-            "columns": list(holdings.columns_of(dataset)),
+            "columns": list(distribution.columns_of(dataset)),
             "cautions": cautions(dataset),
         },
         "parts": _parts(split),
@@ -72,7 +72,7 @@ def assemble(config: Config) -> dict[str, Any]:
         },
         "label_skew": held.mean(held.label_skew),
         "chance_skew": held.mean(held.chance_skew),
-        "owners": _owners(held, owner_of, keys),
+        "clients": _clients(held, client_of, keys),
     }
 
 
@@ -82,7 +82,7 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def verdict(report: Report) -> str:
-    """Return how unlike the owners are in a sentence or two."""
+    """Return how unlike the clients are in a sentence or two."""
     sizes, partition = report["sizes"], report["partition"]
     by_key = (
         f" No value of '{partition['key']}' ({partition['key_values']} in D) is split."
@@ -90,8 +90,8 @@ def verdict(report: Report) -> str:
         else ""
     )
     return (
-        f"{len(report['owners'])} owners hold {sizes['min']} to {sizes['max']} records "
-        f"(median {sizes['median']:g}). On average {report['label_skew']:.1%} of an owner's "
+        f"{len(report['clients'])} clients hold {sizes['min']} to {sizes['max']} records "
+        f"(median {sizes['median']:g}). On average {report['label_skew']:.1%} of a client's "
         "records would need another label for its mix to be that of D; if the same numbers of "
         f"records were dealt at random, {report['chance_skew']:.1%} would.{by_key}"
     )
@@ -105,13 +105,15 @@ def summary(report: Report) -> RenderableType:
     (_, headings, body), *others = _tables(report)
     most = report["sizes"]["max"]
     barred = [
-        [*cells, "█" * max(1, round(BAR * owner["records"] / most))]
-        for cells, owner in zip(body, report["owners"], strict=True)
+        [*cells, "█" * max(1, round(BAR * client["records"] / most))]
+        for cells, client in zip(body, report["clients"], strict=True)
     ]
     shown = [_shown("who holds what", [*headings, ""], barred)]
     shown += [_shown(*table) for table in others]
-    more = len(body) - SHOWN_OWNERS
-    left_out = [Text(f"and {more} more owners: --json and --out have them all")] if more > 0 else []
+    more = len(body) - SHOWN_CLIENTS
+    left_out = (
+        [Text(f"and {more} more clients: --json and --out have them all")] if more > 0 else []
+    )
     return Group(rows, *shown, *left_out, Text(verdict(report)), Text(EXPLAINED, "dim"))
 
 
@@ -120,7 +122,7 @@ def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
     for heading in headings:
         words = heading in ("", LARGEST)
         table.add_column(heading, justify="left" if words else "right", no_wrap=heading != LARGEST)
-    for cells in body[:SHOWN_OWNERS]:
+    for cells in body[:SHOWN_CLIENTS]:
         table.add_row(*cells)
     return table
 
@@ -131,21 +133,21 @@ def render_html(report: Report) -> str:
     from fedsim.report import audit_page  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.report_figures import inline  # noqa: PLC0415
 
-    counts = np.array([owner["labels"] for owner in report["owners"]])
-    caption = "Records of every owner, by label."
+    counts = np.array([client["labels"] for client in report["clients"]])
+    caption = "Records of every client, by label."
     return audit_page.render(
         PAGE,
         report=report,
         verdict=verdict(report),
         rows=_rows(report),
-        figures=[(caption, inline(training_figures.holdings(counts), "holdings", caption))],
+        figures=[(caption, inline(training_figures.distribution(counts), "distribution", caption))],
         tables=_tables(report),
         explained=EXPLAINED,
     )
 
 
 EXPLAINED = (
-    "Skew: total variation distance of an owner's labels from those of D. By chance: what a random "
+    "Skew: total variation distance of a client's labels from those of D. By chance: what a random "
     "deal of as many records is expected to have. Effective: so many equally frequent labels "
     "would be as mixed."
 )
@@ -163,23 +165,23 @@ def _parts(split: Split) -> dict[str, Any]:
     }
 
 
-def _owners(
-    held: Holdings, owner_of: holdings.Ints, keys: npt.NDArray[Any] | None
+def _clients(
+    held: DataDistribution, client_of: distribution.Ints, keys: npt.NDArray[Any] | None
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for owner, counts in enumerate(held.counts):
+    for client, counts in enumerate(held.counts):
         row = {
-            "owner": owner,
-            "records": int(held.sizes[owner]),
-            "share": float(held.sizes[owner] / held.sizes.sum()),
+            "client": client,
+            "records": int(held.sizes[client]),
+            "share": float(held.sizes[client] / held.sizes.sum()),
             "labels": counts.tolist(),
-            "classes": int(held.classes[owner]),
-            "effective_classes": float(held.effective_classes[owner]),
-            "label_skew": float(held.label_skew[owner]),
-            "chance_skew": float(held.chance_skew[owner]),
+            "classes": int(held.classes[client]),
+            "effective_classes": float(held.effective_classes[client]),
+            "label_skew": float(held.label_skew[client]),
+            "chance_skew": float(held.chance_skew[client]),
         }
         if keys is not None:
-            values, records = np.unique(keys[owner_of == owner], return_counts=True)
+            values, records = np.unique(keys[client_of == client], return_counts=True)
             largest = np.argsort(-records, kind="stable")[:TOP]
             row["key_values"] = len(values)
             row["largest_key_values"] = {str(values[i]): int(records[i]) for i in largest}
@@ -201,7 +203,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("data", f"{dataset['name']} ({dataset['kind']})"),
         ("records", f"{dataset['records']}{test}"),
         ("features", f"{shape}, {dataset['classes']} classes"),
-        ("columns", holdings.named(dataset["columns"])),
+        ("columns", distribution.named(dataset["columns"])),
         *(("look again", caution) for caution in dataset["cautions"]),
         ("D, trained on", _part(parts["members"])),
         ("held out", _part(parts["held_out"])),
@@ -220,49 +222,50 @@ def _part(part: Report) -> str:
 
 
 def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return title, headings and a row of cells for each owner, of every table there is."""
-    classes, owners, key = (
+    """Return title, headings and a row of cells for each client, of every table there is."""
+    classes, clients, key = (
         report["dataset"]["classes"],
-        report["owners"],
+        report["clients"],
         report["partition"]["key"],
     )
     counted = classes <= COUNTED_CLASSES
-    headings = ["owner", "records", "share", "skew", "by chance", "classes", "effective"]
+    headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]
     rows = [
         [
-            str(owner["owner"]),
-            str(owner["records"]),
-            f"{owner['share']:.1%}",
-            f"{owner['label_skew']:.2f}",
-            f"{owner['chance_skew']:.2f}",
-            str(owner["classes"]),
-            f"{owner['effective_classes']:.1f}",
-            *([] if counted else [_most(owner["labels"])]),
+            str(client["client"]),
+            str(client["records"]),
+            f"{client['share']:.1%}",
+            f"{client['label_skew']:.2f}",
+            f"{client['chance_skew']:.2f}",
+            str(client["classes"]),
+            f"{client['effective_classes']:.1f}",
+            *([] if counted else [_most(client["labels"])]),
         ]
-        for owner in owners
+        for client in clients
     ]
     tables = [("who holds what", headings if counted else [*headings, "most of"], rows)]
     if counted:
-        counts = [[str(owner["owner"]), *map(str, owner["labels"])] for owner in owners]
-        tables.append(("records by label", ["owner", *map(str, range(classes))], counts))
+        counts = [[str(client["client"]), *map(str, client["labels"])] for client in clients]
+        tables.append(("records by label", ["client", *map(str, range(classes))], counts))
     if key:
         values = [
-            [str(owner["owner"]), str(owner["key_values"]), _largest(owner)] for owner in owners
+            [str(client["client"]), str(client["key_values"]), _largest(client)]
+            for client in clients
         ]
-        tables.append((f"values of '{key}'", ["owner", "values", LARGEST], values))
+        tables.append((f"values of '{key}'", ["client", "values", LARGEST], values))
     return tables
 
 
 def _most(labels: list[int]) -> str:
-    """Name an owner's commonest labels."""
+    """Name a client's commonest labels."""
     order = np.argsort(-np.array(labels), kind="stable")[:TOP]
     return ", ".join(str(label) for label in order if labels[label])
 
 
-def _largest(owner: Report) -> str:
-    """Name the key values of which an owner has most records, and how many."""
-    named = ", ".join(f"{value}: {n}" for value, n in owner["largest_key_values"].items())
-    return f"{named}, …" if owner["key_values"] > len(owner["largest_key_values"]) else named
+def _largest(client: Report) -> str:
+    """Name the key values of which a client has most records, and how many."""
+    named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
+    return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named
 
 
 PAGE = """\

@@ -17,7 +17,7 @@ from fedsim.config import Config, to_run_config
 from fedsim.mechanisms.step import Step, join
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.seats.instrumented import Sight, measure
+from fedsim.seats.disclosed_noise import UnknownNoise, measure
 from fedsim.server import server_app
 from fedsim.trust.model import Vantage
 
@@ -75,9 +75,9 @@ def test_the_measurement_is_the_posterior_of_what_the_noise_makes_of_the_sum(
     expected = log_likelihood_ratio(hypotheses(rest, present, absent, std, rate), aggregate)
     coins = None if rate == 1 else taking_part
     sources = frozenset(range(parts))
-    sights = {Vantage.PARTICIPANT: Sight(sources, std)}
+    unknowns = {Vantage.PARTICIPANT: UnknownNoise(sources, std)}
     heard = [*enumerate(noises), (parts, draw(trials, size))]  # and one that hides nothing
-    step = measure(present, absent, heard, worlds, coins, sights, rate)[Vantage.PARTICIPANT]
+    step = measure(present, absent, heard, worlds, coins, unknowns, rate)[Vantage.PARTICIPANT]
     torch.testing.assert_close(step.ratios, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(step.sensitivities, (present - other).norm(dim=1))
     torch.testing.assert_close(step.present_norms, present.norm(dim=1))
@@ -90,8 +90,8 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
     worlds = torch.tensor([True, False])
     for rate in (1.0, 0.5):
         for sources in (frozenset({0}), frozenset[int]()):
-            sights = {Vantage.SERVER: Sight(sources, nothing)}
-            steps = measure(same, same, [(0, 0 * same)], worlds, None, sights, rate)
+            unknowns = {Vantage.SERVER: UnknownNoise(sources, nothing)}
+            steps = measure(same, same, [(0, 0 * same)], worlds, None, unknowns, rate)
             assert steps[Vantage.SERVER].ratios.tolist() == [0.0, 0.0]
 
 
@@ -109,12 +109,12 @@ def test_noise_that_is_missing_or_of_another_shape_is_no_belief(
 ) -> None:
     """A belief without some of the noise would be more certain than anybody can be."""
     std = torch.ones(5, dtype=torch.float64)
-    sights = {Vantage.PARTICIPANT: Sight(frozenset({0, 1}), std)}
+    unknowns = {Vantage.PARTICIPANT: UnknownNoise(frozenset({0, 1}), std)}
     worlds, present = torch.arange(5) < 2, torch.ones(5, 7, dtype=torch.float64)
 
     def measured(shapes: dict[int, int]) -> dict[Vantage, Step]:
         noises = [(j, torch.ones(5, size, dtype=torch.float64)) for j, size in shapes.items()]
-        return measure(present, None, noises, worlds, None, sights, 1.0)
+        return measure(present, None, noises, worlds, None, unknowns, 1.0)
 
     measured({0: 7, 1: 7, 2: 7})
     with pytest.raises(ValueError, match=reason):
@@ -126,28 +126,28 @@ def test_each_vantage_hears_the_noise_that_hides_from_it_alone() -> None:
     present, *noises = torch.randn(4, 5, 7, generator=generator, dtype=torch.float64)
     worlds = torch.tensor([True, False, True, False, True])
     std = torch.full((5,), 2.0, dtype=torch.float64)
-    sights = {
-        Vantage.SERVER: Sight(frozenset({1}), std),
-        Vantage.PARTICIPANT: Sight(frozenset({0, 2}), 3 * std),
+    unknowns = {
+        Vantage.SERVER: UnknownNoise(frozenset({1}), std),
+        Vantage.PARTICIPANT: UnknownNoise(frozenset({0, 2}), 3 * std),
     }
-    together = measure(present, None, enumerate(noises), worlds, None, sights, 1.0)
-    for vantage, sight in sights.items():
-        own = [(source, noises[source]) for source in sight.sources]
-        alone = measure(present, None, own, worlds, None, {vantage: sight}, 1.0)[vantage]
+    together = measure(present, None, enumerate(noises), worlds, None, unknowns, 1.0)
+    for vantage, unknown in unknowns.items():
+        own = [(source, noises[source]) for source in unknown.sources]
+        alone = measure(present, None, own, worlds, None, {vantage: unknown}, 1.0)[vantage]
         torch.testing.assert_close(together[vantage].ratios, alone.ratios)
-        assert together[vantage].noise_stds.equal(sight.noise_std)
+        assert together[vantage].noise_stds.equal(unknown.noise_std)
 
 
 def test_who_sees_the_sum_without_noise_is_certain() -> None:
     present = torch.ones(4, 3, dtype=torch.float64)
     worlds = torch.tensor([True, False, True, False])
     coins = torch.tensor([True, True, False, False])
-    sights = {Vantage.SERVER: Sight(frozenset(), torch.zeros(4, dtype=torch.float64))}
+    unknowns = {Vantage.SERVER: UnknownNoise(frozenset(), torch.zeros(4, dtype=torch.float64))}
     noise = [(0, torch.ones_like(present))]
 
     def ratios(absent: torch.Tensor | None, rate: float) -> list[float]:
         taking_part = coins if rate < 1 else None
-        found = measure(present, absent, noise, worlds, taking_part, sights, rate)
+        found = measure(present, absent, noise, worlds, taking_part, unknowns, rate)
         return found[Vantage.SERVER].ratios.tolist()
 
     assert ratios(None, 1.0) == [math.inf, -math.inf, math.inf, -math.inf]
@@ -180,8 +180,8 @@ def test_the_adversary_and_the_auditor_agree(
     fixed = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.5, "training.momentum": 0.5}
     fixed["audit.vantages"] = "all"
     config = small(mode | fixed)
-    instrumented = small(mode | fixed | {"audit.mode": "instrumented"})
-    participant, auditor = run(config), run(instrumented)
+    disclosed_noise = small(mode | fixed | {"audit.mode": "oracle"})
+    participant, auditor = run(config), run(disclosed_noise)
     # What is left of an aggregate when all that is known is subtracted, only who knows it can say.
     assert set(auditor) == {name for name in participant if not name.startswith(LEFT)}
     np.testing.assert_allclose(auditor["log_odds"], participant["log_odds"], rtol=0, atol=1e-6)
@@ -200,14 +200,14 @@ def test_the_adversary_and_the_auditor_agree(
         np.testing.assert_allclose(auditor[name], participant[name], rtol=1e-6, err_msg=name)
 
 
-def test_beliefs_do_not_depend_on_the_size_of_the_cohort(small: Make, run: Run) -> None:
-    mode = {"audit.mode": "instrumented", "training.sampling-rate": 0.4}
-    whole, parts = run(small(mode)), run(small(mode | {"trials.cohort": 3}))
+def test_beliefs_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -> None:
+    mode = {"audit.mode": "oracle", "training.sampling-rate": 0.4}
+    whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
 def test_noise_of_the_operating_system_can_be_measured_too(small: Make, run: Run) -> None:
-    mode = {"audit.mode": "instrumented", "privacy.noise-source": "system"}
+    mode = {"audit.mode": "oracle", "privacy.noise-source": "system"}
     config = small(mode | {"training.sampling-rate": 0.4, "federation.trust": "local"})
     first, second = run(config), run(config)
     assert np.isfinite(first["log_odds"]).all()
@@ -227,7 +227,7 @@ def _replies(config: Config, directory: RunDirectory) -> list[tuple[int, bool]]:
                 replies.append((partition, messages.MEASUREMENT in records))
             return reply
 
-    grid = Watching(client_app.app, config.federation.owners, to_run_config(config))
+    grid = Watching(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     return replies
 
@@ -239,9 +239,9 @@ def test_only_an_instrumented_run_measures_and_never_the_adversarys_own_noise(
     config = small({"federation.trust": trust})
     directory = RunDirectory.create(tmp_path / "participant", config)
     assert not any(measured for _, measured in _replies(config, directory))
-    config = small({"federation.trust": trust, "audit.mode": "instrumented"})
-    directory = RunDirectory.create(tmp_path / "instrumented", config)
+    config = small({"federation.trust": trust, "audit.mode": "oracle"})
+    directory = RunDirectory.create(tmp_path / "oracle", config)
     measured = {partition for partition, measured in _replies(config, directory) if measured}
     chosen = directory.read_json("facts.json")["challenge"]
     everyone_else = {0, 1, 2} - {chosen["adversary"]}
-    assert measured == ({chosen["owner"]} if trust == "central" else everyone_else)
+    assert measured == ({chosen["client"]} if trust == "central" else everyone_else)

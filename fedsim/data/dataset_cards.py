@@ -23,7 +23,7 @@ class Entry:
 WITH_SCIKIT_LEARN = "none: comes with scikit-learn"
 OWN = "your own"
 
-CATALOGUE: dict[str, Entry] = {
+DATASET_CARDS: dict[str, Entry] = {
     "digits": Entry(
         "1,797 handwritten digits, 8x8 grey, 10 classes", WITH_SCIKIT_LEARN, "CC BY 4.0"
     ),
@@ -67,4 +67,4 @@ UNKNOWN = Entry("", "", "")
 
 def listing() -> list[dict[str, str]]:
     """Return the datasets that can be loaded, each with its entry."""
-    return [{"name": name, **asdict(CATALOGUE.get(name, UNKNOWN))} for name in DATASETS]
+    return [{"name": name, **asdict(DATASET_CARDS.get(name, UNKNOWN))} for name in DATASETS]

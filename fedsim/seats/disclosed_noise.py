@@ -1,6 +1,6 @@
 """The beliefs at several vantages, computed from the noise by an auditor who may read it.
 
-The adversary has to know f(D), so in every step it computes the gradients of all other owners'
+The adversary has to know f(D), so in every step it computes the gradients of all other clients'
 records once more: a second training. But r minus what is common to both worlds is noise, and
 perhaps one gradient: whoever is handed the noise, as the auditor of a simulated campaign is, needs
 the challenge's gradients alone, and arrives at the same log-odds. A measurement of the mechanism,
@@ -19,7 +19,7 @@ from fedsim.trust.model import Vantage
 
 
 @dataclass(frozen=True)
-class Sight:
+class UnknownNoise:
     """What one vantage point cannot see through.
 
     Attributes:
@@ -37,7 +37,7 @@ def measure(
     noises: Iterable[tuple[int, Tensor]],
     worlds: Tensor,
     participation: Tensor | None,
-    sights: Mapping[Vantage, Sight],
+    unknowns: Mapping[Vantage, UnknownNoise],
     sampling_rate: float,
 ) -> dict[Vantage, Step]:
     """Return what each vantage point would conclude from r = rest + B (b g + (1 - b) g') + w.
@@ -45,7 +45,7 @@ def measure(
     present [T, P]: g, the clipped gradient of the challenge record; absent [T, P]: g', that of its
     replacement, None if there is none; noises: by source, the parts [T, P] of all noise, of which
     inner products are taken one by one and once for everybody; worlds bool [T]: b; participation
-    bool [T]: B, None if the record surely takes part; sights: which of the parts are the w of a
+    bool [T]: B, None if the record surely takes part; unknowns: which of the parts are the w of a
     vantage point; sampling_rate: q. All but the bits are float64.
 
     At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else the mixtures of the
@@ -67,37 +67,37 @@ def measure(
             directions.append(absent)
             signals[0] = signals[0] + with_absent * both
             signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
-    heard = {vantage: list(signals) for vantage in sights}
+    heard = {vantage: list(signals) for vantage in unknowns}
     told = set()
     for source, noise in noises:
         if source in told or noise.shape != present.shape:
             raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or told twice")
         told.add(source)
-        listening = [vantage for vantage, sight in sights.items() if source in sight.sources]
+        listening = [vantage for vantage, unknown in unknowns.items() if source in unknown.sources]
         parts = [_inner(noise, direction) for direction in directions if listening]
         for vantage in listening:
             heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
-    for vantage, sight in sights.items():
+    for vantage, unknown in unknowns.items():
         # Its belief would be more certain than the noise allows.
-        if untold := sorted(sight.sources - told):
+        if untold := sorted(unknown.sources - told):
             raise ValueError(f"the noise of {untold}, which hides from {vantage}, is not told")
 
-    def concluded(vantage: Vantage, sight: Sight) -> Step:
-        if sight.sources:
-            scores = [signal / sight.noise_std**2 for signal in heard[vantage]]
+    def concluded(vantage: Vantage, unknown: UnknownNoise) -> Step:
+        if unknown.sources:
+            scores = [signal / unknown.noise_std**2 for signal in heard[vantage]]
             ratios = ratio_of_scores(scores, sampling_rate, sensitivity)
         else:
             seen = taking_part * torch.where(worlds, 1, 2)
             ratios = ratio_without_noise(
                 seen, present_norm, absent_norm, sensitivity, sampling_rate
             )
-        return Step(ratios, sensitivity, sight.noise_std, present_norm, absent_norm)
+        return Step(ratios, sensitivity, unknown.noise_std, present_norm, absent_norm)
 
-    return {vantage: concluded(vantage, sight) for vantage, sight in sights.items()}
+    return {vantage: concluded(vantage, unknown) for vantage, unknown in unknowns.items()}
 
 
 def nothing(noise_std: Tensor) -> Step:
-    """Return a step that says nothing, because the record's owner was missing; noise_std [T]."""
+    """Return a step that says nothing, because the record's client was missing; noise_std [T]."""
     zero = torch.zeros_like(noise_std)
     return Step(zero, zero, noise_std, zero, zero)
 

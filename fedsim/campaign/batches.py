@@ -1,8 +1,8 @@
-"""Which trials share their messages: the cohorts of a campaign, of which each has a file.
+"""Which trials share their messages: the batches of a campaign, of which each has a file.
 
 Every file says of which experiment its findings are, of which run and of which trials. Whoever
 edits `config.toml` in between, or copies a file over another, would otherwise get one report of two
-experiments, or of one cohort twice.
+experiments, or of one batch of trials twice.
 """
 
 import json
@@ -18,7 +18,7 @@ from fedsim.common import reading
 from fedsim.config import Config, to_run_config
 
 EXPERIMENT = "experiment"
-"""The array of a cohort's file, and of the transcript, that says what it is of: JSON, as bytes."""
+"""The array of a batch's file, and of the transcript, that says what it is of: JSON, as bytes."""
 
 RUN, TRIALS = "run", "trials"
 """In a mark: the identity of the run, and the first trial and the one behind the last."""
@@ -26,32 +26,33 @@ RUN, TRIALS = "run", "trials"
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
     *("run.client-cpus", "run.client-gpus", "data.root", "data.download", "privacy.stop-at"),
-    *("trials.count", "trials.cohort", "trials.first", "audit.prior", "audit.confidence"),
+    *("trials.count", "trials.batch", "trials.first", "audit.prior", "audit.confidence"),
 }
-"""Keys that the findings of a cohort do not depend on, but where `experiment` says so.
+"""Keys that the findings of a batch of trials do not depend on, but where `experiment` says so.
 
-privacy.stop-at decides how many rounds the first cohort has, and the others have as many; a run
-that ends for want of budget is continued with more.
+privacy.stop-at decides how many rounds the first batch of trials has, and the others have as many;
+a run that ends for want of budget is continued with more.
 """
 
 
 def experiment(config: Config) -> dict[str, Any]:
-    """Return the keys and values that a cohort's findings, or what they are worth, depend on.
+    """Return the keys and values that a batch's findings, or what they are worth, depend on.
 
     The number of trials is that of the first plan, over which worlds may be balanced; an extension
     says so itself. Where trials stop by what they showed, the looks at them follow from their
-    number, cohort and confidence, and what is seen from the prior; each look has taken its share of
-    the significance.
+    number, batch of trials and confidence, and what is seen from the prior; each look has taken its
+    share of the significance.
     """
     values, trials = to_run_config(config), config.trials
     found = {key: value for key, value in values.items() if key not in NO_MATTER}
     if trials.until_halfwidth:
-        found |= {key: values[key] for key in ("trials.cohort", "audit.confidence", "audit.prior")}
+        found |= {key: values[key] for key in ("trials.batch", "audit.confidence", "audit.prior")}
     return found | {"trials.count": trials.first or trials.count}
 
 
 def mark(config: Config, directory: RunDirectory, trials: range) -> npt.NDArray[np.uint8]:
-    """Return, as bytes [n], what the file of a cohort is of: `experiment`, its run, its trials."""
+    """Return, as bytes [n], what the file of a batch of trials is of: `experiment`, its run, its
+    trials."""
     return _bytes(experiment(config) | _place(directory, trials))
 
 
@@ -77,43 +78,45 @@ def check_transcript(
 
 
 def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]:
-    """Return the trials of every cohort, in the order in which they are run.
+    """Return the trials of every batch of trials, in the order in which they are run.
 
-    Cohorts that have finished in `directory` stay as they are: the last of a campaign that was
-    extended may be smaller than others. Raises InputError where the file of one is damaged, or of
-    another experiment.
+    Batches of trials that have finished in `directory` stay as they are: the last of a campaign
+    that was extended may be smaller than others. Raises InputError where the file of one is
+    damaged, or of another experiment.
     """
-    total, cohorts = config.trials.count, []
+    total, batches = config.trials.count, []
     first = 0
     while first < total:
-        size = config.trials.cohort
-        if directory is not None and directory.has(directory.cohort_file(first)):
+        size = config.trials.batch
+        if directory is not None and directory.has(directory.batch_file(first)):
             size = _size(config, directory, first)
-        cohorts.append(range(first, min(first + size, total)))
+        batches.append(range(first, min(first + size, total)))
         first += size
-    return cohorts
+    return batches
 
 
 def finished(config: Config, directory: RunDirectory) -> list[int]:
-    """Return the first trials of the cohorts whose findings are there. Raises as `ranges`."""
+    """Return the first trials of the batches of trials whose findings are there. Raises as
+    `ranges`."""
     firsts = (trials.start for trials in ranges(config, directory))
-    return [first for first in firsts if directory.has(directory.cohort_file(first))]
+    return [first for first in firsts if directory.has(directory.batch_file(first))]
 
 
-def rounds_of(directory: RunDirectory, cohort: int) -> int:
-    """Return how many rounds a finished cohort ran. Raises InputError where its file is damaged."""
-    file = directory.cohort_file(cohort)
+def rounds_of(directory: RunDirectory, batch: int) -> int:
+    """Return how many rounds a finished batch of trials ran. Raises InputError where its file is
+    damaged."""
+    file = directory.batch_file(batch)
     findings = directory.read_arrays(file, only=["sensitivities"])
     with directory.reading(file):
         return int(findings["sensitivities"].shape[1])
 
 
 def _size(config: Config, directory: RunDirectory, first: int) -> int:
-    """Return how many trials the finished cohort has whose first trial this is.
+    """Return how many trials the finished batch of trials has whose first trial this is.
 
     Raises InputError where it was run elsewhere, or under another configuration.
     """
-    file = directory.cohort_file(first)
+    file = directory.batch_file(first)
     found = directory.read_arrays(file, only=("worlds", EXPERIMENT))
     with directory.reading(file):
         mark, size = found[EXPERIMENT], len(found["worlds"])

@@ -1,10 +1,10 @@
 """Every dataset is described."""
 
 from fedsim.data import DATASETS
-from fedsim.data.catalogue import CATALOGUE, listing
+from fedsim.data.dataset_cards import DATASET_CARDS, listing
 
 
 def test_every_dataset_that_can_be_loaded_is_described() -> None:
-    assert set(DATASETS) <= set(CATALOGUE)
+    assert set(DATASETS) <= set(DATASET_CARDS)
     assert [entry["name"] for entry in listing()] == list(DATASETS)
     assert all(all(entry.values()) for entry in listing())

@@ -4,23 +4,23 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Question:
+class RoundGame:
     """One round: did these trials train on D or on D'?
 
     Attributes:
         round: counts from 1.
         trials: the numbers of the T trials.
         noise_multiplier: the federation's, sigma over the sensitivity.
-        challenged: the owner of the challenge.
-        record: position of x^ in D, None where all data of that owner are the challenge, or for an
-            owner whom it does not concern.
+        target_client: the target client.
+        record: position of x^ in D, None where all data of that client are the challenge, or for a
+            client whom it does not concern.
         replacement: position of x^' in the pool, None where nothing replaces the record.
     """
 
     round: int
     trials: range
     noise_multiplier: float
-    challenged: int
+    target_client: int
     record: int | None
     replacement: int | None
 
@@ -30,24 +30,24 @@ class Question:
         round: int,
         trials: range,
         noise_multiplier: float,
-        challenged: int,
+        target_client: int,
         record: int,
         replacement: int,
-    ) -> "Question":
+    ) -> "RoundGame":
         """Return the question as a message tells it.
 
         Args:
             round: counts from 1.
             trials: the numbers of the T trials.
             noise_multiplier: sigma over the sensitivity.
-            challenged: the owner of the challenge.
+            target_client: the target client.
             record: position of x^ in D, -1 for None.
             replacement: position of x^' in the pool, -1 for None.
         """
         there = (None if position < 0 else position for position in (record, replacement))
-        return cls(round, trials, noise_multiplier, challenged, *there)
+        return cls(round, trials, noise_multiplier, target_client, *there)
 
-    def at(self, round: int) -> "Question":
+    def at(self, round: int) -> "RoundGame":
         """Return the same question in another round."""
         return replace(self, round=round)
 
@@ -56,7 +56,7 @@ class Question:
         """The record in question.
 
         Raises:
-            ValueError: it is an owner, or nobody's business.
+            ValueError: it is a client, or nobody's business.
         """
         if self.record is None:
             raise ValueError("no single record is in question")

@@ -1,4 +1,4 @@
-"""What a data owner's node does with a message; one of the owners is the adversary.
+"""What a client's node does with a message; one of the clients is the adversary.
 
 A handler is a function of its message, the run config, its node's own config and, for the
 adversary, of what it remembers. Nothing is kept in module globals but caches of pure functions.
@@ -18,8 +18,7 @@ from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.game import canary, federation
-from fedsim.game.federation import Federation
-from fedsim.game.owner import (
+from fedsim.game.client import (
     candidate_masks,
     candidate_sums,
     challenge_contributions,
@@ -30,6 +29,7 @@ from fedsim.game.owner import (
     noise,
     noise_round,
 )
+from fedsim.game.federation import Federation
 from fedsim.mechanisms import summing, vantages
 from fedsim.mechanisms.fixed_point import FixedPoint
 from fedsim.noise.mechanism import Bools
@@ -40,7 +40,7 @@ from fedsim.seats import at_server
 
 
 def data_digest(message: Message, context: Context) -> Message:
-    """Return the digest of this owner's data, which the server asks for before the first round.
+    """Return the digest of this client's data, which the server asks for before the first round.
 
     Of the records themselves where there is nothing to protect: no noise would hide what it says.
 
@@ -78,13 +78,14 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Return this owner's clipped gradients' sum or update, with its noise unless trust is central.
+    """Return this client's clipped gradients' sum or update, with its noise unless trust is
+    central.
 
-    With local steps it is the sum over the steps that the owner took on its own copy of the model.
+    With local steps it is the sum over the steps that the client took on its own copy of the model.
     Under distributed trust it is integers modulo 2^32, for secure aggregation.
 
     Args:
-        message: with the model, and what else the owner is told in its role.
+        message: with the model, and what else the client is told in its role.
         context: of the node.
 
     Returns:
@@ -93,7 +94,7 @@ def train(message: Message, context: Context) -> Message:
 
     Raises:
         RefusedError: the node's owner did not agree to it, or the run does not plan it.
-        RuntimeError: the owner drops out of this round, by chance.
+        RuntimeError: the client drops out of this round, by chance.
     """
     start = time.perf_counter()
     # What is asked, and whether the client's terms allow it.
@@ -111,7 +112,7 @@ def train(message: Message, context: Context) -> Message:
     def own_noise(step: int) -> torch.Tensor:
         drawn = noise(
             config.noise_seed,
-            config.trials.leaves(request.trial_numbers),
+            config.trials.streams(request.trial_numbers),
             noise_round(config, request.round, step),
             partition,
             _noise_std(message, config, known, request, grid),
@@ -158,7 +159,7 @@ def train(message: Message, context: Context) -> Message:
 def evaluate(message: Message, context: Context) -> Message:
     """Receive the final model and the last aggregate, from which the adversary concludes.
 
-    An owner answers with nothing of its data: a loss on its own records, which differential privacy
+    A client answers with nothing of its data: a loss on its own records, which differential privacy
     did not touch, would be one more release. So the adversary looks at losses of records that it
     knows only where nothing is to be protected.
 
@@ -208,17 +209,17 @@ def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Re
 
 
 def _config(context: Context) -> Config:
-    """Return the experiment, with this owner's own files if its node's config says where."""
+    """Return the experiment, with this client's own files if its node's config says where."""
     registry.allow(str(context.node_config.get(consent.CODE, "")).split(","))
     config = from_run_config(context.run_config)
     if path := context.node_config.get(consent.DATA):
-        # An owner's files are where the owner says, and nobody else needs to know.
+        # A client's files are where the client says, and nobody else needs to know.
         config = config.reading_data_from(str(path), as_they_are=True)
     return config
 
 
 def _may_drop_out(config: Config, request: Request, partition: int) -> None:
-    """Raise RuntimeError if this owner is to fail in this round; the adversary never does.
+    """Raise RuntimeError if this client is to fail in this round; the adversary never does.
 
     One coin for all trials, which share the message.
     """
@@ -244,21 +245,21 @@ def _contribution(
     masks: Bools | None,
     grid: FixedPoint | None,
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return what maps a model [T, P] to what this owner adds to the sum, without its noise.
+    """Return what maps a model [T, P] to what this client adds to the sum, without its noise.
 
     With masks it is a sum for each candidate; with a grid it is rounded to it.
     """
-    partition, question = messages.partition(context), request.question
-    challenged = request.role == Role.CHALLENGED
-    told = challenged and messages.WORLDS in message.content
+    partition, game = messages.partition(context), request.game
+    target_client = request.role == Role.TARGET_CLIENT
+    told = target_client and messages.WORLDS in message.content
     worlds = inputs.array(message, messages.WORLDS, known) if told else None
     canary_seed = _canary_seed(config, context)
 
     def contributed(model: torch.Tensor) -> torch.Tensor:
         if masks is not None:
-            there = question.replacement if challenged else None
+            there = game.replacement if target_client else None
             return candidate_sums(known, partition, model, masks, there)
-        total = contribution(config, known, partition, model, question, worlds, taking_part)
+        total = contribution(config, known, partition, model, game, worlds, taking_part)
         if canary_seed is not None:
             trials, norm = request.trial_numbers, config.training.clipping_norm
             added = canary.contribution(canary_seed, trials, request.round, model.shape[1], norm)
@@ -269,9 +270,9 @@ def _contribution(
 
 
 def _canary_seed(config: Config, context: Context) -> int | None:
-    """Return the seed of this owner's canaries, None for none. Raises InputError.
+    """Return the seed of this client's canaries, None for none. Raises InputError.
 
-    Only where one record's gradient is what clipping bounds: an owner's clipped update with a
+    Only where one record's gradient is what clipping bounds: a client's clipped update with a
     canary on top would be longer than its bound.
     """
     seed = context.node_config.get(canary.SEED)
@@ -292,15 +293,15 @@ def _canary_seed(config: Config, context: Context) -> int | None:
 def _candidate_masks(
     config: Config, known: Federation, partition: int, request: Request
 ) -> Bools | None:
-    """Return which of this owner's records each candidate has; None without candidates."""
+    """Return which of this client's records each candidate has; None without candidates."""
     if not config.privacy.noise.mechanism.by_candidate:
         return None
     return candidate_masks(
         config,
         known,
         partition,
-        request.question.record if request.role == Role.CHALLENGED else None,
-        request.question.replacement,
+        request.game.record if request.role == Role.TARGET_CLIENT else None,
+        request.game.replacement,
         request.role == Role.ADVERSARY,
     )
 
@@ -312,12 +313,12 @@ def _noise_std(
     request: Request,
     grid: FixedPoint | None,
 ) -> torch.Tensor:
-    """Return the standard deviation [T] of this owner's noise, its share of it on a grid."""
+    """Return the standard deviation [T] of this client's noise, its share of it on a grid."""
     if grid is not None:
         shape = (request.trials,)
         return torch.full(shape, grid.share_std, dtype=torch.float64, device=known.device)
     federation_ = config.federation
-    own = request.noise_multiplier * federation_.trust.model.noise_share(federation_.owners, 1)
+    own = request.noise_multiplier * federation_.trust.model.noise_share(federation_.clients, 1)
     if config.privacy.sensitivity == "local":
         return own * inputs.array(message, messages.SENSITIVITY, known)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
@@ -328,7 +329,7 @@ def _challenge(
     config: Config, known: Federation, request: Request, parameters: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what the challenge adds to the sum under D and under D', float64 [T, P] both."""
-    return challenge_contributions(config, known, parameters, request.question)
+    return challenge_contributions(config, known, parameters, request.game)
 
 
 def _disclosed(
@@ -346,9 +347,9 @@ def _disclosed(
         if request.role != Role.COLLUDER or not noises:
             return {}
         (noise_drawn,) = noises
-        return {messages.CONFIDED: messages.array_record(noise=noise_drawn.cpu().numpy())}
+        return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
     measured = _measurement(config, known, request, parameters, taking_part, noises)
-    if masks is not None and request.role == Role.CHALLENGED:
+    if masks is not None and request.role == Role.TARGET_CLIENT:
         (column,) = (known.owned_by(partition) == request.record).nonzero()[0]
         measured["membership"] = torch.from_numpy(masks[:, column])
     if not measured:
@@ -365,12 +366,12 @@ def _measurement(
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Return what an owner tells the auditor of an instrumented run."""
+    """Return what a client tells the auditor of an oracle run."""
     measured = {}
-    roles = (request.role == role for role in (Role.CHALLENGED, Role.ADVERSARY, Role.COLLUDER))
+    roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
     if noises and vantages.tells_noise(config, *roles):
         (measured["noise"],) = noises
-    if request.role != Role.CHALLENGED:
+    if request.role != Role.TARGET_CLIENT:
         return measured
     present, absent = _challenge(config, known, request, parameters)
     measured["present"] = present
@@ -384,7 +385,7 @@ def _measurement(
 def _distances(
     config: Config, known: Federation, partition: int, request: Request, parameters: torch.Tensor
 ) -> torch.Tensor | None:
-    """Return what the Bayesian accountant asks of this owner; None where it asks nothing."""
+    """Return what the Bayesian accountant asks of this client; None where it asks nothing."""
     evaluated = config.audit.evaluated(request.trial_numbers)
     if not config.audit.bayesian_pairs or not evaluated:
         return None
