@@ -62,8 +62,8 @@ def yeom(
     non_members = _float64(non_member_losses)
     if non_members.ndim != 2 or len(non_members) != len(losses) or not non_members.size:
         raise InputError(
-            f"losses of members are {losses.shape}, of non-members {non_members.shape}; give [T, n] "
-            "and [T, h] with at least one non-member"
+            f"losses of members are {losses.shape}, of non-members {non_members.shape}; give "
+            "[T, n] and [T, h] with at least one non-member"
         )
     _check_finite(non_members)
     threshold = _threshold(losses, weights)[:, None]

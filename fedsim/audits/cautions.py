@@ -49,9 +49,9 @@ def dp_failings(config: Config) -> list[str]:
         )
     if config.federation.colluding and not config.federation.trust.model.server_draws:
         failings.append(
-            f"{config.federation.colluding} clients sent their noise to the adversary by way of the "
-            "server, in the clear: their own records had no protection. Protecting people needs "
-            "federation.colluding = 0."
+            f"{config.federation.colluding} clients sent their noise to the adversary by way of "
+            "the server, in the clear: their own records had no protection. Protecting people "
+            "needs federation.colluding = 0."
         )
     if at_server.seat(config).reads_noise:
         handed = (

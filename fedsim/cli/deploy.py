@@ -303,8 +303,8 @@ def _refuse(config: Config, clients: int, experiment: bool) -> None:
     """Raise InputError for a run that this federation cannot, or should not, carry out."""
     if config.federation.clients != clients:
         raise InputError(
-            f"federation.clients is {config.federation.clients}, but {clients} clients are deployed; "
-            f"add --set federation.clients={clients}"
+            f"federation.clients is {config.federation.clients}, but {clients} clients are "
+            f"deployed; add --set federation.clients={clients}"
         )
     if config.privacy.noise_source == "seed" and not experiment:
         raise InputError(

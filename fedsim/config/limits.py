@@ -79,7 +79,7 @@ def _clients_and_records(config: "Config") -> None:
             )
     if records < clients:
         raise ValueError(
-            f"data.records is {records}, fewer than the {clients} clients; every client needs a record"
+            f"data.records is {records}, fewer than the {clients} clients; each needs a record"
         )
     if config.challenge.record >= records:
         raise ValueError(

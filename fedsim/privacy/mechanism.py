@@ -332,8 +332,8 @@ def check_colluders(colluders: int, clients: int) -> None:
     """
     if not 0 <= colluders <= clients - 2:
         raise InputError(
-            f"{colluders} of {clients} clients collude with the adversary; give 0 to {clients - 2}: "
-            "neither the adversary nor the client of the record is one of them"
+            f"{colluders} of {clients} clients collude with the adversary; give 0 to "
+            f"{clients - 2}: neither the adversary nor the record's client is one of them"
         )
 
 

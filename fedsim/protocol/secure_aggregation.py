@@ -212,8 +212,8 @@ class SecureSum:
             self.grid.check_range(words, len(active))
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise SecureAggregationError(
-                "the clients' messages and shares do not fit together, so that at least one of them "
-                f"is false; nothing of the sum is released: {error}"
+                "the clients' messages and shares do not fit together, so that at least one of "
+                f"them is false; nothing of the sum is released: {error}"
             ) from None
         return words
 

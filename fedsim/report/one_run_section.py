@@ -93,9 +93,9 @@ def reading(report: Report) -> list[str]:
     less = ", less what the auditor knew that the data add" if found["known_data"] else ""
     return [
         f"{plain(found['count'])} canaries of kind “{found['kind']}” were planted at clients "
-        f"{clients}, each in the whole training or not by a fair coin, and scored by the aggregates "
-        f"of all rounds{less}. The headline is trial {found['headline_trial']}, decided before the "
-        "run; every other trial is another such audit.",
+        f"{clients}, each in the whole training or not by a fair coin, and scored by the "
+        f"aggregates of all rounds{less}. The headline is trial {found['headline_trial']}, decided "
+        "before the run; every other trial is another such audit.",
         found["note"],
         *([found["alarm"]] if found["alarm"] else []),
     ]

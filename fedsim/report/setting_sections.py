@@ -110,8 +110,8 @@ def training(report: Report) -> list[str]:
     elif is_client(report):
         epochs, size = (at(report, f"training.{key}") for key in ("local_epochs", "batch_size"))
         step = (
-            f"In each of {plain(rounds)} rounds every client trained a copy of the model on its own "
-            f"records, without noise, for {plain(epochs)} epoch{'s' * (epochs != 1)} in "
+            f"In each of {plain(rounds)} rounds every client trained a copy of the model on its "
+            f"own records, without noise, for {plain(epochs)} epoch{'s' * (epochs != 1)} in "
             f"{f'batches of {plain(size)}' if size else 'one batch'}, and sent how far it came, "
             "clipped as a whole. Only that is accounted for, whatever the client did in between."
         )

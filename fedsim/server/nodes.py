@@ -234,13 +234,13 @@ def connect(
                 continue
             if not 0 <= partition < clients:
                 raise InputError(
-                    f"a node holds partition {partition}, but federation.clients is {clients}; start "
-                    "as many nodes as clients"
+                    f"a node holds partition {partition}, but federation.clients is {clients}; "
+                    "start as many nodes as clients"
                 )
             if registered is not None and registered.get(partition) != node:
                 raise InputError(
-                    f"node {node} claims partition {partition}, but that client's key is the one of "
-                    f"node {registered.get(partition)}; give it the partition-id of its own key"
+                    f"node {node} claims partition {partition}, but that client's key is the one "
+                    f"of node {registered.get(partition)}; give it the partition-id of its own key"
                 )
             if nodes.setdefault(partition, node) != node:
                 raise InputError(f"two nodes claim partition {partition}; give each its own")

@@ -22,8 +22,8 @@ from fedsim.transcripts.records import ObservedRound
 Floats = npt.NDArray[np.float64]
 
 TOWARDS = (
-    "whoever sees the aggregates and knows all other clients' updates (the server itself sees every "
-    "update without noise)"
+    "whoever sees the aggregates and knows all other clients' updates (the server itself sees "
+    "every update without noise)"
 )
 
 NO_MEAN = (

@@ -37,8 +37,8 @@ def verdict(report: Report) -> str:
     if release is not None and release["noise"] == "none":
         said.append(
             "No noise is added to the updates as they were sent: of these epsilon is infinite, and "
-            f"certain of every client is {release['towards']}. Noise that clients add before is not "
-            "seen from here."
+            f"certain of every client is {release['towards']}. Noise that clients add before is "
+            "not seen from here."
         )
     elif release is not None:
         client = worst(release)

@@ -159,7 +159,7 @@ def run(
                 run_in_process(plan, directory)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"interrupted; finished batches of trials are kept: fedsim run --resume {directory.path}"
+            f"interrupted; finished batches are kept: fedsim run --resume {directory.path}"
         ) from None
     conclude(directory, start, console)
 

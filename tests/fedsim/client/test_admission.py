@@ -153,10 +153,10 @@ def test_nobody_is_the_adversary_of_its_own_record_or_challenged_about_anothers(
 ) -> None:
     context = client({"consent": "adversary,challenge"}, {"federation.vantage": "server"})
     own, others = _own_record(context), _own_record(context, 0)
-    for place in ({"record": own, "target-client": 0}, {"record": others, "target-client": 1}):
+    for place in ({"record": own, "target_client": 0}, {"record": others, "target_client": 1}):
         with pytest.raises(RefusedError, match="adversary of its own records"):
             client_app.app(_message(role=Role.ADVERSARY, **place), context)
-    for place in ({"record": others, "target-client": 1}, {"record": own, "target-client": 0}):
+    for place in ({"record": others, "target_client": 1}, {"record": own, "target_client": 0}):
         with pytest.raises(RefusedError, match="about another client's records"):
             client_app.app(_message(role=Role.TARGET_CLIENT, **place), context)
 

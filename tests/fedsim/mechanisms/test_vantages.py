@@ -28,7 +28,7 @@ def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(
 ) -> None:
     local = small({"federation.trust": "local", "audit.vantages": "all"})
     adversary, other, target_client, colluder = (
-        {"target-client": who == 2, "adversary": who == 0, "colluder": who == 3} for who in range(4)
+        {"target_client": who == 2, "adversary": who == 0, "colluder": who == 3} for who in range(4)
     )
     assert not tells_noise(local, **adversary)
     assert not tells_noise(local, **colluder)

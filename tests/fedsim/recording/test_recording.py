@@ -254,7 +254,7 @@ def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path: Path) -> Non
         ({"clipping_norm": 0.0}, "clipping norm is 0"),
         ({"clipping_norm": 1.0, "noise_multiplier": float("nan")}, "noise multiplier is nan"),
         ({"noise_multiplier": 1.0}, "declare clipping_norm too"),
-        ({"unit": "client"}, "one of client, record"),
+        ({"unit": "person"}, "one of client, record"),
     ],
 )
 def test_a_declaration_that_says_nothing_is_refused(
