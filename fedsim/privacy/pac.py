@@ -100,8 +100,8 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     """Return eigenvalues and directions of the covariance of candidates.
 
     The m candidates are all the secrets that the stated prior has, not a sample of some larger one,
-    so this covariance is exact: no error of estimation enters. It is found from the Gram matrix [m,
-    m] in float64, so P may be large.
+    so this covariance is exact: no error of estimation enters. It is found from the Gram matrix
+    [m, m] in float64, so P may be large.
 
     Args:
         draws: [..., m, P], the candidates.
@@ -270,8 +270,8 @@ def pair_information(
     Args:
         noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
             replace, in which terms both are the same; >= 0, and 0 gives infinity.
-        sampling_rate: q, the probability that the record takes part, which nobody is told, in (0,
-            1].
+        sampling_rate: q, the probability that the record takes part, which nobody is told, in
+            (0, 1].
         prior: pi, how sure the adversary is of D beforehand, in (0, 1).
 
     Raises:
