@@ -74,12 +74,12 @@ def yeom(
 def yeom_challenge(
     challenge_losses: Losses, member_losses: Losses, inclusion: Losses | None = None
 ) -> Bools:
-    """Return whether the attack takes the challenge record for a member, bool [T].
+    """Return whether the attack takes the target record for a member, bool [T].
 
     The rule of `yeom` in the identification adversary's own game.
 
     Args:
-        challenge_losses: [T], of the challenge record.
+        challenge_losses: [T], of the target record.
         member_losses: [T, n], as of `yeom`.
         inclusion: [T, n], as of `yeom`.
 
@@ -180,7 +180,7 @@ def over_records(
 def challenge_advantage(
     worlds: Bools, decisions: Bools, confidence: float, design: Design = INDEPENDENT
 ) -> Advantage:
-    """Return the advantage of decisions about the challenge record.
+    """Return the advantage of decisions about the target record.
 
     The same game, design and interval as of the identification adversary's `advantage`; no decision
     is a tie.

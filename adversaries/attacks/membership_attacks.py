@@ -418,7 +418,7 @@ def chosen(names: str) -> dict[str, Attack]:
 
 
 def needed(names: str) -> frozenset[str]:
-    """Return what the attacks of a list need to be told, as in `Attack.needs`.
+    """Return what the attacks of a list need, as in `Attack.needs`.
 
     Args:
         names: as of `chosen`.

@@ -58,10 +58,10 @@ def hypotheses(
     Args:
         known: [T, P], what the aggregate contains in both worlds, the adversary's own message
             included and, of the other records, those that take part.
-        present: [T, P], the clipped gradient of the challenge record.
+        present: [T, P], the clipped gradient of the target record.
         absent: [T, P], that of its replacement; None if there is none.
         noise_std: [T] or a scalar tensor, sigma of the noise that the adversary does not know.
-        sampling_rate: the challenge record's q, in (0, 1].
+        sampling_rate: the target record's q, in (0, 1].
     """
     difference = present if absent is None else present - absent
     if sampling_rate == 1:

@@ -47,7 +47,7 @@ NEVER = 1e-25
 
 @dataclass(frozen=True)
 class Residual:
-    """One step's statistics, float64 [T]; all 0 where nothing can be told.
+    """One step's statistics, float64 [T]; all 0 where nothing can be known.
 
     e is what is left of the aggregate in the directions that both worlds agree on.
 
@@ -190,7 +190,7 @@ class NoiseTest:
     Attributes:
         ratio: the noise that is there over the noise that is claimed.
         interval: of the ratio, exact.
-        by_step: the ratio of each of k steps, NaN where nothing was told.
+        by_step: the ratio of each of k steps, NaN where nothing was known.
         p_value: two-sided, of all together and of the step that is furthest off (Bonferroni).
         uneven: whether that step is further off than all together, as where one has the noise that
             others lack.
@@ -227,7 +227,7 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
 
     Args:
         squares: float64 [T, k], |e|^2/sigma^2 of every step.
-        freedoms: float64 [T, k], their degrees of freedom, 0 where nothing was told.
+        freedoms: float64 [T, k], their degrees of freedom, 0 where nothing was known.
         confidence: of the ratio's interval, in (0, 1).
 
     Raises:
@@ -299,7 +299,7 @@ def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
     of all coordinates, which from `FEWEST_IN_ALL` on moves no p-value by more than a part.
 
     Args:
-        shapes: float64 [T, k], as of `Residual.shapes`; 0 where nothing was told.
+        shapes: float64 [T, k], as of `Residual.shapes`; 0 where nothing was known.
         freedoms: float64 [T, k], degrees of freedom.
     """
     told = shapes != 0

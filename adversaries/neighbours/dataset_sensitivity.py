@@ -65,7 +65,7 @@ def rank_records(
     Args:
         features: [n, *shape].
         measure: the dissimilarity's name.
-        progress: told of the fraction that is done.
+        progress: called with the fraction that is done.
         columns: as `dissimilarity.measure` takes them.
         threads: how many share the work.
 
@@ -101,7 +101,7 @@ def rank_clients(
         features: [n, *shape].
         client_of: int [n], in 0..m-1, of m >= 2 clients with a record each.
         measure: the dissimilarity's name.
-        progress: told of the fraction that is done.
+        progress: called with the fraction that is done.
         columns: as `dissimilarity.measure` takes them.
         threads: how many share the work.
 
@@ -166,7 +166,7 @@ def select(
         top: how many pairs, at least 1.
         columns: as `dissimilarity.measure` takes them.
         threads: how many share the work.
-        progress: told of the fraction that is done.
+        progress: called with the fraction that is done.
 
     Raises:
         InputError: as of `check`; the measure is unknown or not for such records.
@@ -258,7 +258,7 @@ def select_per_client(
         choice: "max", "min" or "median".
         columns: as `dissimilarity.measure` takes them.
         threads: how many share the work.
-        progress: told of the fraction that is done.
+        progress: called with the fraction that is done.
 
     Raises:
         InputError: as of `select`.

@@ -1,4 +1,4 @@
-"""How the trials were played, as far as an interval must know: in what pairs, after which looks.
+"""How the trials were played, as far as an interval must know: in pairs, and in stages.
 
 Where trials come in pairs, trials 2i and 2i + 1 are in opposite worlds. Pairs are independent of
 each other. The two trials of one are independent too, or share all random numbers but the world.
@@ -22,12 +22,12 @@ where the trials of a pair share their random numbers, get the rest."""
 
 @dataclass(frozen=True)
 class Design:
-    """In what pairs the trials were played, and what is left of the significance after looks.
+    """In what pairs the trials were played, and how much of the significance is spent.
 
     Attributes:
         common: whether the two trials of a pair share their random numbers.
         share: of the significance, what is spent at this number of trials, in (0, 1]; below 1 where
-            it was one look of several at which the trials might have stopped.
+            this was one of several interim analyses at which the trials might have stopped.
     """
 
     common: bool = False
@@ -36,8 +36,8 @@ class Design:
     def level(self, confidence: float) -> float:
         """Return the confidence at which to compute what is to hold with this one.
 
-        At every look a statement errs with its share of the significance, and all looks together
-        with no more than all of it, whichever of them the trials stop at (Bonferroni).
+        At every interim analysis a statement errs with its share of the significance, and at all of
+        them together with no more than all of it, wherever the trials stop (Bonferroni).
         """
         return 1 - self.share * (1 - confidence)
 

@@ -66,7 +66,7 @@ def advantage(
         log_odds: float64 [T], the final Lambda for D.
         confidence: of the interval, in (0, 1).
         design: with common random numbers interval and standard error are those of the pairs; of
-            trials that stopped at one look of several the interval is wider.
+            trials that stopped at one of several interim analyses the interval is wider.
 
     Raises:
         InputError: an impossible confidence; arrays that are empty, unequal or not numbers; no

@@ -259,8 +259,8 @@ def lower_bounds(
         mechanism: what made the log-odds, on which it depends which bounds hold.
         not_normal: why the log-odds are not normal, if so.
         design: where the worlds depend on each other, bounds that need independent ones do not
-            hold; where the trials stopped at one look of several, each is computed at what that
-            leaves.
+            hold; where the trials stopped at one of several interim analyses, each is computed at
+            what that leaves.
         trial_mu: float64 [T], mu of every trial where it may vary, for which bounds of normal
             log-odds are `lessened`.
         refused: name -> why else a bound does not hold.

@@ -90,7 +90,7 @@ def trials_needed(
 def expected_stop(
     advantage: float, halfwidth: float, confidence: float, batch: int, common: bool
 ) -> int:
-    """Return the first look at which `expected_halfwidth` is at most `halfwidth`.
+    """Return the first interim analysis at which `expected_halfwidth` is at most `halfwidth`.
 
     That is where trials that stop by what they show (`adversaries.statistics.stopping`) usually do.
 

@@ -1,12 +1,12 @@
-"""Trials that stop once the advantage is known precisely enough: when to look, and at what price.
+"""Trials that stop once the advantage is known precisely enough: interim analyses and their price.
 
-Whoever looks several times and stops at will misses the truth more often than an interval says. So
-the looks are planned, and each has its share of the significance (Bonferroni's spending). A look at
-which the interval is short enough whatever was found, ties aside, is the last one. With ties, which
+Whoever analyses several times and stops at will misses the truth more often than an interval says.
+So the analyses are planned, and each has its share of the significance (Bonferroni's spending). The
+last one is where the interval is short enough whatever was found, ties aside. With ties, which
 count as lost at one end of the interval and as won at the other, it may be longer than asked; the
-significance is spent, and the trials end there all the same. Independent trials have
-intervals whose length hardly depends on what is found, so that most of the significance is kept for
-the last look; with common random numbers it does, and nobody knows how much before.
+significance is spent, and the trials end there all the same. Independent trials have intervals
+whose length hardly depends on what is found, so that most of the significance is kept for the last
+analysis; with common random numbers it does, and how much is not known before.
 """
 
 import math
@@ -16,24 +16,23 @@ from adversaries.statistics.design import WON_SHARE, Design
 from adversaries.statistics.intervals import clopper_pearson, significance
 
 GROWTH = 1.5
-"""Every look has so many times the trials of the one before, rounded up to whole batches of
-trials."""
+"""Every analysis has so many times the trials of the one before, rounded up to whole batches."""
 
 LAST_SHARE = {False: 0.75, True: 0.25}
-"""Of the significance, what the last look gets, without and with common random numbers."""
+"""Of the significance, what the last analysis gets, without and with common random numbers."""
 
 FIRST_LOOK = {False: 6.0, True: 12.0}
-"""The first look has so many trials over the halfwidth: before, not even all trials won suffice."""
+"""The first has so many trials over the halfwidth: before, not even all trials won suffice."""
 
 
 def enough(halfwidth: float, confidence: float, common: bool) -> int:
-    """Return after how many trials the last look's interval is short enough, whatever is found.
+    """Return after how many trials the last interval is short enough, whatever is found.
 
     Without ties, that is: every one of them makes the interval longer, and all trials can be ties.
 
     Args:
         halfwidth: half the length that is short enough, in (0, 1).
-        confidence: of the interval over all looks, in (0, 1).
+        confidence: of the interval over all analyses, in (0, 1).
         common: whether the two trials of a pair share their random numbers.
 
     Raises:
@@ -57,12 +56,14 @@ def enough(halfwidth: float, confidence: float, common: bool) -> int:
 def interim_analyses(
     halfwidth: float, confidence: float, most: int, batch: int, common: bool
 ) -> dict[int, float]:
-    """Return the numbers of trials at which to look, ascending, with their shares, which sum to 1.
+    """Return after how many trials to analyse, ascending, with shares of the significance.
+
+    The shares sum to 1.
 
     Args:
         halfwidth: half the length of the interval that is short enough, in (0, 1).
-        confidence: of the interval over all looks, in (0, 1).
-        most: trials at most, after which is the last look if not before.
+        confidence: of the interval over all analyses, in (0, 1).
+        most: trials at most, after which is the last analysis if not before.
         batch: trials that are run together, an even number.
         common: whether the two trials of a pair share their random numbers.
 

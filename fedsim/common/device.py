@@ -29,7 +29,7 @@ def resolve(name: str) -> torch.device:
 
 
 def threads(requested: int) -> int:
-    """Return the number of threads that share the trials of a batch of trials.
+    """Return the number of threads that share the trials of a batch.
 
     Args:
         requested: as configured; 0 for one per core that this process may use.

@@ -44,7 +44,7 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 
     Args:
         seed: of the run, in [0, 2^64).
-        role: what the leaf is for.
+        role: what the random stream is for.
         trial: number of the trial, 0 where the role has none.
         round: number of the round, 0 where the role has none.
         partition: of the client, or `SERVER`.
@@ -60,7 +60,7 @@ def generator(
 
     Args:
         seed: of the run, in [0, 2^64).
-        role: what the leaf is for.
+        role: what the random stream is for.
         trial: number of the trial, 0 where the role has none.
         round: number of the round, 0 where the role has none.
         partition: of the client, or `SERVER`.

@@ -86,7 +86,7 @@ class RunConfig(Table):
         name: of the experiment, for readers; that of its file unless it is given.
         seed: of every random number but those that draw D.
         device: where the tensors live; "auto" is CUDA where there is one.
-        threads: that share the trials of a batch of trials; 0 for one per core.
+        threads: that share the trials of a batch; 0 for one per core.
         max_memory: such as "4GiB"; "" for what the device has to spare.
         precision: of the forward and backward passes, never of norms, sums and beliefs.
         client_cpus: what Flower's simulation gives each client.

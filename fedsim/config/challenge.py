@@ -17,13 +17,13 @@ class ChallengeConfig(Table):
         choice: of the pairs or clients, which: the most dissimilar, the least, or the median.
         record: position in D of a given one; -1 to choose.
         replacement: position in the pool of what D' has in its stead; -1 to choose.
-        client: where one record is in question, whose records the choice is among; -1 for all
+        client: where the target is a record, whose records the choice is among; -1 for all
             clients'.
-        kind: what is in question: a "record" of D; one that was made to be noticed and takes the
-            place of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a
+        kind: of the target: a "record" of D; one that was crafted to be noticed and takes the place
+            of one of D: "backdoor", "clipbkd", "mislabelled" or "blank"; or "gradient", a
             vector of norm C that is added to the sum in place of a record's gradient.
         copies: how many of it D has.
-        label: that of what was made; -1 for what the first model likes least.
+        label: that of a crafted record; -1 for what the first model likes least.
         coordinate: which one of the model the vector lies along; -1 for a random direction.
     """
 

@@ -1,4 +1,4 @@
-"""The privacy of k records together, where a challenge has k copies of what is in question.
+"""The privacy of k records together, where a challenge has k copies of its target.
 
 k clipped gradients move a sum k times as far as one, under the same noise: over full batches the
 steps are the Gaussian mechanism whose noise multiplier is that of one record over k, mu_k = k mu

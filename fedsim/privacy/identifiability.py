@@ -285,7 +285,7 @@ def vantage_bounds(
     Args:
         releases: of what the federation releases.
         delta: in (0, 1).
-        trust: who would add the noise; None for the description's.
+        trust: who would add the noise; None for the same.
 
     Raises:
         InputError: as of `Description.towards`, for example for local steps without local trust.

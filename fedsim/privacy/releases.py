@@ -1,7 +1,7 @@
 """A federation's mechanism, described once for everybody who looks at it.
 
-A `Description` says what is released over all rounds and who adds the noise; `towards` turns it
-into the `Mechanism` that one vantage point faces. It comes from a configuration or a run
+`Releases` say what is released over all rounds and who adds the noise; `towards` turns them
+into the `Mechanism` that one vantage point faces. They come from a configuration or a run
 (`fedsim.mechanisms.privacy`), from a file, or from values.
 """
 
@@ -164,13 +164,13 @@ class _DescriptionTable(Table):
 
 
 def load(path: Path) -> Releases:
-    """Read a description from a TOML file with [[rounds]].
+    """Return the releases that a TOML file with [[rounds]] describes.
 
     Args:
         path: the file.
 
     Returns:
-        The description, which every vantage point can face.
+        Releases that every vantage point can face.
 
     Raises:
         InputError: one line about what cannot be read or is out of range.

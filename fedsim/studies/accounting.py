@@ -170,7 +170,7 @@ class _Subject:
 def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
     """Return what a run directory, a configuration or a file with [[rounds]] is about.
 
-    otherwise: fields of its description that are supposed to be otherwise, None for as they are.
+    otherwise: fields of its releases that are supposed to be otherwise, None for as they are.
     """
     supposed: Row = {name: value for name, value in otherwise.items() if value is not None}
     if source.is_dir():

@@ -107,7 +107,7 @@ class Sought:
         )
 
     def answer(self, requirement: Requirement) -> Releases:
-        """Return the description in which the unknown just meets the requirement.
+        """Return the releases in which the unknown just meets the requirement.
 
         Args:
             requirement: of all rounds together, towards the vantage.

@@ -113,7 +113,7 @@ def record_sensitivities(
     Args:
         known: the federation's data, model and clipping.
         parameters: [T, P], the models.
-        progress: told of the share that is done.
+        progress: called with the share that is done.
 
     Raises:
         RuntimeError: one exceeds what clipping allows.
@@ -137,7 +137,7 @@ def pair_sensitivities(
         known: the federation's data, model and clipping.
         parameters: [T, P], the models.
         pairs: m of them; either all or none have a replacement.
-        progress: told of the share that is done.
+        progress: called with the share that is done.
 
     Raises:
         InputError: positions that are not there.
@@ -180,7 +180,7 @@ def sensitivity_matrix(
         known: the federation's data, model and clipping.
         parameters: [P], the model.
         replacements: int [p'], positions in the pool.
-        progress: told of the share that is done.
+        progress: called with the share that is done.
 
     Raises:
         InputError: positions that are not there.
@@ -217,7 +217,7 @@ def largest(
         neighbouring: replace is over all pairs of D and the pool, add-remove over all records of D.
         top: how many of the largest, at least 1.
         of: pairs whose ranks are asked for.
-        progress: told of the share that is done.
+        progress: called with the share that is done.
 
     Raises:
         InputError: positions that are not there; more of the largest than there are pairs;

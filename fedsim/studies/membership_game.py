@@ -82,7 +82,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     Args:
         config: the training.
         count: N, how many models.
-        progress: told of the share that is done.
+        progress: called with the share that is done.
 
     Returns:
         The losses, and what bounds what they tell.

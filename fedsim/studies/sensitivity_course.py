@@ -89,7 +89,7 @@ def follow(
         config: the training.
         pairs: to be followed, the challenge first.
         trials: T, at least 1.
-        progress: told of the share that is done.
+        progress: called with the share that is done.
         checkpoints: rounds, from 1, before which all records and all pairs are compared, in the
             first trial.
 
