@@ -25,6 +25,7 @@ ROOMS = (
     "fedsim/protocol",
     "fedsim/recording",
     "fedsim/runtimes",
+    "fedsim/seats",
     "fedsim/server",
     "fedsim/studies",
     "fedsim/training",

@@ -147,7 +147,7 @@ def _attack_losses(
 
 
 def _in_question(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
-    """Return the positions in D of what is in question: one record, or all of a client's."""
+    """Return the positions in D of the target's records: one, or all of a client's."""
     if config.privacy.unit == "client":
         return known.owned_by(request.target_client)
     return np.asarray([request.record])

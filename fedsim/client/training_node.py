@@ -78,8 +78,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Return this client's clipped gradients' sum or update, with its noise unless trust is
-    central.
+    """Return what this client adds to the sum, with its noise unless trust is central.
 
     With local steps it is the sum over the steps that the client took on its own copy of the model.
     Under distributed trust it is integers modulo 2^32, for secure aggregation.

@@ -23,16 +23,16 @@ class Challenge:
     r"""Who must be identified, who holds them, and who tries.
 
     Attributes:
-        record: position of x^ in D; None where all data of the client are in question.
+        record: position of x^ in D; None where the target is a client.
         replacement: position of x^' in the pool U \ D; None under add-remove and without a record.
-        client: the partition that holds the record, or whose data are in question.
+        client: the target client: it holds the record, or is the target itself.
         adversary: the partition of the curious participant.
-        measure: how the pair was chosen: a dissimilarity, "given" or "made".
+        measure: how the pair was chosen: a dissimilarity, "given" or "crafted".
         distance: of the pair by that measure, None where none was computed.
-        kind: "record", or what was made to stand in its place.
+        kind: "record", or what was crafted to stand in its place.
         copies: how often D has the challenge.
-        label: of a record that was made and stands at the position `record`, whose original is then
-            the replacement; None where no record was made.
+        label: of a crafted record, which stands at the position `record` and whose original is then
+            the replacement; None where no record was crafted.
     """
 
     record: int | None
@@ -124,7 +124,7 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
 
 
 def _choose_client(config: Config, known: Federation, progress: Progress | None) -> Challenge:
-    """Return the challenge of which all data of one client are in question. Raises InputError."""
+    """Return the challenge whose target is a client. Raises InputError."""
     given, client = config.challenge, config.challenge.client
     measure = "given"
     distance: float | None = None

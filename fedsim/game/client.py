@@ -83,8 +83,8 @@ def common_part(
 ) -> Tensor:
     """Return what some clients add to a sum in both worlds.
 
-    Of the target client the other records count, where one record is in question; planted
-    canaries do.
+    Of the target client the other records count, where the target is a record; planted canaries
+    do.
 
     Args:
         config: the experiment.
@@ -120,7 +120,7 @@ def clean_sum(
 ) -> Tensor:
     """Return a client's sum of clipped gradients.
 
-    The challenge counts as often as D has it, and a vector that was made for it in its stead.
+    The challenge counts as often as D has it, and a crafted vector in its stead.
 
     Args:
         federation: its data and model.
@@ -225,7 +225,7 @@ def challenge_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipped gradients of the challenge record and of what D' has in its place.
 
-    As often as D has the challenge. A vector that was made for the challenge is C long, and opposed
+    As often as D has the challenge. A crafted vector is C long, and opposed
     where it is replaced.
 
     Args:

@@ -62,7 +62,7 @@ class Crafted:
 
 @dataclass(frozen=True, eq=False)
 class Planted(Split):
-    """A split whose member at one position was replaced by a made record.
+    """A split whose member at one position was replaced by a crafted record.
 
     `members` still says whose place it takes.
 
@@ -76,7 +76,7 @@ class Planted(Split):
 
     @classmethod
     def of(cls, split: Split, crafted: Crafted, replaced: bool) -> "Planted":
-        """Return a split with what was made in it.
+        """Return a split with a crafted record in it.
 
         Args:
             split: as drawn.
@@ -91,7 +91,7 @@ class Planted(Split):
 
     @cached_property
     def members_records(self) -> Records:
-        """The records of D, with what was made, in the order of `members`."""
+        """The records of D, with the crafted one, in the order of `members`."""
         original = self.dataset.train.take(self.members)
         features, labels = original.features.copy(), original.labels.copy()
         assert self.crafted.features is not None
@@ -121,7 +121,7 @@ def place(config: Config, client_of: npt.NDArray[np.int64]) -> int:
 
 
 def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
-    """Return the made record that takes the place of one of D.
+    """Return the crafted record that takes the place of one of D.
 
     Its label is challenge.label, or what the first model likes least: the class other than that of
     the record that makes room where its features are that record's, any class otherwise.

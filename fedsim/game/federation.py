@@ -39,8 +39,8 @@ class Federation:
         model: the structure, and the values of what is not trained.
         clipper: of the gradients of that model.
         device: where parameters and records are computed on.
-        crafted: what takes the place of a record of D as the challenge, None where one of its
-            records is in question.
+        crafted: what takes the place of a record of D as the challenge, None where the
+            target is one of its records.
         copies: how often D has the challenge.
         start: [P], the first model of all trials, None where each draws its own.
     """
@@ -117,7 +117,7 @@ class Federation:
 
     @property
     def direction(self) -> Tensor | None:
-        """The unit vector [P] that was made in place of a record's gradient, None for none."""
+        """The unit vector [P] that was crafted in place of a record's gradient, None for none."""
         if self.crafted is None or self.crafted.direction is None:
             return None
         return self.crafted.direction.to(self.device)
@@ -256,7 +256,7 @@ def initial_parameters(config: Config, known: Federation, trials: range) -> Tens
 
 
 def _with_challenge(config: Config, known: Federation) -> Federation:
-    """Return the federation with its first model and a challenge that was made. Raises InputError.
+    """Return the federation with its first model and a crafted challenge. Raises InputError.
 
     The first model does not depend on the challenge, which may depend on it.
     """
@@ -287,8 +287,7 @@ def _with_challenge(config: Config, known: Federation) -> Federation:
 
 
 def fit_batch(config: Config) -> Config:
-    """Return the experiment with no more trials in a batch of trials than fit in half of the
-    memory.
+    """Return the experiment with no more trials in a batch than fit in half of the memory.
 
     The other half is for gradients.
 

@@ -11,9 +11,9 @@ class RoundGame:
         round: counts from 1.
         trials: the numbers of the T trials.
         noise_multiplier: the federation's, sigma over the sensitivity.
-        target_client: the target client.
-        record: position of x^ in D, None where all data of that client are the challenge, or for a
-            client whom it does not concern.
+        target_client: who holds the target record, or is the target.
+        record: position of x^ in D, None where the target is a client, or for a client whom it does
+            not concern.
         replacement: position of x^' in the pool, None where nothing replaces the record.
     """
 
@@ -34,13 +34,13 @@ class RoundGame:
         record: int,
         replacement: int,
     ) -> "RoundGame":
-        """Return the question as a message tells it.
+        """Return the game as a message says it.
 
         Args:
             round: counts from 1.
             trials: the numbers of the T trials.
             noise_multiplier: sigma over the sensitivity.
-            target_client: the target client.
+            target_client: who holds the target record, or is the target.
             record: position of x^ in D, -1 for None.
             replacement: position of x^' in the pool, -1 for None.
         """
@@ -48,15 +48,15 @@ class RoundGame:
         return cls(round, trials, noise_multiplier, target_client, *there)
 
     def at(self, round: int) -> "RoundGame":
-        """Return the same question in another round."""
+        """Return the same game in another round."""
         return replace(self, round=round)
 
     @property
     def the_record(self) -> int:
-        """The record in question.
+        """The target record.
 
         Raises:
-            ValueError: it is a client, or nobody's business.
+            ValueError: the target is a client, or this client is not to know it.
         """
         if self.record is None:
             raise ValueError("no single record is in question")

@@ -70,7 +70,8 @@ class Request:
             where all data of a client are the challenge.
         replacement: position in the pool of what D' has in its place; -1 as of `record`, or for
             nothing.
-        target_client: the target client, -1 for a client whom it does not concern.
+        target_client: who holds the target record, or is the target; -1 for a client whom it does
+            not concern.
         earlier: how many rounds interrupted attempts at these trials released, each under noise of
             its own.
         released: how many rounds all trainings released before this attempt, each trial's by

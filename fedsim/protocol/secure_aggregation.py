@@ -344,8 +344,7 @@ def _check_once(request: Request, context: Context) -> None:
 
 
 def agreed_setup(config: Config) -> dict[str, ConfigRecordValues]:
-    """Return what clients and server agree on in the first stage; all of it follows from the
-    run."""
+    """Return what clients and server agree on in the first stage; it follows from the run."""
     clients = config.federation.clients
     bits = message_bits(clients)
     return {

@@ -109,8 +109,7 @@ def _is_hidden(console: Console) -> bool:
 
 
 def _steps(config: Config, rounds: int) -> int:
-    """Return the length of the progress bar: the rounds of every batch of trials, and its
-    conclusion."""
+    """Return the length of the progress bar: the rounds of every batch, and its conclusion."""
     return -(-config.trials.count // config.trials.batch) * (rounds + 1)
 
 

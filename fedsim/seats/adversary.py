@@ -38,14 +38,28 @@ from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 class Memory:
     """What the adversary remembers between rounds, in arrays that fit its Flower state.
 
-    pending: the hypotheses about the aggregate of the current round; known: what it contains in
-    both worlds but for their directions, past: the sum of the residuals before it, float32 [T, P]
-    both, None where there are none and after local steps, whose aggregate has no known law; batch:
-    how many of the other records take part in it [T], None if all do.
-    All others [T, i], a column for each aggregate seen so far: ratios, sensitivities, noise_stds,
-    present_norms, absent_norms (after local steps, present_norms are |Delta| and absent_norms 0);
-    batch_sizes (0 without sampling); and the statistics of
-    `adversaries.attacks.residuals.Residual`.
+    A history is float64 [T, i], a column for each aggregate seen so far; statistics of the
+    residuals are those of `adversaries.attacks.residuals.Residual`. After local steps, whose
+    aggregate has no known law, `known` and `past` are None, `present_norms` are |Delta| and
+    `absent_norms` 0.
+
+    Attributes:
+        pending: the hypotheses about the aggregate of the current round.
+        known: float32 [T, P], what that aggregate contains in both worlds but for their directions.
+        past: float32 [T, P], the sum of the residuals before it; None where there are none.
+        batch: float64 [T], how many of the other records take part in it; None if all do.
+        ratios: history of the log-likelihood ratios of D to D'.
+        sensitivities: history of |g - g'|.
+        noise_stds: history of sigma.
+        present_norms: history of |g|.
+        absent_norms: history of |g'|.
+        batch_sizes: history of `batch`, 0 without sampling.
+        residual_squares: history of `Residual.squares`.
+        residual_freedoms: history of `Residual.freedoms`.
+        residual_repeats: history of `Residual.repeats`.
+        residual_scales: history of `Residual.scales`.
+        residual_signals: history of `Residual.signals`.
+        residual_shapes: history of `Residual.shapes`.
     """
 
     pending: Hypotheses | None
@@ -86,7 +100,15 @@ class Memory:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> "Memory":
-        """Read the memory back; the hypotheses go to the device. Raises KeyError if it is none."""
+        """Return the memory of named arrays, the inverse of `to_arrays`.
+
+        Args:
+            arrays: by name.
+            device: where the hypotheses go.
+
+        Raises:
+            KeyError: an array is missing.
+        """
         tensors = {name.replace("-", "_"): torch.tensor(array) for name, array in arrays.items()}
         pending = None
         if any(name.startswith(PENDING) for name in tensors):
@@ -145,15 +167,25 @@ def expect(
     missing: Collection[int] = (),
     unknown_shares: int | None = None,
 ) -> Memory:
-    """Form the two hypotheses about the aggregate that answers this round's model.
+    """Return the memory with two hypotheses about the aggregate that answers this round's model.
 
-    parameters [T, P] is the model as received; own_message [T, P] what the adversary itself sent,
-    its own noise included, which is therefore no uncertainty to it, and the noise that colluders
-    told it. participation bool [T, n] says which records of D take part (None: all); the challenge
-    record's column is not looked at. missing: clients that the aggregate is without, where that is
-    known; if the challenge's is one of them there is nothing to tell apart. unknown_shares: of how
-    many clients the adversary does not know the noise; None: of all others.
+    Args:
+        memory: after the rounds before.
+        config: the experiment.
+        federation: its data and model, as far as background knowledge covers them.
+        adversary: its partition.
+        game: the round, its trials and the challenge.
+        parameters: float32 [T, P], the model as received.
+        own_message: [T, P], what the adversary itself sent, its own noise included, which is
+            therefore no uncertainty to it, and the noise that colluders told it.
+        participation: bool [T, n], which records of D take part, None for all; the challenge
+            record's column is not looked at.
+        missing: clients that the aggregate is without, where that is known; if the challenge's is
+            one of them there is nothing to tell apart.
+        unknown_shares: of how many clients the adversary does not know the noise; None: of all
+            others.
     """
+    # sigma of the noise that the adversary does not know, over the sensitivity.
     bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
     clients = config.federation.clients
     multiplier = aggregate_noise_multiplier(
@@ -170,6 +202,7 @@ def expect(
         )
         expected = hypotheses(known + own_message, difference, None, std)
         return replace(memory, pending=expected, known=None, batch=None)
+    # What the aggregate has in both worlds, and what the challenge adds in each.
     known = common_part(
         config,
         federation,
@@ -217,7 +250,14 @@ def replay_target(
 ) -> tuple[Tensor, Tensor]:
     """Return what the target client would send without noise: under D and D'.
 
-    Both float64 [T, P]: the sums over the client's local steps from the model `parameters`.
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        parameters: float32 [T, P], the model that the client's local steps begin with.
+        game: the round, its trials and the challenge.
+
+    Returns:
+        float64 [T, P], twice: the sums over the local steps.
     """
     record, replacement, trials = game.record, game.replacement, len(parameters)
     # Both worlds in one pass, one after the other along the axis of the trials.
@@ -253,7 +293,15 @@ def _replay(
 
 
 def observe(memory: Memory, aggregate: Tensor) -> Memory:
-    """Update the belief with the aggregate [T, P] of the round before."""
+    """Return the memory after the aggregate of the round before.
+
+    Args:
+        memory: with hypotheses about it.
+        aggregate: [T, P], as received.
+
+    Raises:
+        RuntimeError: there are no hypotheses.
+    """
     pending = memory.pending
     if pending is None:
         raise RuntimeError("an aggregate arrived for a round that the adversary did not see begin")
@@ -281,14 +329,24 @@ def infer_membership(
     parameters: Tensor,
     losses: bool = False,
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """Attack the final models [T, P] by their losses alone (Yeom et al.), for comparison.
+    """Return what an attack on the final models finds by their losses alone, for comparison.
 
-    target_client: the positions in D of what is in question, one record or all of a client's. The
-    threshold is the mean loss over the members that are the same in both worlds. Returns, for each
-    trial, the true and false positive rates among single records, and whether the challenge is
-    taken for a member: whether its mean loss is at most the threshold. With `losses` also what
-    attacks with shadow models compare: the challenge's mean loss [T], and the losses [T, h] of some
-    records that no model was trained on.
+    The threshold is the mean loss over the members that are the same in both worlds.
+
+    Args:
+        federation: its data and model.
+        target_client: the positions in D of the target's records: one, or all of a client's.
+        parameters: float32 [T, P], the final models.
+        losses: whether to return what attacks with shadow models compare besides.
+
+    Returns:
+        By name (`MEMBERSHIP`), for each trial: the true and false positive rates among single
+        records, and whether the challenge is taken for a member: whether its mean loss is at most
+        the threshold. With `losses` also the challenge's mean loss [T], and the losses [T, h] of
+        some records that no model was trained on.
+
+    Source:
+        Yeom et al.
     """
     certain = np.delete(np.arange(len(federation.client_of)), target_client)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
@@ -309,7 +367,16 @@ def infer_membership(
 def challenge_loss(
     federation: Federation, target_client: npt.NDArray[np.intp], parameters: Tensor
 ) -> npt.NDArray[np.float64]:
-    """Return the mean loss [T] of the records in question at models [T, P] along training."""
+    """Return the mean loss of the target's records, along training.
+
+    Args:
+        federation: its data and model.
+        target_client: the positions in D of these records.
+        parameters: float32 [T, P], the models of a round.
+
+    Returns:
+        float64 [T], in nats.
+    """
     losses, _ = federation.evaluate(parameters, *federation.members(target_client))
     mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
     return mean

@@ -21,7 +21,12 @@ def seat(config: Config) -> type[Seat]:
 
 
 def is_exact(config: Config, vantage: Vantage) -> bool:
-    """Whether the log-odds at a vantage point are the exact posterior's."""
+    """Return whether the log-odds at a vantage point are the exact posterior's.
+
+    Args:
+        config: the experiment.
+        vantage: who looks.
+    """
     exact = vantage in vantages.EXACT and config.training.local_steps == 1
     return exact and seat(config).exact
 

@@ -42,21 +42,28 @@ def measure(
 ) -> dict[Vantage, Step]:
     """Return what each vantage point would conclude from r = rest + B (b g + (1 - b) g') + w.
 
-    present [T, P]: g, the clipped gradient of the challenge record; absent [T, P]: g', that of its
-    replacement, None if there is none; noises: by source, the parts [T, P] of all noise, of which
-    inner products are taken one by one and once for everybody; worlds bool [T]: b; participation
-    bool [T]: B, None if the record surely takes part; unknowns: which of the parts are the w of a
-    vantage point; sampling_rate: q. All but the bits are float64.
-
     At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else the mixtures of the
     posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
-    Without any w the contribution itself is seen, and the ratio may be infinite. Raises ValueError
-    unless the noise of every source of a vantage point is there, once, and [T, P].
+    Without any w the contribution itself is seen, and the ratio may be infinite.
+
+    Args:
+        present: g, the clipped gradient of the challenge record, float64 [T, P].
+        absent: g', that of its replacement, float64 [T, P]; None if there is none.
+        noises: by source, the parts of all noise, float64 [T, P], of which inner products are taken
+            one by one and once for everybody.
+        worlds: b, bool [T].
+        participation: B, bool [T]; None if the record surely takes part.
+        unknowns: which of the parts are the w of a vantage point.
+        sampling_rate: q.
+
+    Raises:
+        ValueError: the noise of a source of a vantage point is missing, told twice, or not [T, P].
     """
     difference = present if absent is None else present - absent
     sensitivity, present_norm = _norm(difference), _norm(present)
     absent_norm = torch.zeros_like(present_norm) if absent is None else _norm(absent)
     taking_part = torch.ones_like(worlds) if participation is None else participation
+    # The scores' parts from the challenge alone: along g - g', or along g and along g'.
     if sampling_rate == 1:
         directions, signals = [difference], [(worlds.double() - 0.5) * sensitivity**2]
     else:
@@ -67,6 +74,7 @@ def measure(
             directions.append(absent)
             signals[0] = signals[0] + with_absent * both
             signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
+    # And of each source's noise, for the vantage points that it hides from.
     heard = {vantage: list(signals) for vantage in unknowns}
     told = set()
     for source, noise in noises:

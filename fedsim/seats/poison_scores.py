@@ -16,12 +16,23 @@ from fedsim.game.federation import Federation, initial_parameters
 def poison_scores(
     config: Config, federation: Federation, trials: range, released: Tensor
 ) -> Floats | None:
-    """Return the score of every released model [T, P], float64 [T]; None where nothing was made.
+    """Return the score of every released model.
 
-    trials: their numbers. By challenge.kind: of "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); of
-    "gradient" <theta_0 - theta_k, u>, how far the model went down the vector u; of other records
-    the negative loss (BACKDOORTEST, which prints the loss with the sign of a model that was not
-    trained on it).
+    By challenge.kind: of "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); of "gradient" <theta_0 -
+    theta_k, u>, how far the model went down the vector u; of other records the negative loss
+    (BACKDOORTEST, which prints the loss with the sign of a model that was not trained on it).
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        trials: the numbers of the T trials.
+        released: theta_k, float32 [T, P].
+
+    Returns:
+        float64 [T]; None where nothing was crafted.
+
+    Source:
+        Jagielski, Ullman and Oprea, 2020.
     """
     crafted = federation.crafted
     if crafted is None:

@@ -46,7 +46,14 @@ def why_not(config: Config) -> str | None:
 
 
 def check(config: Config) -> None:
-    """Raise InputError if the configured vantage is the released model and cannot be attacked."""
+    """Check that the released model can be attacked if it is the configured vantage.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: it is, and cannot be.
+    """
     reason = why_not(config)
     if config.federation.vantage is Vantage.RELEASED_MODEL and reason:
         raise InputError(
@@ -56,9 +63,16 @@ def check(config: Config) -> None:
 
 
 def responses(config: Config, rounds: int) -> Floats:
-    """Return how the model answers the aggregates, [k, k]: theta_0 - theta_i = sum_j a_ij r_j.
+    """Return how the model answers the aggregates: theta_0 - theta_i = sum_j a_ij r_j.
 
     From unit impulses, one in each round, pushed through the server's optimiser.
+
+    Args:
+        config: the experiment.
+        rounds: k.
+
+    Returns:
+        a, float64 [k, k].
     """
     optimizer = ServerOptimizer(config.training, config.normaliser)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
@@ -75,8 +89,11 @@ def responses(config: Config, rounds: int) -> Floats:
 def shares(answers: Floats) -> Floats:
     """Return which share of a surprise at theta_k was there after each round, [k].
 
-    answers [k, k] as of `responses`. Of noise alike in all rounds, the displacement W_i given W_k
-    is expected to be W_k cov(W_i, W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
+    Of noise alike in all rounds, the displacement W_i given W_k is expected to be W_k cov(W_i,
+    W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
+
+    Args:
+        answers: [k, k] as of `responses`.
     """
     final: Floats = answers[-1]
     bridge: Floats = answers @ final / (final @ final)
@@ -90,27 +107,38 @@ def attack(
     released: Tensor,
     bridged: bool = True,
 ) -> dict[str, Floats]:
-    """Return what theta_k = `released` [T, P] says, as the arrays [T, k] of a `Step` each round.
-
-    game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
-    Everything is in the last column, since nothing is seen before: the score
+    """Return what theta_k says, in all rounds together: the score is the log-likelihood ratio.
 
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
 
     with R = theta_0 - theta_k, and D and sigma divided by |c| so that they are in the units of a
     clipped sum. Where records are sampled the others' coins are known and the challenge's is
-    replaced by its mean q. `bridged` False stays on the replay. Costs two trainings.
+    replaced by its mean q. Costs two trainings.
+
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
+        released: theta_k, float32 [T, P].
+        bridged: whether the models along the way are bent to end at theta_k; False stays on the
+            replay.
+
+    Returns:
+        The arrays [T, k] of a `Step` each round. Everything is in the last column, since nothing is
+        seen before.
     """
     rounds = game.round
     theta = initial_parameters(config, federation, game.trials).to(released.device)
     answers = responses(config, rounds)
     weights, bridge = answers[-1], shares(answers)
+    # The way there without noise, halfway between the two worlds.
     start, path = theta, [theta]
     optimizer = ServerOptimizer(config.training, config.normaliser)
     for round in range(1, rounds + 1):
         known, present, absent = _sums(config, federation, game.at(round), theta)
         theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
         path.append(theta)
+    # Bent to end at the model that was released, and each round's sums at the bent models.
     surprise = released.double() - theta.double()
     observed = start.double() - released.double()
     scale = float(np.linalg.norm(weights))
@@ -123,6 +151,7 @@ def attack(
         observed -= weight * (known + (present + absent) / 2)
         difference += weight * (present - absent)
         variance += weight**2 * _noise_std(config, game.noise_multiplier, present - absent) ** 2
+    # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
     score = torch.linalg.vecdot(observed, difference) / variance
     last = Step(

@@ -35,7 +35,7 @@ class CuriousServer(Seat):
     follows = True
 
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
-        """Conclude from what the server received: the target's message, or the sum of all."""
+        """Return what follows from the target's message, or from the sum of all."""
         if Vantage.SERVER not in seen.unknowns:
             return {}
         config, game = seen.config, seen.game
@@ -75,11 +75,17 @@ def conclude(
 ) -> Step:
     """Return what the server learns from one round, on the CPU.
 
-    summed: the clients whose messages are in what it received, one or several; noise_std [T]: of
-    the noise in it that the server does not know, 0 for none, of one step where clients take
-    several; parameters [T, P]: the model that it sent; message [T, P]: what it received, less noise
-    that it was told; participation bool [T, n] says which records of D take part (None: all), and
-    the challenge record's column is not looked at.
+    Args:
+        config: the experiment.
+        federation: its data and model.
+        summed: the clients whose messages are in what it received, one or several.
+        game: the round, its trials and the challenge.
+        noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
+            step where clients take several.
+        parameters: float32 [T, P], the model that it sent.
+        message: [T, P], what it received, less noise that it was told.
+        participation: bool [T, n], which records of D take part, None for all; the challenge
+            record's column is not looked at.
     """
     steps, rate = config.training.local_steps, config.training.sampling_rate
     if steps > 1:
