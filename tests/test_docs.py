@@ -65,8 +65,9 @@ def test_every_registry_of_the_table_exists() -> None:
     rows = [row for row in table.splitlines() if row.startswith("|")][2:]
     assert len(rows) > 10
     for row in rows:
-        place = row.strip("|").split("|")[-1]
-        *names, path = re.findall(r"`([^`]+)`", place.split(", described in ")[0])
+        _, _, pattern, place, _ = row.removeprefix("|").removesuffix("|").split("|")
+        assert (ROOT / re.findall(r"`([^`]+)`", pattern)[-1]).exists(), row
+        *names, path = re.findall(r"`([^`]+)`", place)
         module = import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         for name in names:
             assert getattr(module, name), row

@@ -258,7 +258,7 @@ def calibrate(
     if rho_beta is not None:
         epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
     assert epsilon is not None
-    return _met_epsilon(sought, epsilon, at, find_accountant(accountant).name)
+    return _met_epsilon(sought, epsilon, at, accountant)
 
 
 def check_targets(targets: Mapping[str, object], delta: object, accountant: str) -> None:
@@ -279,9 +279,9 @@ def check_targets(targets: Mapping[str, object], delta: object, accountant: str)
             "give exactly one of --rho-beta, --rho-alpha, --epsilon and --mutual-information, for "
             "example --rho-beta 0.9"
         )
-    chosen_accountant = find_accountant(accountant).name
+    find_accountant(accountant)
     if given[0] in ("--rho-alpha", "--mutual-information"):
-        refuse_accountant(chosen_accountant, f"it has no say in {given[0]}")
+        refuse_accountant(accountant, f"it has no say in {given[0]}")
     elif delta is None:
         raise InputError(
             "at which delta? Give the probability with which the guarantee may fail, for "
@@ -331,8 +331,8 @@ def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -
         return {
             **{key: asked[key] for key in REPEATED if key in asked},
             "rho_alpha": identifiability.rho_alpha(mechanism),
-            "covers": ACCOUNTANTS[name].covers,
-            "note": ACCOUNTANTS[name].note(mechanism, delta),
+            "covers": find_accountant(name).covers,
+            "note": find_accountant(name).note(mechanism, delta),
         }
 
     found = answer(accountant)
@@ -341,7 +341,8 @@ def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -
     if math.isclose(bounds.epsilon, target, rel_tol=1e-6):
         rho_beta = identifiability.rho_beta_of_epsilon(target)
         bounds = replace(bounds, epsilon=target, rho_beta=rho_beta)
-    rows = {name: statements.or_refusal(row, name) for name in ACCOUNTANTS}
+    names = dict.fromkeys([*ACCOUNTANTS, accountant])
+    rows = {name: statements.or_refusal(row, name) for name in names}
     return _calibrated(sought, found, bounds, rows, {})
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.privacy import identifiability
-from fedsim.privacy.accounting import ACCOUNTANTS
+from fedsim.privacy.accounting import ACCOUNTANTS, accountant
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
@@ -126,7 +126,7 @@ def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
     try:
         return answer(name)
     except InputError as reason:
-        return {"refusal": str(reason), "covers": ACCOUNTANTS[name].covers}
+        return {"refusal": str(reason), "covers": accountant(name).covers}
 
 
 def to_whom(releases: Releases, delta: float) -> list[Row]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedsim.privacy.accounting import ACCOUNTANTS
+from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases
@@ -120,7 +120,7 @@ def print_accountants(
     speak_of: dict[str, list[str]] = {}
     for name, row in rows.items():
         cells = (_of_row(row, key) for key in columns)
-        table.add_row(Text(f"{name}: {ACCOUNTANTS[name].title}"), *cells)
+        table.add_row(Text(f"{name}: {accountant(name).title}"), *cells)
         speak_of.setdefault(row["covers"], []).append(name)
     console.print(table)
     for covers, names in speak_of.items():

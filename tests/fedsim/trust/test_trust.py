@@ -1,16 +1,8 @@
 """What hides the target from whom: the noise that is counted is the noise that is accounted."""
 
-import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pytest
 
-from fedsim.campaign.run_directory import Arrays
 from fedsim.common.randomness import SERVER
-from fedsim.config import Config
 from fedsim.mechanisms.vantages import EXACT
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, effective_noise_multiplier
 from fedsim.trust import Trust
@@ -64,24 +56,3 @@ def test_who_sees_what() -> None:
     for trust in (Trust.LOCAL, Trust.DISTRIBUTED):
         assert unknown(Vantage.PARTICIPANT, trust) == set(range(CLIENTS)) - {ADVERSARY}
         assert unknown(Vantage.RELEASED_MODEL, trust) == set(range(CLIENTS))
-
-
-def test_the_example_of_the_docs_is_a_trust_model_that_every_vantage_goes_by(
-    small: Callable[..., Config], run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The beliefs from the noise that was drawn are those worked out from what it says."""
-    page = (Path(__file__).parents[3] / "docs" / "extending.md").read_text()
-    (code,) = (
-        block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "(TrustModel)" in block
-    )
-    named: dict[str, Any] = {}
-    exec(code, named)
-    monkeypatch.setattr(Trust.LOCAL, "model", named["Shares"]())
-    known, worked_out = (
-        run(small({"federation.trust": "local", "audit.vantages": "all", "audit.mode": mode}))
-        for mode in ("oracle", "participant")
-    )
-    for name in ("log_odds", "log_odds_server", "noise_stds", "noise_stds_server"):
-        np.testing.assert_allclose(known[name], worked_out[name], rtol=0, atol=1e-6)
-    one_of_three = known["noise_stds_server"] / known["noise_stds"]
-    np.testing.assert_allclose(one_of_three, 1 / np.sqrt(2))

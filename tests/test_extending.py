@@ -1,0 +1,169 @@
+"""The examples of docs/extending.md, each run as a user would run it."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adversaries import registry
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.cli.main import main
+from fedsim.config import Config, Scalar
+from fedsim.noise import Noise
+from fedsim.noise.mechanism import Floats, Noised, Summed, Trials
+from fedsim.trust import Trust
+from fedsim.trust.model import Vantage
+
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+EXAMPLES = dict(
+    re.findall(r"^### ([^\n]*)\n(?:(?!^#).)*?```python\n(.*?)```", PAGE.read_text(), re.M | re.S)
+)
+"""Their code by its heading."""
+
+Make = Callable[[dict[str, Scalar]], Config]
+Run = Callable[[Config], Arrays]
+LayDown = Callable[..., None]
+
+
+def _named(heading: str) -> dict[str, Any]:
+    """Return what the code of an example defines."""
+    named: dict[str, Any] = {}
+    exec(EXAMPLES[heading], named)
+    return named
+
+
+@pytest.fixture
+def lay_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayDown:
+    """Return a function that makes examples the module `mine` and allows some names of it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(registry.ALLOWED, "")
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+
+    def lay(*headings: str, allow: tuple[str, ...] = ()) -> None:
+        (tmp_path / "mine.py").write_text("\n".join(EXAMPLES[heading] for heading in headings))
+        registry.allow(f"mine:{name}" for name in allow)
+
+    return lay
+
+
+def _report(tmp_path: Path, number: int = 0) -> dict[str, Any]:
+    """Return the report of a run of the fixture `run`."""
+    report: dict[str, Any] = RunDirectory.open(tmp_path / f"run-{number}").read_report()
+    return report
+
+
+def test_a_membership_attack_is_played_in_a_run(
+    lay_down: LayDown, small: Make, run: Run, tmp_path: Path
+) -> None:
+    lay_down("A membership attack", allow=("POPULATION",))
+    run(small({"audit.attacks": "mine:POPULATION", "trials.count": 24, "trials.batch": 24}))
+    found = _report(tmp_path)["membership_inference"]["mine:POPULATION"]
+    assert found["games"] == found["shadow_trials"] == 12
+    assert -1 <= found["advantage"] <= 1
+
+
+def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
+    lay_down: LayDown, small: Make, run: Run, tmp_path: Path
+) -> None:
+    lay_down("An adversary's seat", allow=("Uninformed",))
+    seated: dict[str, Scalar] = {
+        "audit.mode": "mine:Uninformed",
+        "federation.trust": "local",
+        "trials.pairing": "common",
+    }
+    with pytest.raises(InputError, match="which looks from the server"):
+        run(small(seated))
+    arrays = run(small(seated | {"federation.vantage": "server"}))
+    # Of two trials that differ in the world alone, the first round's scores differ by its effect.
+    by_world = [np.sort(pair) for pair in arrays["log_odds"][:, 0].reshape(-1, 2)]
+    assert len(by_world) == 4
+    effect = (arrays["sensitivities"] / arrays["noise_stds"])[::2, 0] ** 2
+    np.testing.assert_allclose(np.diff(by_world)[:, 0], effect, rtol=1e-4)
+    report = _report(tmp_path, 1)
+    assert not report["vantages"]["server"]["exact_posterior"]
+    assert report["alarms"] == {}
+
+
+def test_a_trust_model_is_one_that_every_vantage_goes_by(
+    small: Make, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beliefs from the noise that was drawn are those worked out from what it says."""
+    monkeypatch.setattr(Trust.LOCAL, "model", _named("A trust model")["Shares"]())
+    known, worked_out = (
+        run(small({"federation.trust": "local", "audit.vantages": "all", "audit.mode": mode}))
+        for mode in ("oracle", "participant")
+    )
+    for name in ("log_odds", "log_odds_server", "noise_stds", "noise_stds_server"):
+        np.testing.assert_allclose(known[name], worked_out[name], rtol=0, atol=1e-6)
+    one_of_three = known["noise_stds_server"] / known["noise_stds"]
+    np.testing.assert_allclose(one_of_three, 1 / np.sqrt(2))
+
+
+def test_a_noise_mechanism_learns_the_likelihood_ratio_of_what_it_releases() -> None:
+    projected = _named("A noise mechanism")["Projected"]
+    random, worlds, std = np.random.default_rng(5), np.array([True, False, True]), 1.5
+    rest, present, absent = random.standard_normal((3, 3, 100))
+
+    def noised(clean: Floats, std: float) -> Noised:
+        measured = {"present": present, "absent": absent}
+        summed = Summed(1, clean.copy(), np.full(3, std), lambda: measured)
+        found: Noised = projected(Trials(range(3), worlds, 1, 7, 7, True)).add(summed)
+        return found
+
+    sums = rest + present, rest + absent
+    released = noised(np.where(worlds[:, None], *sums), std)
+    # With next to no noise the release is what the subspace has of a sum.
+    apart = [((released.total - noised(clean, 1e-12).total) ** 2).sum(axis=1) for clean in sums]
+    expected = (apart[1] - apart[0]) / 2 / std**2
+    np.testing.assert_allclose(released.learnt[Vantage.PARTICIPANT]["ratios"], expected)
+
+
+def test_a_noise_mechanism_is_run_and_hides_more_of_the_target(
+    small: Make, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = small({"audit.mode": "oracle"})
+    isotropic = run(config)
+    monkeypatch.setattr(Noise.ISOTROPIC, "mechanism", _named("A noise mechanism")["Projected"])
+    arrays = run(config)
+    assert (arrays["sensitivities"][:, 0] < isotropic["sensitivities"][:, 0] / 2).all()
+    np.testing.assert_array_equal(arrays["noise_stds"], isotropic["noise_stds"])
+    assert np.isfinite(arrays["log_odds"]).all()
+    report = _report(tmp_path, 1)
+    assert report["alarms"] == {}
+    assert report["mechanism"]["mu"] > report["prediction"]["mu"]
+
+
+def test_a_data_set_is_learnt_by_a_model(
+    lay_down: LayDown, small: Make, run: Run, tmp_path: Path
+) -> None:
+    lay_down("A data set", "A model", allow=("clusters", "tanh"))
+    own: dict[str, Scalar] = {"data.name": "mine:clusters", "model.name": "mine:tanh"}
+    few: dict[str, Scalar] = {"trials.count": 2, "trials.batch": 2, "privacy.rho-beta": 0.0}
+    arrays = run(small(own | few | {"privacy.noise-multiplier": 0.01, "training.rounds": 20}))
+    assert arrays["accuracies"][-1].mean() > 0.8
+    assert _report(tmp_path)["model"]["parameters"] == 21 * 32 + 33 * 3
+
+
+def test_an_accountant_calibrates_and_keeps_the_budget(
+    lay_down: LayDown,
+    small: Make,
+    run: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lay_down("An accountant", allow=("ZCDP",))
+    target: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.epsilon": 2.0}
+    run(small(target | {"privacy.accountant": "mine:ZCDP", "trials.count": 2, "trials.batch": 2}))
+    report = _report(tmp_path)
+    assert report["budget"]["epsilon"]["participant"] == pytest.approx(2)
+    assert report["bounds"]["tight_epsilon"] < 1.5
+    asked = ["calibrate", "--epsilon", "1", "--delta", "1e-5", "--steps", "10", "--accountant"]
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, "mine:ZCDP"])
+    assert ended.value.code == 0
+    assert "mine:ZCDP: zCDP" in capsys.readouterr().out
