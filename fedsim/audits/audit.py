@@ -39,7 +39,8 @@ from fedsim.campaign.run_directory import Arrays
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy import identifiability
-from fedsim.privacy.accounting import PLD, Accountant, accountant
+from fedsim.privacy.accountant import Accountant
+from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.releases import Releases

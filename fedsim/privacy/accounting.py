@@ -7,8 +7,6 @@ above the truth, the others looser. A new accountant is a subclass of `Accountan
 """
 
 import math
-import sys
-from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -20,89 +18,16 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
 )
 from scipy.optimize import brentq
 
-from adversaries.errors import InputError
 from adversaries.registry import lookup
 from adversaries.statistics import gaussian
 from fedsim.privacy import loss_distribution, renyi
+from fedsim.privacy.accountant import Accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 Array = npt.NDArray[np.float64]
 
 MOST_KINDS = 256
 """Kinds of step that the slower accountants take as they are; more are rounded to fewer."""
-
-
-class Accountant(ABC):
-    """Bounds the privacy of a mechanism.
-
-    Attributes:
-        name: what a user types.
-        title: what a user reads.
-        covers: which mechanisms and which neighbouring relations it speaks of, for readers.
-    """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    covers: ClassVar[str]
-
-    def supports(self, mechanism: Mechanism) -> str | None:
-        """Return None if this accountant covers the mechanism, else the reason why it does not."""
-        return None
-
-    def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        """Return what a reader must know about epsilon(mechanism, delta), None if nothing.
-
-        Args:
-            mechanism: that was accounted for.
-            delta: at which.
-        """
-        if mechanism.noiseless:
-            return "no noise, no guarantee: epsilon is infinite"
-        return None
-
-    def epsilon(self, mechanism: Mechanism, delta: float) -> float:
-        """Return an epsilon >= 0 at which the mechanism is (epsilon, delta)-private, or inf.
-
-        Args:
-            mechanism: as one vantage point faces it.
-            delta: in (0, 1).
-
-        Raises:
-            InputError: unless 0 < delta < 1; the mechanism is not supported.
-        """
-        self._check(mechanism)
-        if not 0 < delta < 1:
-            raise InputError(f"delta is {delta}; give a probability above 0 and below 1")
-        return math.inf if mechanism.noiseless else self._epsilon(mechanism, delta)
-
-    def delta(self, mechanism: Mechanism, epsilon: float) -> float:
-        """Return a delta in (0, 1] at which the mechanism is (epsilon, delta)-private.
-
-        Args:
-            mechanism: as one vantage point faces it.
-            epsilon: in [0, inf).
-
-        Raises:
-            InputError: unless epsilon is finite and >= 0; the mechanism is not supported.
-        """
-        self._check(mechanism)
-        if not 0 <= epsilon < math.inf:
-            raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
-        if mechanism.noiseless:
-            return 1.0
-        # No finite noise brings delta to 0; a smaller one than this has no float.
-        return max(self._delta(mechanism, epsilon), sys.float_info.min)
-
-    def _check(self, mechanism: Mechanism) -> None:
-        reason = self.supports(mechanism)
-        if reason is not None:
-            raise InputError(f"the accountant {self.name} does not apply: {reason}")
-
-    @abstractmethod
-    def _epsilon(self, mechanism: Mechanism, delta: float) -> float: ...
-
-    @abstractmethod
-    def _delta(self, mechanism: Mechanism, epsilon: float) -> float: ...
 
 
 class GaussianAccountant(Accountant):

@@ -25,6 +25,6 @@ class Oracle(Seat):
             measured.noises,
             measured.worlds,
             measured.participation,
-            seen.unknowns,
+            seen.unknown_noise,
             seen.config.training.sampling_rate,
         )

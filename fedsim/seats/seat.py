@@ -46,7 +46,7 @@ class Seen:
         config: the experiment.
         game: which round, which trials and about what.
         participants: the clients that took part.
-        unknowns: what hides the target, by vantage that sees every round and is measured.
+        unknown_noise: what hides the target, by vantage that sees every round and is measured.
         model: [T, P] float32, as it was sent.
         total: [T, P] float64, the sum that is released, less noise that the server was told.
         message: returns what a client sent, [T, P]; not where messages are summed securely.
@@ -56,7 +56,7 @@ class Seen:
     config: Config
     game: RoundGame
     participants: tuple[int, ...]
-    unknowns: Mapping[Vantage, UnknownNoise]
+    unknown_noise: Mapping[Vantage, UnknownNoise]
     model: Array
     total: Floats
     message: Callable[[int], Array]

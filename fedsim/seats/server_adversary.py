@@ -36,7 +36,7 @@ class CuriousServer(Seat):
 
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
         """Return what follows from the target's message, or from the sum of all."""
-        if Vantage.SERVER not in seen.unknowns:
+        if Vantage.SERVER not in seen.unknown_noise:
             return {}
         config, game = seen.config, seen.game
         known, target = data.load(config), game.target_client
@@ -55,7 +55,7 @@ class CuriousServer(Seat):
             known,
             within,
             game,
-            seen.unknowns[Vantage.SERVER].noise_std.to(known.device),
+            seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device),
             torch.tensor(seen.model).to(known.device),
             torch.tensor(message).to(known.device),
             None if coins is None else torch.from_numpy(coins).to(known.device),

@@ -51,22 +51,22 @@ class Observations:
     ) -> Mapping[Vantage, Learnt]:
         """Return what the seat learns; nothing of a target whose client was missing."""
         batch = self._batch
-        interim_analyses = [
+        watched = [
             vantage
             for vantage in vantages.measured(batch.config)
             if vantage in vantages.EXACT and vantage in self._seat.vantages
         ]
-        unknowns = {
-            vantage: _unknown(batch, round, received, vantage) for vantage in interim_analyses
+        unknown_noise = {
+            vantage: _unknown_noise(batch, round, received, vantage) for vantage in watched
         }
-        if not unknowns:
+        if not unknown_noise:
             return {}
         if batch.challenge.client not in received.replies:
             return {
                 vantage: disclosed_noise.nothing(unknown.noise_std).learnt
-                for vantage, unknown in unknowns.items()
+                for vantage, unknown in unknown_noise.items()
             }
-        steps = self._seat.observe(_seen(batch, round, received, noised, unknowns))
+        steps = self._seat.observe(_seen(batch, round, received, noised, unknown_noise))
         return {vantage: step.learnt for vantage, step in steps.items()}
 
     def score_canaries(self, round: Round, release: Release) -> None:
@@ -104,7 +104,7 @@ def _seen(
     round: Round,
     received: Received,
     noised: Noised,
-    unknowns: Mapping[Vantage, UnknownNoise],
+    unknown_noise: Mapping[Vantage, UnknownNoise],
 ) -> Seen:
     """Return what there is to see of a round in which the target's client took part."""
     total = noised.total
@@ -119,7 +119,7 @@ def _seen(
         batch.config,
         batch.game(round.number),
         received.participants,
-        unknowns,
+        unknown_noise,
         round.model,
         total,
         message,
@@ -151,7 +151,9 @@ def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
     )
 
 
-def _unknown(batch: Batch, round: Round, received: Received, vantage: Vantage) -> UnknownNoise:
+def _unknown_noise(
+    batch: Batch, round: Round, received: Received, vantage: Vantage
+) -> UnknownNoise:
     """Return what hides the target from a vantage that sees every round."""
     sources = batch.unknown_noise(vantage, received.participants)
     noise_std = torch.from_numpy(batch.towards(sources) * round.sensitivities)
