@@ -3,24 +3,14 @@
 import math
 import os
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.cli.theory import guarantees
-from fedsim.cli.theory.guarantees import (
-    Clients,
-    Colluding,
-    LocalSteps,
-    NeighbouringChoice,
-    TrustChoice,
-    VantageChoice,
-)
+from fedsim.cli.theory import guarantees, options
 from fedsim.privacy import identifiability
 from fedsim.studies import accounting
 from fedsim.studies.accounting import BELIEFS, unbounded
@@ -28,53 +18,20 @@ from fedsim.studies.statements import Guarantee, Row
 
 
 def account(
-    source: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[SOURCE]",
-            help="A configuration, a run directory, or a TOML file with [[rounds]] that differ; "
-            "instead of --noise-multiplier and --steps.",
-        ),
-    ] = None,
-    noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise standard deviation over the sensitivity of a sum.")
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Number of rounds, k: noisy sums that leave a client or the server."),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Probability with which the guarantee may fail, e.g. 1/records."),
-    ] = None,
-    local_steps: LocalSteps = None,
-    sampling_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Probability that a record joins a step; 1: full batches.", show_default="1"
-        ),
-    ] = None,
-    neighbouring: NeighbouringChoice = None,
-    trust: TrustChoice = None,
-    clients: Clients = None,
-    participants: Annotated[
-        int | None,
-        typer.Option(help="How many clients take part in each round.", show_default="all"),
-    ] = None,
-    colluding: Colluding = None,
-    vantage: VantageChoice = None,
-    prior: Annotated[
-        float | None,
-        typer.Option(
-            help="How sure the adversary is before anything is released.", show_default="0.5"
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Draw epsilon against rounds, and the belief (SVG, PNG)."
-        ),
-    ] = None,
+    source: options.Source = None,
+    noise_multiplier: options.NoiseMultiplierGiven = None,
+    steps: options.StepsGiven = None,
+    delta: options.DeltaGiven = None,
+    local_steps: options.LocalSteps = None,
+    sampling_rate: options.SamplingRateGiven = None,
+    neighbouring: options.NeighbouringChoice = None,
+    trust: options.TrustChoice = None,
+    clients: options.Clients = None,
+    participants: options.Participants = None,
+    colluding: options.Colluding = None,
+    vantage: options.VantageChoice = None,
+    prior: options.Prior = None,
+    plot: options.Plot = None,
     json_: AsJson = False,
 ) -> None:
     """Say what a given amount of noise guarantees any one person, by every accountant.

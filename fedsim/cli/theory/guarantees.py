@@ -1,55 +1,18 @@
-"""What `fedsim account` and `fedsim calibrate` share: their options, their tables, their words."""
+"""What `fedsim account` and `fedsim calibrate` share: their tables, their words."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import Bounds
-from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases
 from fedsim.studies import statements
 from fedsim.studies.statements import Row
-from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
-
-LocalSteps = Annotated[
-    int | None,
-    typer.Option(
-        help="Noisy steps that every client takes on its own model in each round; steps x "
-        "local-steps are accounted. More than 1 needs --trust local.",
-        show_default="1",
-    ),
-]
-NeighbouringChoice = Annotated[
-    Neighbouring | None,
-    typer.Option(
-        help="The two worlds differ by a missing or by a replaced record.",
-        show_default="add-remove",
-    ),
-]
-TrustChoice = Annotated[
-    Trust | None,
-    typer.Option(
-        help="Who adds noise: the server, every client its own, or clients a share.",
-        show_default="central",
-    ),
-]
-Clients = Annotated[int | None, typer.Option(help="Number of clients, m.", show_default="2")]
-Colluding = Annotated[
-    int | None,
-    typer.Option(
-        help="How many other clients tell the adversary their noise; up to m - 2.", show_default="0"
-    ),
-]
-VantageChoice = Annotated[
-    Vantage | None, typer.Option(help="Where the adversary sits.", show_default="participant")
-]
 
 NARROW = 100
 """Columns of a terminal with room for tails beside the other bounds."""
