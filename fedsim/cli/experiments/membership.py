@@ -1,9 +1,10 @@
 """`fedsim membership`: how well attacks tell the records that a model was trained on."""
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,11 @@ from fedsim import config as configuration
 from fedsim.cli.options import ReportAsJson, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
+from fedsim.config import Config
 from fedsim.runtimes.progress import measuring
+
+if TYPE_CHECKING:
+    from adversaries.attacks.membership_attacks import Attack
 
 
 def membership(
@@ -52,27 +57,13 @@ def membership(
 
     fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
     """
-    given: dict[str, configuration.Scalar] = {} if seed is None else {"run.seed": seed}
-    if attacks is not None:
-        given["audit.attacks"] = attacks
-    config = configuration.load(config_file, configuration.parse_overrides(set_) | given)
-    directory = out or Path("fedsim-runs") / (
-        f"{config.run.name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    )
+    config = _configured(config_file, set_, seed, attacks)
+    directory = out or _default_directory(config.run.name)
 
-    from adversaries.attacks import membership_attacks  # noqa: PLC0415  (torch)
-    from fedsim.studies import (  # noqa: PLC0415
-        membership_game,
-        membership_report,
-    )
+    from fedsim.studies import membership_game, membership_report  # noqa: PLC0415  (torch)
 
     report_directory.check_new(directory)
-    playing = membership_attacks.chosen(config.audit.attacks)
-    if not playing:
-        raise InputError(
-            "audit.attacks is 'none', which leaves nothing to play; name attacks with --attacks, "
-            "or all"
-        )
+    playing = _playing(config)
     start = time.perf_counter()
     console = Terminal(stderr=True)
     with measuring(console, "training") as progress:
@@ -85,3 +76,28 @@ def membership(
         print_json(report)
     console.print(membership_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def _configured(
+    path: Path, set_: list[str] | None, seed: int | None, attacks: str | None
+) -> Config:
+    """Return the configuration with what was given. Raises InputError."""
+    given: dict[str, configuration.Scalar] = {} if seed is None else {"run.seed": seed}
+    if attacks is not None:
+        given["audit.attacks"] = attacks
+    return configuration.load(path, configuration.parse_overrides(set_) | given)
+
+
+def _playing(config: Config) -> "Mapping[str, Attack]":
+    """Return the attacks that are played. Raises InputError where there is none."""
+    from adversaries.attacks import membership_attacks  # noqa: PLC0415  (torch)
+
+    if playing := membership_attacks.chosen(config.audit.attacks):
+        return playing
+    raise InputError(
+        "audit.attacks is 'none', which leaves nothing to play; name attacks with --attacks, or all"
+    )
+
+
+def _default_directory(name: str) -> Path:
+    return Path("fedsim-runs") / f"{name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

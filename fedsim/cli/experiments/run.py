@@ -1,11 +1,11 @@
 """`fedsim run`: one experiment, from a configuration to a report."""
 
 import time
-from enum import StrEnum
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from adversaries.statistics import stopping
@@ -13,6 +13,8 @@ from fedsim import config as configuration
 from fedsim.campaign import budget
 from fedsim.campaign.extension import extend
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.experiments import options
+from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import AcceptEpsilon, SetOption
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
@@ -24,66 +26,25 @@ from fedsim.experiment import (
 )
 from fedsim.runtimes.progress import conclude, preparing, progress
 
-
-class Runtime(StrEnum):
-    """Which of Flower's runtimes carries the messages."""
-
-    AUTO = "auto"
-    INPROCESS = "inprocess"
-    SIMULATION = "simulation"
-
-
-class DeviceName(StrEnum):
-    """Where the tensors live."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.server.plan import Plan
 
 
 def run(
-    config_file: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG", help="Experiment file (TOML); see configs/."),
-    ] = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(help="Repetitions [trials.count]; with --resume, how many in the end."),
-    ] = None,
-    until_halfwidth: Annotated[
-        float | None,
-        typer.Option(
-            metavar="H",
-            help="Stop once the advantage's interval is ± H at most [trials.until-halfwidth].",
-        ),
-    ] = None,
-    max_trials: Annotated[
-        int | None,
-        typer.Option(help="At most so many repetitions, with --until-halfwidth [trials.count]."),
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds k [training.rounds].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random number.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory; default fedsim-runs/NAME-TIME.")
-    ] = None,
-    device: Annotated[
-        DeviceName | None, typer.Option(help="auto takes CUDA if it is there.")
-    ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Such as 4GiB; default: what the device has to spare."),
-    ] = None,
-    runtime: Annotated[
-        Runtime,
-        typer.Option(help="inprocess: fastest on one machine (auto). simulation: Flower with Ray."),
-    ] = Runtime.AUTO,
+    config_file: options.ConfigFile = None,
+    trials: options.Trials = None,
+    until_halfwidth: options.UntilHalfwidth = None,
+    max_trials: options.MaxTrials = None,
+    rounds: options.Rounds = None,
+    seed: options.Seed = None,
+    out: options.Out = None,
+    device: options.Device = None,
+    max_memory: options.MaxMemory = None,
+    runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Continue an interrupted run, or one with more --trials."),
-    ] = None,
+    resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
 
@@ -101,72 +62,95 @@ def run(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     _check_halfwidth(until_halfwidth)
+    _check_runtime(runtime)
+    given: dict[str, Scalar | None] = {
+        "trials.until-halfwidth": until_halfwidth,
+        "training.rounds": rounds,
+        "run.seed": seed,
+        "run.out": None if out is None else str(out),
+        "run.device": None if device is None else device.value,
+        "run.max-memory": max_memory,
+    }
+    plan = None
+    if resume is not None:
+        _refuse_beside_resume(config_file, set_, max_trials, *given.values())
+        directory = _resumed(resume, trials, accept_epsilon)
+    else:
+        given["trials.count"] = max_trials if trials is None else trials
+        config = _configured(config_file, set_, given)
+        _check_maximum(config, trials, max_trials)
+        plan = prepare(_threaded(config, runtime))
+        with preparing(console) as searched:
+            directory = plan.begin(searched)
+        if short := shortfall(plan.config):
+            console.print(short, highlight=False)
+    if directory.finished:
+        said = _what_is_finished(directory, resume is not None, trials is not None)
+        console.print(said, highlight=False)
+        return
+    _carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
+    conclude(directory, start, console)
+
+
+def _check_runtime(runtime: Runtime) -> None:
+    """Raise InputError where Ray is needed, and is not there."""
     if runtime is Runtime.SIMULATION:
         from fedsim.runtimes.simulation import require_ray  # noqa: PLC0415
 
         require_ray()
-    if resume is not None:
-        options: list[object] = [config_file, rounds, seed, out, device, max_memory, set_]
-        options += [until_halfwidth, max_trials]
-        if any(option is not None for option in options):
-            raise InputError(
-                "--resume continues a run with its own configuration; give it alone "
-                "(only --trials, --runtime, --accept-epsilon and --quiet may stand beside it)"
-            )
-        directory, config = _resumed(resume, trials, accept_epsilon)
-    else:
-        if config_file is None:
-            raise InputError(
-                "which experiment? Give a configuration, for example configs/digits.toml"
-            )
-        given: dict[str, Scalar | None] = {
-            "trials.count": max_trials if trials is None else trials,
-            "trials.until-halfwidth": until_halfwidth,
-            "training.rounds": rounds,
-            "run.seed": seed,
-            "run.out": None if out is None else str(out),
-            "run.device": None if device is None else device.value,
-            "run.max-memory": max_memory,
-        }
-        overrides = configuration.parse_overrides(set_)
-        overrides |= {key: value for key, value in given.items() if value is not None}
-        config = configuration.load(config_file, overrides)
-        _check_maximum(config, trials, max_trials)
-        if runtime is Runtime.SIMULATION and not config.run.threads:
-            # As many as Ray gives a client.
-            update = {"threads": config.run.client_cpus}
-            config = config.model_copy(update={"run": config.run.model_copy(update=update)})
-        with preparing(console) as searched:
-            plan = prepare(config)
-            directory, config = plan.begin(searched), plan.config
-        if short := shortfall(config):
-            console.print(short, highlight=False)
-    if directory.finished:
-        # `extend` has refused the number of a finished run, so that a larger one was taken back.
-        taken_back = resume is not None and trials is not None
-        resumed = resume is not None
-        console.print(_what_is_finished(directory, config, resumed, taken_back), highlight=False)
-        return
-    if resume is not None:
-        plan = prepare(config)
+
+
+def _refuse_beside_resume(*options: object) -> None:
+    """Raise InputError where any of these was given."""
+    if any(option is not None for option in options):
+        raise InputError(
+            "--resume continues a run with its own configuration; give it alone "
+            "(only --trials, --runtime, --accept-epsilon and --quiet may stand beside it)"
+        )
+
+
+def _configured(
+    path: Path | None, set_: list[str] | None, given: Mapping[str, Scalar | None]
+) -> Config:
+    """Return the configuration of a new run, with what was given. Raises InputError."""
+    if path is None:
+        raise InputError("which experiment? Give a configuration, for example configs/digits.toml")
+    overrides = configuration.parse_overrides(set_)
+    overrides |= {key: value for key, value in given.items() if value is not None}
+    return configuration.load(path, overrides)
+
+
+def _threaded(config: Config, runtime: Runtime) -> Config:
+    """Return the configuration with as many threads as Ray gives a client, where nobody says."""
+    if runtime is not Runtime.SIMULATION or config.run.threads:
+        return config
+    update = {"threads": config.run.client_cpus}
+    return config.model_copy(update={"run": config.run.model_copy(update=update)})
+
+
+def _carry_out(
+    plan: "Plan",
+    directory: RunDirectory,
+    runtime: Runtime,
+    accept_epsilon: float | None,
+    console: Console,
+) -> None:
+    """Train what is left of the trials, by the chosen runtime."""
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         check_ledger(plan, directory, accept_epsilon)
     try:
-        with progress(directory, config, console):
+        with progress(directory, plan.config, console):
             if runtime is Runtime.SIMULATION:
-                run_simulated(config)
+                run_simulated(plan.config)
             else:
                 run_in_process(plan, directory)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"interrupted; finished batches are kept: fedsim run --resume {directory.path}"
         ) from None
-    conclude(directory, start, console)
 
 
-def _resumed(
-    path: Path, trials: int | None, accept_epsilon: float | None
-) -> tuple[RunDirectory, Config]:
+def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> RunDirectory:
     """Open a run to be continued, with more trials where they are given. Raises InputError."""
     directory = RunDirectory.open(path)
     if trials is not None:
@@ -174,7 +158,7 @@ def _resumed(
             if accept_epsilon is not None:
                 budget.accept(directory, accept_epsilon)
             extend(directory, trials)
-    return directory, directory.config
+    return directory
 
 
 def _check_halfwidth(until_halfwidth: float | None) -> None:
@@ -199,18 +183,17 @@ def _check_maximum(config: Config, trials: int | None, max_trials: int | None) -
         )
 
 
-def _what_is_finished(
-    directory: RunDirectory, config: Config, resumed: bool, taken_back: bool
-) -> str:
+def _what_is_finished(directory: RunDirectory, resumed: bool, more: bool) -> str:
     """Say that a larger number of trials was taken back. Raises InputError where none was."""
-    page = directory.path / "report.html"
-    if taken_back:
+    page, config = directory.path / "report.html", directory.config
+    # `extend` has refused the number of a finished run, so that a larger one was taken back.
+    if resumed and more:
         return f"{config.trials.count} trials, as {page} has them: nothing to do"
     another = "name a new directory with --out"
     if resumed:  # which takes no --out
         another = f"begin another with fedsim run {directory.path / 'config.toml'} --out NEW_DIR"
-    more = "" if config.trials.until_halfwidth else ", or add trials with --resume and --trials"
-    raise InputError(f"'{directory.path}' holds a finished run; read {page}, or {another}{more}")
+    further = "" if config.trials.until_halfwidth else ", or add trials with --resume and --trials"
+    raise InputError(f"'{directory.path}' holds a finished run; read {page}, or {another}{further}")
 
 
 def shortfall(config: Config) -> str:

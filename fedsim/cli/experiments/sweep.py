@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
@@ -15,6 +16,7 @@ from fedsim.experiment import in_process, prepare
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.server.plan import Plan
+    from fedsim.studies.sweep import Outcome, Point
 
 
 def sweep(
@@ -51,36 +53,18 @@ def sweep(
     if not axes:
         raise InputError("what varies? Give --over KEY=V1,V2,..., such as --over run.seed=0,1,2")
     points, common = sweeps.grid(axes), configuration.parse_overrides(set_)
-    if repeated := set(common) & set(points[0].values):
-        raise InputError(f"--set and --over both give {min(repeated)}; drop one of them")
-    if own := set(common).intersection(sweeps.OF_A_RUN):
-        raise InputError(f"--set {min(own)}: every run of a sweep has its own; give --out DIR")
+    _refuse_overlap(common, points[0].values)
     name = configuration.load(config_file, common | points[0].values).run.name
     report_directory.check_new(out, replacing=sweeps.KIND)
     plans = []
     for point in points:
-        given = {
-            **common,
-            **point.values,
-            "run.out": str(out / point.name),
-            "run.name": f"{name} {point.name}",
-        }
-        plans.append(_planned(config_file, given, point.name))
+        own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
+        plans.append(_planned(config_file, common | point.values | own, point.name))
     report_directory.create(out)
     outcomes = []
     for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
         console.print(f"{count}/{len(points)}: {point.name}", highlight=False)
-        try:
-            in_process(plan, console)
-            outcomes.append(sweeps.Outcome(point, sweeps.report_of(out / point.name)))
-        except (InputError, RuntimeError, FloatingPointError) as error:
-            failure = " ".join(str(error).split())
-            console.print(f"{point.name} failed: {failure}", style="yellow", highlight=False)
-            outcomes.append(sweeps.Outcome(point, None, failure))
-        except KeyboardInterrupt:
-            raise InterruptedRunError(
-                "interrupted; give the same command again to continue the sweep"
-            ) from None
+        outcomes.append(_carried_out(point, plan, out, console))
     with report_directory.refusing(out):
         page = sweeps.write(name, outcomes, out)
     console.print(sweeps.table(outcomes))
@@ -90,6 +74,33 @@ def sweep(
             f"{len(failed)} of {len(points)} runs failed, the first of them "
             f"{failed[0].point.name}: {failed[0].failure}"
         )
+
+
+def _refuse_overlap(common: Mapping[str, Scalar], varying: Mapping[str, Scalar]) -> None:
+    """Raise InputError where --set gives what a sweep is over, or what every run has its own of."""
+    from fedsim.studies import sweep as sweeps  # noqa: PLC0415
+
+    if repeated := set(common) & set(varying):
+        raise InputError(f"--set and --over both give {min(repeated)}; drop one of them")
+    if own := set(common).intersection(sweeps.OF_A_RUN):
+        raise InputError(f"--set {min(own)}: every run of a sweep has its own; give --out DIR")
+
+
+def _carried_out(point: "Point", plan: "Plan", out: Path, console: Console) -> "Outcome":
+    """Carry out one run of the grid, and return what became of it."""
+    from fedsim.studies import sweep as sweeps  # noqa: PLC0415
+
+    try:
+        in_process(plan, console)
+        return sweeps.Outcome(point, sweeps.report_of(out / point.name))
+    except (InputError, RuntimeError, FloatingPointError) as error:
+        failure = " ".join(str(error).split())
+        console.print(f"{point.name} failed: {failure}", style="yellow", highlight=False)
+        return sweeps.Outcome(point, None, failure)
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            "interrupted; give the same command again to continue the sweep"
+        ) from None
 
 
 def _planned(config_file: Path, given: Mapping[str, Scalar], point: str) -> "Plan":

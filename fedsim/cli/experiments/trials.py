@@ -1,6 +1,8 @@
 """`fedsim trials`: how many trials a statement of a wanted precision needs."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,106 +76,141 @@ def trials(
         )
     if not 0 < share < 1:
         raise InputError(f"--share is {share}; give a number between 0 and 1, such as 0.5")
-    document = _document(source, halfwidth, confidence, advantage, delta, share)
+    expected = _Expected(advantage) if source is None else _expected(source)
+    if confidence is not None:
+        expected = replace(expected, level=confidence)
+    if delta is not None:
+        expected = replace(expected, delta=delta)
+    document = _document(expected, halfwidth, share)
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
         _print(document)
 
 
-def _document(
-    source: Path | None,
-    halfwidth: float,
-    confidence: float | None,
-    advantage: float | None,
-    delta: float | None,
-    share: float,
-) -> dict[str, Any]:
-    config, mu, refused = Config(), None, {}
-    level, at_delta, origin = 0.95, 1e-5, "--advantage"
-    if source is not None:
-        run = RunDirectory.open(source) if source.is_dir() else None
-        config = run.config if run else configuration.load(source)
-        level, at_delta = config.audit.confidence, config.privacy.delta
-        from fedsim.audits import bounds_audit  # noqa: PLC0415  (torch)
+@dataclass(frozen=True)
+class _Expected:
+    """What a campaign is planned for.
 
-        refused = bounds_audit.refused(config)
-        if run:
-            prediction = run.read_report()["prediction"]
-            advantage, mu = prediction["advantage"], prediction["mu"]
-            origin = "the run's own prediction"
-        elif config.privacy.noise.mechanism.by_candidate:
-            raise InputError(
-                f"privacy.noise is '{config.privacy.noise}' in '{source}', which bounds what is "
-                "told on average and sets the advantage no limit to plan for; give --advantage in "
-                "its place"
-            )
-        else:
-            mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
-            advantage = identifiability.bounds(
-                mechanism, config.privacy.delta, config.privacy.accountant
-            ).rho_alpha
-            origin = "rho_alpha, the largest that the noise allows"
-    level = level if confidence is None else confidence
-    at_delta = at_delta if delta is None else delta
-    if advantage is None:
-        raise InputError(f"'{source}' predicts no advantage; give --advantage in its place")
-    if not -1 < advantage < 1:
+    advantage: that is expected, and origin: who says so; None if nobody does; mu: of the same, None
+    where it follows from the advantage; config: of the experiment, or the defaults; level: of the
+    interval; delta: of lower bounds; refused: those that are not to be had, each with its reason;
+    given: whether there is an experiment
+    """
+
+    advantage: float | None
+    origin: str = "--advantage"
+    mu: float | None = None
+    config: Config = field(default_factory=Config)
+    level: float = 0.95
+    delta: float = 1e-5
+    refused: Mapping[str, str] = field(default_factory=dict)
+    given: bool = False
+
+
+def _expected(source: Path) -> _Expected:
+    """Return what a run predicts, or a configuration allows. Raises InputError for neither."""
+    from fedsim.audits import bounds_audit  # noqa: PLC0415  (torch)
+
+    run = RunDirectory.open(source) if source.is_dir() else None
+    config = run.config if run else configuration.load(source)
+    found = _Expected(
+        None,
+        config=config,
+        level=config.audit.confidence,
+        delta=config.privacy.delta,
+        refused=bounds_audit.refused(config),
+        given=True,
+    )
+    if run:
+        prediction = run.read_report()["prediction"]
+        advantage, origin = prediction["advantage"], "the run's own prediction"
+        found = replace(found, advantage=advantage, mu=prediction["mu"], origin=origin)
+    elif config.privacy.noise == "pac":
         raise InputError(
-            f"the advantage of '{source}' is {advantage:g} ({origin}), where a single trial "
-            "decides; give --advantage in its place"
+            f"privacy.noise is 'pac' in '{source}', which bounds what is told on average and "
+            "sets the advantage no limit to plan for; give --advantage in its place"
         )
-    rows = []
-    for name, (pairing, stops) in DESIGNS.items():
-        common = pairing == "common"
-
-        def needed(expected: float, common: bool = common, stops: bool = stops) -> int:
-            if stops:
-                return sample_size.expected_stop(
-                    expected, halfwidth, level, config.trials.batch, common
-                )
-            return sample_size.trials_needed(expected, halfwidth, level, Design(common))
-
-        rows.append(
-            {
-                "design": name,
-                "pairing": pairing,
-                "until_halfwidth": stops,
-                "trials": needed(advantage),
-                "trials_at_zero": needed(0.0),
-                "at_most": max(
-                    stopping.interim_analyses(
-                        halfwidth, level, sample_size.MOST_TRIALS, config.trials.batch, common
-                    )
-                )
-                if stops
-                else None,
-            }
+    else:
+        mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
+        advantage = identifiability.bounds(
+            mechanism, config.privacy.delta, config.privacy.accountant
+        ).rho_alpha
+        origin = "rho_alpha, the largest that the noise allows"
+        found = replace(found, advantage=advantage, origin=origin)
+    if found.advantage is None:
+        raise InputError(f"'{source}' predicts no advantage; give --advantage in its place")
+    if not -1 < found.advantage < 1:
+        raise InputError(
+            f"the advantage of '{source}' is {found.advantage:g} ({found.origin}), where a single "
+            "trial decides; give --advantage in its place"
         )
+    return found
+
+
+def _document(expected: _Expected, halfwidth: float, share: float) -> dict[str, Any]:
+    """Return how many trials every design needs, and every lower bound."""
+    advantage, config = expected.advantage, expected.config
+    assert advantage is not None
     # The advantage that a run predicts is that of its prior; its bounds are from even odds.
-    mu = gaussian.mu_of_advantage(max(0.0, advantage)) if mu is None else mu
+    mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
     unknown = _unknown(config, mu)
-    epsilon = None if unknown else gaussian.epsilon(mu, at_delta)
+    epsilon = None if unknown else gaussian.epsilon(mu, expected.delta)
     return {
         "advantage": advantage,
-        "advantage_from": origin,
+        "advantage_from": expected.origin,
         "halfwidth": halfwidth,
-        "confidence": level,
-        "trials": rows,
-        "delta": at_delta,
+        "confidence": expected.level,
+        "trials": [
+            _needed(name, advantage, halfwidth, expected.level, config.trials.batch)
+            for name in DESIGNS
+        ],
+        "delta": expected.delta,
         "epsilon": epsilon,
         "share": share,
         "lower_bounds": None
         if epsilon is None
         else {
             name: None
-            if name in refused
-            else sample_size.trials_for_epsilon(name, mu, share * epsilon, at_delta, level)
+            if name in expected.refused
+            else sample_size.trials_for_epsilon(
+                name, mu, share * epsilon, expected.delta, expected.level
+            )
             for name in LOWER_BOUNDS
         },
-        "refused": {name: refused[name] for name in LOWER_BOUNDS if name in refused},
+        "refused": {
+            name: expected.refused[name] for name in LOWER_BOUNDS if name in expected.refused
+        },
         "no_lower_bounds": unknown,
-        "sensitivities_vary": source is not None and config.privacy.sensitivity == "global",
+        "sensitivities_vary": expected.given and config.privacy.sensitivity == "global",
+    }
+
+
+def _needed(
+    name: str, advantage: float, halfwidth: float, level: float, batch: int
+) -> dict[str, Any]:
+    """Return how many trials one design needs."""
+    pairing, stops = DESIGNS[name]
+    common = pairing == "common"
+
+    def needed(expected: float) -> int:
+        if stops:
+            return sample_size.expected_stop(expected, halfwidth, level, batch, common)
+        return sample_size.trials_needed(expected, halfwidth, level, Design(common))
+
+    at_most = None
+    if stops:
+        interim_analyses = stopping.interim_analyses(
+            halfwidth, level, sample_size.MOST_TRIALS, batch, common
+        )
+        at_most = max(interim_analyses)
+    return {
+        "design": name,
+        "pairing": pairing,
+        "until_halfwidth": stops,
+        "trials": needed(advantage),
+        "trials_at_zero": needed(0.0),
+        "at_most": at_most,
     }
 
 
