@@ -16,7 +16,14 @@ SEATS: Mapping[str, type[Seat]] = {"participant": CuriousServer, "oracle": Oracl
 
 
 def seat(config: Config) -> type[Seat]:
-    """Return who looks at the server. Raises InputError for an unknown `audit.mode`."""
+    """Return who looks at the server.
+
+    Args:
+        config: the experiment, whose `audit.mode` names the seat.
+
+    Raises:
+        InputError: there is no such seat.
+    """
     return lookup(SEATS, config.audit.mode, "audit.mode")
 
 
@@ -32,7 +39,14 @@ def is_exact(config: Config, vantage: Vantage) -> bool:
 
 
 def check(config: Config) -> None:
-    """Raise InputError for an adversary that lacks what it needs to know, or looks elsewhere."""
+    """Check that the adversary at the server knows what it needs, and looks where it is to.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        InputError: it does not.
+    """
     found, primary = seat(config), config.federation.vantage
     if not (
         primary in found.vantages

@@ -105,7 +105,11 @@ def measure(
 
 
 def nothing(noise_std: Tensor) -> Step:
-    """Return a step that says nothing, because the record's client was missing; noise_std [T]."""
+    """Return a step that says nothing, because the record's client was missing.
+
+    Args:
+        noise_std: sigma of the noise that a vantage point does not know, float64 [T].
+    """
     zero = torch.zeros_like(noise_std)
     return Step(zero, zero, noise_std, zero, zero)
 

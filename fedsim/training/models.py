@@ -246,7 +246,14 @@ def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:
-    """Raise InputError if a layer mixes the records of a batch: it has no per-example gradient."""
+    """Check that no layer mixes the records of a batch, which have no gradients of their own then.
+
+    Args:
+        model: whose layers are looked at.
+
+    Raises:
+        InputError: one does.
+    """
     for name, layer in model.named_modules():
         if _mixes_records(layer):
             raise InputError(
@@ -257,7 +264,14 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 
 
 def refuse_random_layers(model: nn.Module) -> None:
-    """Raise InputError if a layer draws random numbers: clients and adversary would differ."""
+    """Check that no layer draws random numbers: clients and adversary would differ.
+
+    Args:
+        model: whose layers are looked at.
+
+    Raises:
+        InputError: one does.
+    """
     for name, layer in model.named_modules():
         if _draws(layer):
             raise InputError(

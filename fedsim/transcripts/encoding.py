@@ -231,7 +231,14 @@ def _scalar(value: Any) -> Scalar:
 
 
 def whole_of(value: Any) -> int:
-    """Return a value that must be a whole number. Raises ValueError."""
+    """Return a value that must be a whole number.
+
+    Args:
+        value: of JSON.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} stands where a whole number belongs")
     return value
@@ -251,7 +258,14 @@ def _real(value: Any) -> float:
 
 
 def text_of(value: Any) -> str:
-    """Return a value that must be text. Raises ValueError."""
+    """Return a value that must be text.
+
+    Args:
+        value: of JSON.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not isinstance(value, str):
         raise ValueError(f"{value!r} stands where text belongs")
     return value
