@@ -28,10 +28,15 @@ TOLD = (Vantage.SERVER, Vantage.PARTICIPANT)
 class Account:
     """What was released, each release once, and at every client's cost.
 
-    By one training, of the rows of its batch of trials; or, with all_trials, by all trainings, of
-    all rows. releases: what each counted as; settled: the places of the rows that are not
-    provisional; pending: the provisional rows that no other has followed so far, by their place;
-    colluders: the clients that told their noise.
+    Attributes:
+        all_trials: whether it is of all trainings, of all rows; else of one training, of the rows
+            of its batch of trials.
+        attempts: the number of the last one.
+        releases: what each counted as.
+        counts: the rounds of every client.
+        settled: the places of the rows that are not provisional.
+        pending: the provisional rows that no other has followed so far, by their place.
+        colluders: the clients that told their noise.
     """
 
     all_trials: bool = False
@@ -61,13 +66,13 @@ class Account:
             self.counts.setdefault(client, Counter()).update(self._cost(row, kind))
 
     def has(self, row: Row) -> bool:
-        """Whether a row is about what is there: the same release, or a round that is settled."""
+        """Return whether a row is about what is there: the same release, or a settled round."""
         if row.provisional:
             return row.place in self.pending or row.place in self.settled
         return row.release in self.releases and row.place not in self.pending
 
     def clashes(self, row: Row) -> bool:
-        """Whether a row is of the noise of a settled round, but was not the same release."""
+        """Return whether a row is of the noise of a settled round, but was not the same release."""
         repeats = row.noise_source == "seed" and not row.provisional and row.place in self.settled
         return repeats and row.release not in self.releases
 
@@ -76,7 +81,12 @@ class Account:
         return replace(row.kind, noise_multiplier=0.0) if self.clashes(row) else row.kind
 
     def after(self, row: Row, client: int) -> Counts:
-        """Return the rounds of a client with this row among them."""
+        """Return the rounds of a client with one more row among them.
+
+        Args:
+            row: in which the client was asked.
+            client: the partition.
+        """
         counts = Counter(self.spent(client))
         if self.has(row):
             return counts

@@ -27,11 +27,6 @@ class OtherClientsError(RuntimeError):
 class Attempt:
     """One attempt to train a batch of trials.
 
-    `epsilon` is what it has cost the worst client so far: with noise from the operating system of
-    everything that the run released, else of one training. It is what privacy.stop-at limits.
-    `earlier` and `released` are how many rounds, of these trials and of all trials together, went
-    before it with noise that it does not draw again.
-
     Args:
         config: of the run.
         append: writes a row to the ledger, and to both accounts.
@@ -41,6 +36,14 @@ class Attempt:
         rounds: how many are to be.
         noise_multiplier: nominal.
         colluders: the clients that tell their noise.
+
+    Attributes:
+        epsilon: what it has cost the worst client so far: with noise from the operating system of
+            everything that the run released, else of one training. It is what privacy.stop-at
+            limits.
+        earlier: how many rounds of these trials went before it, with noise that it does not draw
+            again.
+        released: how many rounds of all trials together did.
     """
 
     def __init__(
@@ -96,8 +99,13 @@ class Attempt:
     def charge(self, round: int, participants: Iterable[int]) -> None:
         """Enter a round before anything of it leaves.
 
-        Raises BudgetExceededError, and enters nothing, if it would exceed privacy.stop-at for a
-        client at the configured vantage.
+        Args:
+            round: counts from 1.
+            participants: the clients that are asked.
+
+        Raises:
+            BudgetExceededError: it would exceed privacy.stop-at for a client at the configured
+                vantage; nothing is entered.
         """
         asked = tuple(sorted(participants))
         self._enter(
@@ -107,9 +115,16 @@ class Attempt:
     def settle(self, round: int, present: Iterable[int]) -> None:
         """Enter what a round was, with the noise of the clients that came, before it is released.
 
-        Nothing to do where no client may be missing. Raises OtherClientsError, and enters nothing,
-        where noise from the seed hid the sum of others in an earlier attempt; BudgetExceededError
-        as `charge` does.
+        Nothing to do where no client may be missing.
+
+        Args:
+            round: counts from 1.
+            present: the clients that came.
+
+        Raises:
+            OtherClientsError: noise from the seed hid the sum of others in an earlier attempt;
+                nothing is entered.
+            BudgetExceededError: as of `charge`.
         """
         if not self._provisional:
             return

@@ -51,17 +51,33 @@ def experiment(config: Config) -> dict[str, Any]:
 
 
 def mark(config: Config, directory: RunDirectory, trials: range) -> npt.NDArray[np.uint8]:
-    """Return, as bytes [n], what the file of a batch of trials is of: `experiment`, its run, its
-    trials."""
+    """Return what the file of a batch of trials is of: `experiment`, its run, its trials.
+
+    Args:
+        config: the experiment.
+        directory: of the run.
+        trials: the numbers of the batch.
+
+    Returns:
+        JSON as bytes, uint8 [n].
+    """
     return _bytes(experiment(config) | _place(directory, trials))
 
 
 def transcript_mark(
     config: Config, directory: RunDirectory, trials: range
 ) -> npt.NDArray[np.uint8]:
-    """Return, as bytes [n], what the transcript of these trials is of.
+    """Return what the transcript of some trials is of.
 
     Beside the experiment the prior, which its log-odds hold, and the budget that its rounds keep.
+
+    Args:
+        config: the experiment.
+        directory: of the run.
+        trials: their numbers.
+
+    Returns:
+        JSON as bytes, uint8 [n].
     """
     return _bytes(_of_transcript(config) | _place(directory, trials))
 
@@ -69,20 +85,34 @@ def transcript_mark(
 def check_transcript(
     config: Config, directory: RunDirectory, file: str, found: npt.NDArray[Any], trials: int
 ) -> None:
-    """Raise InputError where a transcript of so many trials is not what its mark says.
+    """Check that a transcript is what its mark says.
 
-    found: the mark, as it was read.
+    Args:
+        config: the experiment.
+        directory: of the run.
+        file: the transcript's name.
+        found: the mark, as it was read.
+        trials: how many the transcript has.
+
+    Raises:
+        InputError: it is of another run, of other trials, or of another configuration.
     """
     then = _read(directory, file, found, range(trials))
     _check(directory, file, then, _of_transcript(config), f"{file} is of a run")
 
 
 def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]:
-    """Return the trials of every batch of trials, in the order in which they are run.
+    """Return the trials of every batch, in the order in which they are run.
 
-    Batches of trials that have finished in `directory` stay as they are: the last of a campaign
-    that was extended may be smaller than others. Raises InputError where the file of one is
-    damaged, or of another experiment.
+    Batches that have finished stay as they are: the last of a campaign that was extended may be
+    smaller than others.
+
+    Args:
+        config: the experiment.
+        directory: of the run, None for one that has not begun.
+
+    Raises:
+        InputError: the file of a finished batch is damaged, or of another experiment.
     """
     total, batches = config.trials.count, []
     first = 0
@@ -96,15 +126,29 @@ def ranges(config: Config, directory: RunDirectory | None = None) -> list[range]
 
 
 def finished(config: Config, directory: RunDirectory) -> list[int]:
-    """Return the first trials of the batches of trials whose findings are there. Raises as
-    `ranges`."""
+    """Return the first trials of the batches whose findings are there.
+
+    Args:
+        config: the experiment.
+        directory: of the run.
+
+    Raises:
+        InputError: as of `ranges`.
+    """
     firsts = (trials.start for trials in ranges(config, directory))
     return [first for first in firsts if directory.has(directory.batch_file(first))]
 
 
 def rounds_of(directory: RunDirectory, batch: int) -> int:
-    """Return how many rounds a finished batch of trials ran. Raises InputError where its file is
-    damaged."""
+    """Return how many rounds a finished batch of trials ran.
+
+    Args:
+        directory: of the run.
+        batch: its first trial.
+
+    Raises:
+        InputError: its file is damaged.
+    """
     file = directory.batch_file(batch)
     findings = directory.read_arrays(file, only=["sensitivities"])
     with directory.reading(file):

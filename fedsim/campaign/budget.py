@@ -27,34 +27,54 @@ ACCEPTED = "accepted.json"
 
 @dataclass(frozen=True)
 class Ahead:
-    """So many trainings that are still to run, beside what every client has spent by now."""
+    """So many trainings that are still to run, beside what every client has spent by now.
+
+    Attributes:
+        trainings: how many.
+        spent: the rounds of each client.
+    """
 
     trainings: int
     spent: Sequence[Counts]
 
     def after(self, kind: Rounds, rounds: int) -> list[Counts]:
-        """Return what every client has spent after so many rounds of each of them."""
+        """Return what every client has spent in the end, each different account once.
+
+        Args:
+            kind: of the rounds that are still to run.
+            rounds: of each training.
+        """
         more = Counter({kind: rounds * self.trainings})
         return list(
             {frozenset((counts + more).items()): counts + more for counts in self.spent}.values()
         )
 
     def epsilon(self, config: Config, kind: Rounds, rounds: int) -> float:
-        """Return the epsilon of the client who is worst off then."""
+        """Return the epsilon of the client who is worst off in the end, at the configured vantage.
+
+        Args:
+            config: the experiment.
+            kind: of the rounds that are still to run.
+            rounds: of each training.
+        """
         vantage = config.federation.vantage
         return max(epsilon_of(config, counts, vantage) for counts in self.after(kind, rounds))
 
 
 def plan(config: Config, nominal: float, directory: RunDirectory | None = None) -> int:
-    """Return how many rounds every batch of trials runs: training.rounds, or as many as stop-at
-    allows.
+    """Return how many rounds every batch runs: training.rounds, or as many as the budget allows.
 
-    directory: that of a run to be continued, where finished batches of trials fix the number.
-    Raises InputError where not one round can be afforded, where what is left cannot afford the
-    rounds of the finished batches of trials, where interrupted attempts make the run cost more than
-    it was configured for and nobody accepted that, for a ledger that is damaged, lacks rounds or
-    has some whose noise is of another source, and where an interrupted batch of trials released PAC
-    noise that cannot be drawn again.
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        directory: of a run to be continued, where finished batches of trials fix the number; None
+            for one that has not begun.
+
+    Raises:
+        InputError: not one round can be afforded, or what is left cannot afford the rounds of the
+            finished batches; interrupted attempts make the run cost more than it was configured for
+            and nobody accepted that; the ledger is damaged, lacks rounds or has some whose noise is
+            of another source; or an interrupted batch released noise that cannot be drawn again.
     """
     rows = [] if directory is None else ledger.verified(directory)
     _check_noise_source(config, rows)
@@ -78,7 +98,12 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
 def accept(directory: RunDirectory, epsilon: float) -> None:
     """Let the run in a directory cost so much in the end.
 
-    Raises InputError for no number, and where nothing was released that could make it cost more.
+    Args:
+        directory: of the run.
+        epsilon: above 0 and finite.
+
+    Raises:
+        InputError: it is no such number, or nothing was released that could make the run cost more.
     """
     if not 0 < epsilon < math.inf:
         raise InputError(f"--accept-epsilon is {epsilon}; give a positive number")
@@ -93,8 +118,7 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
 def _ahead(
     config: Config, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int
 ) -> list[Ahead]:
-    """Return what is still to run: all of it together, or from the seed every batch of trials by
-    itself."""
+    """Return what is still to run: all of it together, or from the seed every batch by itself."""
     clients = range(config.federation.clients)
     if not left:
         return []
@@ -114,9 +138,15 @@ def _ahead(
 
 
 def affordable(config: Config, kind: Rounds, most: int, ahead: Ahead) -> int:
-    """Return how many rounds keep epsilon within privacy.stop-at, `most` of them at most.
+    """Return how many rounds keep epsilon within privacy.stop-at.
 
     Exact: by bisection on accounted values, which grow with the rounds.
+
+    Args:
+        config: the experiment.
+        kind: of the rounds.
+        most: how many are wanted.
+        ahead: how many trainings have them, beside what was spent.
     """
     limit = config.privacy.stop_at
 

@@ -15,13 +15,17 @@ from fedsim.mechanisms import privacy
 
 
 def extend(directory: RunDirectory, trials: int) -> Config:
-    """Set the number of trials of a run to `trials`, and return its configuration from now on.
+    """Set the number of trials of a run, and return its configuration from now on.
 
-    More than there are; or, where a larger number was given before and has not been reached, any
-    that is not below the trials of the first plan, whose worlds were drawn together, and those that
-    finished batches of trials hold. The caller holds the lock of the run. Raises InputError for
-    other numbers, odd ones, where the trials were to stop by what they showed, and as `budget.plan`
-    does.
+    Args:
+        directory: of the run; the caller holds its lock.
+        trials: more than there are; or, where a larger number was given before and has not been
+            reached, any that is not below the trials of the first plan, whose worlds were drawn
+            together, and those that finished batches of trials hold.
+
+    Raises:
+        InputError: it is another number, or odd; the trials were to stop by what they showed; or as
+            of `budget.plan`.
     """
     config = directory.config
     given = config.trials
@@ -58,8 +62,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
 
 
 def _held(config: Config, directory: RunDirectory) -> int:
-    """Return how many trials the finished batches of trials hold, the first of which has number
-    0."""
+    """Return how many trials the finished batches hold, the first of which has number 0."""
     found = batches.ranges(config, directory)
     return max(
         (each.stop for each in found if directory.has(directory.batch_file(each.start))), default=0

@@ -32,9 +32,15 @@ FILE = "ledger.jsonl"
 
 
 class Ledger:
-    """The ledger of a run that is under way. colluders: the clients that tell their noise.
+    """The ledger of a run that is under way. Opening it drops an unfinished last line.
 
-    Opening it drops an unfinished last line. Raises InputError for a damaged file.
+    Args:
+        config: the experiment.
+        directory: of the run.
+        colluders: the clients that tell their noise.
+
+    Raises:
+        InputError: the file is damaged.
     """
 
     def __init__(
@@ -52,7 +58,13 @@ class Ledger:
         journal.drop_unfinished(self.path, written)
 
     def begin(self, trials: range, rounds: int, noise_multiplier: float) -> Attempt:
-        """Begin another attempt at the batch of these trials, of so many rounds."""
+        """Return another attempt at a batch of trials.
+
+        Args:
+            trials: their numbers.
+            rounds: how many are to be.
+            noise_multiplier: nominal.
+        """
         account = self._accounts.setdefault(trials.start, Account())
         account.attempts += 1
         return Attempt(
@@ -74,20 +86,32 @@ class Ledger:
 
 
 def read(directory: RunDirectory) -> list[Row]:
-    """Return the rows of a run, none for a run that released nothing yet.
+    """Return the rows of a run, one for each round of an attempt: the last.
 
-    One row for each round of an attempt: the last. Raises InputError where the file is damaged
-    anywhere but in an unfinished last line.
+    Args:
+        directory: of the run.
+
+    Returns:
+        Empty for a run that released nothing yet.
+
+    Raises:
+        InputError: the file is damaged anywhere but in an unfinished last line.
     """
     return _current(_read(directory).entries)
 
 
 def verified(directory: RunDirectory) -> list[Row]:
-    """Return the rows of a run; raise InputError where some that the run shows are not there.
+    """Return the rows of a run, all that the run shows.
 
     The last attempt of every finished batch of trials has its number of rounds, and a batch of
     trials at least one row for every round that events.jsonl says was run: the row is written
     first.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: some are not there, or as of `read`.
     """
     rows = read(directory)
     books = accounts.by_batch(rows)
@@ -108,9 +132,15 @@ def verified(directory: RunDirectory) -> list[Row]:
 
 
 def rounds_seen(directory: RunDirectory) -> Counter[int]:
-    """Return how many rounds of each batch of trials events.jsonl says were run, over all attempts.
+    """Return how many rounds of each batch events.jsonl says were run, over all attempts.
 
-    One that a kill tore is missing. Raises InputError where that file is damaged.
+    One that a kill tore is missing.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: that file is damaged.
     """
     rounds = (event for event, _ in directory.events() if event.get("round", 0) >= 1)
     return Counter(event["trials"][0] for event in rounds if "trials" in event)

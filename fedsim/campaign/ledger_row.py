@@ -23,14 +23,24 @@ Spent = Mapping[int, Mapping[str, float]]
 class Row:
     """One round of one batch of trials.
 
-    batch: its first trial; trials: how many it has; attempt, round: from 1; noise_multiplier:
-    nominal, as realised, and 0 where no clipping gives it a meaning; participants: the clients that
-    were asked; epsilon: what one training has spent after this round at `delta`, inf without noise,
-    by counts that `rounded_up` may have rounded; released: the same of all trainings of the run so
-    far, empty where the noise is the seed's; shares: of how many clients the noise is, None for
-    that of all who were asked; provisional: whether a row with the true number of shares is to
-    follow; present: the clients that came, None where those who were asked did, or a row is to
-    follow; colluders: the clients that told the adversary their noise.
+    Attributes:
+        batch: its first trial.
+        trials: how many it has.
+        attempt: counts from 1.
+        round: counts from 1.
+        noise_multiplier: nominal, as realised, and 0 where no clipping gives it a meaning.
+        sampling_rate: q.
+        local_steps: of a client within the round.
+        participants: the clients that were asked.
+        noise_source: "seed" or "system".
+        delta: at which epsilons are.
+        epsilon: what one training has spent after this round, inf without noise, by counts that
+            `rounded_up` may have rounded.
+        released: the same of all trainings of the run so far, empty where the noise is the seed's.
+        shares: of how many clients the noise is, None for that of all who were asked.
+        provisional: whether a row with the true number of shares is to follow.
+        present: the clients that came, None where those who were asked did, or a row is to follow.
+        colluders: the clients that told the adversary their noise.
     """
 
     batch: int
@@ -71,7 +81,16 @@ class Row:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
-        """Read a row of the file. Raises KeyError, TypeError or ValueError if it is not one."""
+        """Return a row of the file.
+
+        Args:
+            entry: of the file, as JSON.
+
+        Raises:
+            KeyError: a value is missing.
+            TypeError: a value is of another kind.
+            ValueError: a value is no number.
+        """
         spent = {
             name: {
                 int(client): {
@@ -92,6 +111,11 @@ class Row:
 
 
 def planned_kind(config: Config, nominal: float) -> Rounds:
-    """Return one round as the configuration plans it, with as many clients missing as may be."""
+    """Return one round as the configuration plans it, with as many clients missing as may be.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+    """
     (rounds,) = privacy.describe(config, nominal).rounds
     return replace(rounds, count=1, participants=config.federation.fewest_participants)

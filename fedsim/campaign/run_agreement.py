@@ -19,7 +19,18 @@ def check(
     transcript: Arrays,
     rows: Sequence[Row],
 ) -> None:
-    """Raise InputError for the first fact that contradicts another file of the run."""
+    """Check that the facts of a run agree with its other files.
+
+    Args:
+        directory: of the run.
+        config: of config.toml.
+        facts: of facts.json.
+        transcript: of transcript.npz.
+        rows: of the ledger.
+
+    Raises:
+        InputError: for the first fact that contradicts another file.
+    """
     for name, told, found, where in _statements(directory, config, facts, transcript, rows):
         if told != found:
             raise directory.damaged("facts.json", f"{name} is {told}, but {where} {found}")

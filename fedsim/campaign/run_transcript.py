@@ -59,10 +59,16 @@ TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 def read(directory: RunDirectory) -> Arrays:
     """Return the arrays of a run's transcript, as the server wrote them.
 
-    Raises InputError where the file is missing, or of another configuration than config.toml's, or
-    damaged: where an array is missing, or has not the trials and rounds of the others, or numbers
-    that no run leaves. Log-odds that are not a number up to the last round are let pass: whoever
-    reads them says that the model diverged.
+    Log-odds that are not a number up to the last round are let pass: whoever reads them says that
+    the model diverged.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: the file is missing, or of another configuration than config.toml's, or damaged:
+            an array is missing, or has not the trials and rounds of the others, or numbers that no
+            run leaves.
     """
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):

@@ -41,8 +41,12 @@ def describe(
 ) -> Releases:
     """Return what one training of a run released, at worst over its batches of trials.
 
-    client: whose records; None for those of the client who is worst off at the configured vantage.
-    Without rows it is what the configuration plans, with the nominal noise multiplier.
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier, for a run without rows.
+        rows: of its ledger; without any it is what the configuration plans.
+        client: whose records; None for those of the client who is worst off at the configured
+            vantage.
     """
     if not rows:
         return privacy.describe(config, nominal)
@@ -54,8 +58,13 @@ def describe(
 def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> Releases | None:
     """Return what all trainings of a run released together, of the client who is worst off.
 
-    What a guarantee may speak of; None where the noise is the seed's, which is none. Without rows,
-    all that the configuration plans.
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier, for a run without rows.
+        rows: of its ledger; without any it is all that the configuration plans.
+
+    Returns:
+        What a guarantee may speak of; None where the noise is the seed's, which is none.
     """
     if not adds_up(config):
         return None
@@ -66,9 +75,16 @@ def describe_everything(config: Config, nominal: float, rows: Sequence[Row]) -> 
 
 
 def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
-    """Return what one training of the run in a directory released, and all of them together.
+    """Return what one training of a run released, and all of them together.
 
-    As `describe` and `describe_everything`. Raises InputError, as `ledger.verified` too.
+    Args:
+        directory: of the run.
+
+    Returns:
+        As `describe`, and as `describe_everything`.
+
+    Raises:
+        InputError: as of `ledger.verified` and `privacy.noise_multiplier`.
     """
     config, rows = directory.config, ledger.verified(directory)
     nominal = 0.0 if rows else privacy.noise_multiplier(config)  # rows state their own
@@ -76,12 +92,20 @@ def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
 
 
 def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
-    """Return epsilon after every round of one trial, [clients, vantages, k], inf without noise.
+    """Return epsilon after every round of one trial.
 
     Of the batch of trials that is worst off at the configured vantage, over the rounds of its last
-    attempt; what earlier attempts released besides is spent before the first. The vantages are in
-    the order of `Vantage`. Exact after the last round, before it as `running_epsilon`. Without
-    rows, of all rounds that are planned.
+    attempt; what earlier attempts released besides is spent before the first. Exact after the last
+    round, before it as `running_epsilon`.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier, for a run without rows.
+        rows: of its ledger; without any it is of all rounds that are planned.
+
+    Returns:
+        float64 [clients, vantages, k], infinite without noise; the vantages are in the order of
+        `Vantage`.
     """
     clients = range(config.federation.clients)
     if rows:
@@ -115,7 +139,12 @@ def colluders(rows: Iterable[Row]) -> frozenset[int]:
 
 
 def earlier_rounds(config: Config, rows: Sequence[Row]) -> int:
-    """Return how many rounds of interrupted attempts count beside those of the last attempt."""
+    """Return how many rounds of interrupted attempts count beside those of the last attempt.
+
+    Args:
+        config: the experiment.
+        rows: of the run's ledger.
+    """
     if not rows:
         return 0
     _, earlier = _last_attempt(config, rows)
