@@ -52,6 +52,7 @@ ROOMS = (
     "fedsim.auditor",
     "fedsim.studies",
     "fedsim.deployment",
+    "fedsim.deployment.checks",
     "fedsim.client_app",
     "fedsim.experiment",
     "fedsim.api",

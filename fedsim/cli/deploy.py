@@ -106,9 +106,9 @@ def check(
 
     Example: fedsim deploy check hospitals --machine server
     """
-    from fedsim.deployment import checks, findings  # noqa: PLC0415
+    from fedsim.deployment.checks import findings, machines  # noqa: PLC0415
 
-    found = checks.check(directory, machine)
+    found = machines.check(directory, machine)
     wrong = sum(one.state == findings.WRONG for one in found)
     if json_:
         typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in found]}))

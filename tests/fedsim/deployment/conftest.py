@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import checks, kit
-from fedsim.deployment.findings import WRONG
+from fedsim.deployment import kit
+from fedsim.deployment.checks import machines
+from fedsim.deployment.checks.findings import WRONG
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def found(written: Path) -> Callable[[str], dict[str, str]]:
     """Return a function that gives what is wrong with a machine, by what was looked at."""
 
     def wrong(machine: str) -> dict[str, str]:
-        findings = [one for one in checks.check(written, machine) if one.machine == machine]
+        findings = [one for one in machines.check(written, machine) if one.machine == machine]
         return {one.what: one.message for one in findings if one.state == WRONG}
 
     return wrong

@@ -6,8 +6,8 @@ import pytest
 
 from fedsim.client import client_ledger
 from fedsim.client.client_ledger import Answer
-from fedsim.deployment import checks
-from fedsim.deployment.findings import NOTE, OK, WRONG
+from fedsim.deployment.checks import machines
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG
 from fedsim.privacy.mechanism import Neighbouring, Steps
 from fedsim.protocol.consent import Terms
 
@@ -29,7 +29,7 @@ def place(written: Path) -> Path:
 
 
 def _said(place: Path) -> list[tuple[str, str]]:
-    findings = checks.check(place.parents[1], place.name)
+    findings = machines.check(place.parents[1], place.name)
     return [(one.state, one.message) for one in findings if one.what in ("answered", "budget")]
 
 

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedsim.common import reading
-from fedsim.deployment import budget_checks, connection_checks, kit, supernode_checks
-from fedsim.deployment.findings import OK, WRONG, Line
+from fedsim.deployment import kit
+from fedsim.deployment.checks import budget, connection, supernode
+from fedsim.deployment.checks.findings import OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 from fedsim.protocol import consent
 
@@ -25,8 +26,8 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     yield from _node_config(place, laid_out, machine)
     host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
     if host and text.isdecimal():
-        yield from connection_checks.reached(place, host, int(text), host)
-        yield from supernode_checks.admitted(place, host, int(text))
+        yield from connection.reached(place, host, int(text), host)
+        yield from supernode.admitted(place, host, int(text))
     else:
         yield (
             "server",
@@ -34,7 +35,7 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
             f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT: set it to "
             f"{laid_out.address}:{laid_out.port}",
         )
-    yield from supernode_checks.running(place, kit.port(place, "NODE_PORT"))
+    yield from supernode.running(place, kit.port(place, "NODE_PORT"))
 
 
 def _node_key(place: Path) -> Line:
@@ -94,7 +95,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
         return
     yield "consent", OK, agreed.said or "to nothing but plain training"
-    yield from budget_checks.budget(agreed, (place / "work" / agreed.state).resolve())
+    yield from budget.budget(agreed, (place / "work" / agreed.state).resolve())
 
 
 def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:

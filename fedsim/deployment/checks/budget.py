@@ -7,7 +7,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim.client import client_ledger
 from fedsim.client.client_ledger import Answer
-from fedsim.deployment.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 
 

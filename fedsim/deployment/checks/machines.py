@@ -14,10 +14,10 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import installation
 from fedsim.deployment import kit, wheel
-from fedsim.deployment.findings import NOTE, OK, WRONG, Finding, Line
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Finding, Line
+from fedsim.deployment.checks.node import node
+from fedsim.deployment.checks.server import authority, server
 from fedsim.deployment.kit import Kit
-from fedsim.deployment.node_checks import node
-from fedsim.deployment.server_checks import authority, server
 from fedsim.runtimes.flower_command import FlowerError, executable
 
 UNITS = Path("/etc/systemd/system")

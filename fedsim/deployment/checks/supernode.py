@@ -9,8 +9,9 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from fedsim.deployment import connection_checks, kit, logs, supernode
-from fedsim.deployment.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment import kit, logs, supernode
+from fedsim.deployment.checks import connection
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.protocol.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
 
 CLOCKS_DIFFER = 2.0
@@ -22,7 +23,7 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
     url = f"https://{host}:{port}"
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
-        ahead = connection_checks.clock_ahead(url, trusted)
+        ahead = connection.clock_ahead(url, trusted)
         private = load_ssh_private_key((place / "node.key").read_bytes(), password=None)
         if ahead is None or not isinstance(private, EllipticCurvePrivateKey):
             return
@@ -59,8 +60,8 @@ def _clock(ahead: float) -> Line:
 
 def running(place: Path, port: int) -> Iterator[Line]:
     """Look at whether the SuperNode runs, and who could take its work."""
-    process = connection_checks.process(place, "supernode")
-    listening = connection_checks.listening("127.0.0.1", port)
+    process = connection.process(place, "supernode")
+    listening = connection.listening("127.0.0.1", port)
     if process is None and (place / "supernode.pid").exists():
         said = logs.complaint(place / "logs" / "supernode.log")
         yield (
@@ -110,7 +111,7 @@ def _apps(place: Path) -> Line:
 def _runtime(port: int, process: int | None) -> Line:
     """Look at whether the Runtime API, at which tasks are had, is this node's alone."""
     what = "Runtime API"
-    found = connection_checks.addresses(port, process)
+    found = connection.addresses(port, process)
     if reachable := [address for address in found or [] if not address.is_loopback]:
         return what, WRONG, f"listens on {reachable[0]}: start the node with start.sh"
     schemes = ("https", "http")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import checks, kit
-from fedsim.deployment.findings import OK, WRONG
+from fedsim.deployment import kit
+from fedsim.deployment.checks import machines
+from fedsim.deployment.checks.findings import OK, WRONG
 from fedsim.protocol import consent
 
 Found = Callable[[str], dict[str, str]]
@@ -64,10 +65,10 @@ def test_an_auditors_config(
 ) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
     node = tmp_path / "kit" / "auditor" / "node.toml"
-    before = {one.what: one for one in checks.check(tmp_path / "kit", "auditor")}
+    before = {one.what: one for one in machines.check(tmp_path / "kit", "auditor")}
     assert before["transcripts"].state == OK
     node.write_text(node.read_text().replace(old, new))
-    wrong = [one for one in checks.check(tmp_path / "kit", "auditor") if one.state == WRONG]
+    wrong = [one for one in machines.check(tmp_path / "kit", "auditor") if one.state == WRONG]
     after = {one.what: one.message for one in wrong if one.what not in ("server", "commands")}
     assert set(after) == {what}
     assert said in after[what]
@@ -77,7 +78,7 @@ def test_others_may_read_an_auditors_transcripts(tmp_path: Path, free_port: Free
     kit.write(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
     folder = tmp_path / "kit" / "auditor" / "transcripts"
     folder.chmod(0o755)
-    wrong = {one.what: one.message for one in checks.check(tmp_path / "kit", "auditor")}
+    wrong = {one.what: one.message for one in machines.check(tmp_path / "kit", "auditor")}
     assert wrong["transcripts"].endswith(f"chmod 700 {folder}")
 
 

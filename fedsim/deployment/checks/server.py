@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.deployment import certificates, connection_checks, kit
-from fedsim.deployment.connection_checks import TIMEOUT
-from fedsim.deployment.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment import certificates, kit
+from fedsim.deployment.checks import connection
+from fedsim.deployment.checks.connection import TIMEOUT
+from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 from fedsim.runtimes.flower_command import FlowerError
 
@@ -40,7 +41,7 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
     proxy = _service(place, "proxy", port, "ca.crt", laid_out.address)
     yield proxy
     if proxy[1] == OK:
-        yield from connection_checks.reached(place, "127.0.0.1", port, laid_out.address)
+        yield from connection.reached(place, "127.0.0.1", port, laid_out.address)
 
 
 def authority(place: Path) -> Iterator[Line]:
@@ -119,7 +120,7 @@ def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
 def _superlink_addresses(place: Path, port: int) -> Line:
     """Look at where the SuperLink really listens, whoever started it, and how."""
     what = "superlink's addresses"
-    found = connection_checks.addresses(port, connection_checks.process(place, "superlink"))
+    found = connection.addresses(port, connection.process(place, "superlink"))
     if found is None:
         return what, NOTE, f"cannot be seen by this user: look at who listens on port {port}"
     if reachable := [address for address in found if not address.is_loopback]:
@@ -133,8 +134,8 @@ def _superlink_addresses(place: Path, port: int) -> Line:
 
 
 def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line:
-    process = connection_checks.process(place, name)
-    if not connection_checks.listening("127.0.0.1", port):
+    process = connection.process(place, name)
+    if not connection.listening("127.0.0.1", port):
         return name, WRONG, f"is unreachable on port {port}: sh {place / 'start.sh'}"
     if process is not None:
         return name, OK, f"answers on port {port} (process {process})"

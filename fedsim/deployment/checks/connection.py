@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from fedsim.deployment.findings import OK, WRONG, Line
+from fedsim.deployment.checks.findings import OK, WRONG, Line
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
