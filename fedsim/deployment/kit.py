@@ -159,12 +159,7 @@ def write(
     operator's own that nodes would refuse, for a fedsim of which no wheel can be made, and if the
     directory exists, which is left as it is.
     """
-    if not is_host(address):
-        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
-    if not _is_address(listen):
-        raise InputError(
-            f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
-        )
+    _check_addresses(address, listen)
     program = wheel.running()
     created = now or datetime.now(UTC)
     kit = Kit(
@@ -183,6 +178,26 @@ def write(
         trusted = authority.public
     else:
         pair, trusted = own_pair(own, address)
+    _make(directory)
+    if own is None:
+        write_file(directory / "ca" / "ca.key", authority.private)
+        write_file(directory / "ca" / "ca.crt", authority.public)
+    _write_machines(directory, kit, pair, trusted, _values(kit, listen, program), program)
+    return kit
+
+
+def _check_addresses(address: str, listen: str) -> None:
+    """Raise InputError for addresses that are none."""
+    if not is_host(address):
+        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
+    if not _is_address(listen):
+        raise InputError(
+            f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
+        )
+
+
+def _make(directory: Path) -> None:
+    """Make the folder of a kit. Raises InputError where there is one."""
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700)
@@ -192,11 +207,18 @@ def write(
         ) from None
     except OSError as error:
         raise InputError(f"cannot write to '{directory}': {error.strerror}") from None
-    if own is None:
-        write_file(directory / "ca" / "ca.key", authority.private)
-        write_file(directory / "ca" / "ca.crt", authority.public)
+
+
+def _write_machines(
+    directory: Path,
+    kit: Kit,
+    pair: certificates.Pair,
+    trusted: bytes,
+    values: Mapping[str, str],
+    program: wheel.Wheel,
+) -> None:
+    """Write what is of all machines, and the folder of each."""
     _write_manifest(directory, kit)
-    values = _values(kit, listen, program)
     write_file(directory / "README.md", _fill(templates.README, values))
     write_file(directory / "compose.yaml", compose(kit))
     write_file(directory / "Dockerfile", _fill(templates.DOCKERFILE, values))
@@ -208,7 +230,6 @@ def write(
         _write_node(directory / _place(machine), kit, machine, key, trusted, told)
     for machine in kit.machines:
         write_file(directory / _place(machine) / program.name, program.content)
-    return kit
 
 
 def connect_flower(server: Path, superlink_port: int) -> None:

@@ -35,29 +35,8 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     except (OSError, ssl.SSLError) as error:
         yield "TLS", WRONG, f"ca.crt cannot be read ({error}): copy this machine's folder anew"
         return
-    try:
-        with (
-            socket.create_connection((host, port), timeout=TIMEOUT) as plain,
-            trusted.wrap_socket(plain, server_hostname=name),
-        ):
-            pass
-    except ssl.SSLCertVerificationError as error:
-        yield (
-            "TLS",
-            WRONG,
-            f"{host}:{port} shows a certificate that fails: {error.verify_message}; give all "
-            "machines the folders of one kit",
-        )
-        return
-    except ssl.SSLError as error:
-        yield "TLS", WRONG, f"{host}:{port} does not speak TLS ({error.reason}): start the proxy"
-        return
-    except OSError as error:
-        yield (
-            "server",
-            WRONG,
-            f"{host}:{port} is unreachable ({error}): start the server, or open the port to here",
-        )
+    if failed := _failed(trusted, host, port, name):
+        yield failed
         return
     yield "TLS", OK, f"{host}:{port} is the server"
     try:
@@ -68,23 +47,48 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     except httpx.HTTPError as error:
         yield "Fleet API", WRONG, f"does not answer ({error!r}): start the server's proxy"
         return
-    if fleet in (403, 502):
-        yield (
-            "Fleet API",
-            WRONG,
-            f"the proxy answers {fleet}: start the SuperLink, and the proxy of this kit",
+    yield from _apis(fleet, control)
+
+
+def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | None:
+    """Return what is wrong with a TLS connection, None if it stands."""
+    try:
+        with (
+            socket.create_connection((host, port), timeout=TIMEOUT) as plain,
+            trusted.wrap_socket(plain, server_hostname=name),
+        ):
+            return None
+    except ssl.SSLCertVerificationError as error:
+        message = (
+            f"{host}:{port} shows a certificate that fails: {error.verify_message}; give all "
+            "machines the folders of one kit"
         )
+        return "TLS", WRONG, message
+    except ssl.SSLError as error:
+        message = f"{host}:{port} does not speak TLS ({error.reason}): start the proxy"
+        return "TLS", WRONG, message
+    except OSError as error:
+        message = (
+            f"{host}:{port} is unreachable ({error}): start the server, or open the port to here"
+        )
+        return "server", WRONG, message
+
+
+def _apis(fleet: int, control: int) -> Iterator[Line]:
+    """Say whether the API of nodes passes and that of operators does not, by their answers."""
+    if fleet in (403, 502):
+        message = f"the proxy answers {fleet}: start the SuperLink, and the proxy of this kit"
+        yield "Fleet API", WRONG, message
     else:
         yield "Fleet API", OK, "passes"
     if control == 403:
         yield "Control API", OK, "is closed"
     else:
-        yield (
-            "Control API",
-            WRONG,
+        message = (
             f"answers {control} here, so that anyone can submit code: let clients reach only the "
-            "proxy of start.sh, or nginx with nginx.conf",
+            "proxy of start.sh, or nginx with nginx.conf"
         )
+        yield "Control API", WRONG, message
 
 
 def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
