@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = (
     "adversaries",
     "fedsim/api.py",
+    "fedsim/auditor",
     "fedsim/client",
     "fedsim/client_app.py",
     "fedsim/common",

@@ -23,14 +23,18 @@ ROLE = "auditor"
 
 
 def is_auditor(context: Context) -> bool:
-    """Whether a node was started as an auditor: `role="auditor"` in its node config."""
+    """Return whether a node was started as an auditor: `role="auditor"` in its node config."""
     return context.node_config.get("role") == ROLE
 
 
 def transcript_path(context: Context) -> Path:
     """Return where this node records a run: RUN_ID.fedt in the folder `transcript-path`.
 
-    Raises InputError where the node config names no folder.
+    Args:
+        context: of the node.
+
+    Raises:
+        InputError: its config names no folder.
     """
     folder = str(context.node_config.get("transcript-path", ""))
     if not folder:
@@ -42,10 +46,19 @@ def transcript_path(context: Context) -> Path:
 
 
 def record(message: Message, context: Context) -> Message:
-    """Append what a message brought to the transcript of its run; reply with the time it took.
+    """Append what a message brought to the transcript of its run.
 
-    The run's configuration goes with it, so that the transcript is enough to audit by. Raises
-    InputError where the transcript cannot be written.
+    The run's configuration goes with it, so that the transcript is enough to audit by.
+
+    Args:
+        message: as received.
+        context: of the node.
+
+    Returns:
+        A reply with the seconds that it took.
+
+    Raises:
+        InputError: the transcript cannot be written.
     """
     start = time.perf_counter()
     request = Request.from_content(message.content)

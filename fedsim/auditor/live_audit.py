@@ -41,11 +41,18 @@ Floats = npt.NDArray[np.float64]
 class Belief:
     """What an auditor believes of one batch of trials after a round.
 
-    first_trial, round: which; log_odds [T]: for D; sensitivities, noise_stds [T]: of the round;
-    epsilon, rho_beta: what the noise of all rounds so far allows this vantage point at the
-    configured delta, also of those that it missed, the models that it did see carry what they
-    released, and of attempts at this training that were interrupted; missed: how many rounds of
-    this training the auditor did not see.
+    Of rounds that the auditor missed, the models that it did see carry what they released; so do
+    they of attempts at this training that were interrupted. All of them count in epsilon.
+
+    Attributes:
+        first_trial: of the batch.
+        round: counts from 1.
+        log_odds: for D, float64 [T].
+        sensitivities: of the round, float64 [T].
+        noise_stds: of the round, float64 [T].
+        epsilon: what the noise so far allows this vantage point at the configured delta.
+        rho_beta: the bound on belief that it gives.
+        missed: how many rounds of this training the auditor did not see.
     """
 
     first_trial: int
@@ -100,10 +107,12 @@ class _Training:
 class LiveAudit:
     """Reads an auditor's transcript, round by round.
 
-    data_root: where this machine has the dataset, "" for one that comes with a package. The folder
-    that the transcript itself names is never opened, and nothing is downloaded. device as
-    `run.device`; canary_seed: of the canaries that a client adds with the auditor's consent, None
-    for none; challenge: whether beliefs about the challenge are worked out, which needs D and D'.
+    Args:
+        data_root: where this machine has the dataset, "" for one that comes with a package. The
+            folder that the transcript itself names is never opened, and nothing is downloaded.
+        device_name: as of `run.device`.
+        canary_seed: of the canaries that a client adds with the auditor's consent, None for none.
+        challenge: whether beliefs about the challenge are worked out, which needs D and D'.
     """
 
     def __init__(
@@ -124,9 +133,13 @@ class LiveAudit:
         self._least_noise = math.inf  # the smallest multiplier of a release that was scored
 
     def observe(self, observed: ObservedRound) -> Belief | None:
-        """Take in a message; return the belief after the round that it brings the sum of, if any.
+        """Return the belief after the round that a message brings the sum of, if any.
 
-        Raises InputError for a transcript of something else, or of a run that cannot be audited.
+        Args:
+            observed: the message.
+
+        Raises:
+            InputError: the transcript is of something else, or of a run that cannot be audited.
         """
         told = _request(observed)
         config = self._configuration(observed)
@@ -280,6 +293,7 @@ class LiveAudit:
             self._scores.append(np.einsum("tp,tp->t", now.model["sum"].astype(float), directions))
         if not self._challenge:
             return None
+        # The same belief as a participant's, of somebody who sent nothing and knows no noise.
         known = federation.load(config)
         if known.device.type == "cpu":
             device.single_threaded_kernels()
@@ -359,7 +373,14 @@ NOBODY = -1
 
 
 def check(config: Config) -> None:
-    """Raise InputError for a run in which the auditor's background knowledge is not enough."""
+    """Check that the auditor's background knowledge is enough for a run.
+
+    Args:
+        config: of the run.
+
+    Raises:
+        InputError: it is not.
+    """
     if config.privacy.noise.mechanism.own_law:
         raise InputError(
             f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "

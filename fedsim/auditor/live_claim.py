@@ -25,9 +25,13 @@ def judge(
 ) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not supported.
 
-    alarms: what contradicts the noise that the server says; unmeasured: why nothing could have,
-    empty where something could; told: how many trials whoever ran the federation told of, None
-    before that; ended: whether the run did.
+    Args:
+        audit: of the run.
+        claim: what somebody claims of it.
+        alarms: what contradicts the noise that the server says.
+        unmeasured: why nothing could have, empty where something could.
+        told: how many trials whoever ran the federation told of, None before that.
+        ended: whether the run did.
     """
     verdict, reasons = Verdict.SUPPORTED, list[str]()
     if incomparable := _incomparable(audit, claim):

@@ -32,8 +32,11 @@ def lacking(
 ) -> list[str]:
     """Return why nothing could have contradicted the noise; [] where something could have.
 
-    worlds: as told, None before that; seen: those of the trials that were seen, None unless some
-    were in either; bound: what the noise lets the advantage be.
+    Args:
+        audit: of the run.
+        worlds: bool [T], as told; None before that.
+        seen: bool, those of the trials that were seen; None unless some were in either.
+        bound: what the noise lets the advantage be; None where no round was seen.
     """
     config = audit.config
     if config is None or bound is None:

@@ -53,10 +53,17 @@ def assemble(
 ) -> dict[str, Any]:
     """Return the report so far as strict JSON values; infinity is null.
 
-    worlds bool [T]: which trials trained on D, where whoever ran the federation has told; None
-    before that. Without them nobody can say whether the beliefs are right. claim: what
-    somebody claims of the run, None if nobody does; ended: whether the run did. Raises
-    InputError for an impossible confidence, or worlds of another run.
+    Args:
+        audit: of the run.
+        facts: of the transcript's header.
+        confidence: of every interval.
+        worlds: bool [T], which trials trained on D, where whoever ran the federation has told; None
+            before that. Without them nobody can say whether the beliefs are right.
+        claim: what somebody claims of the run, None if nobody does.
+        ended: whether the run did.
+
+    Raises:
+        InputError: the confidence is impossible, or the worlds are of another run.
     """
     config = audit.config
     told = None if worlds is None else len(worlds)
@@ -106,7 +113,18 @@ def assemble(
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page. Raises OSError."""
+    """Write report.html and report.json.
+
+    Args:
+        report: as of `assemble`.
+        directory: that they are written into.
+
+    Returns:
+        The page.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     return report_directory.write_report(directory, report, render_html(report))
 
 
