@@ -19,6 +19,7 @@ ROOMS = (
     "fedsim/config",
     "fedsim/data",
     "fedsim/experiment.py",
+    "fedsim/figures",
     "fedsim/game",
     "fedsim/mechanisms",
     "fedsim/noise",

@@ -33,10 +33,15 @@ from fedsim.figures.canvas import (
 def belief_trajectories(
     worlds: Bools, log_odds: Floats, rho_beta: float | None, *, lines: int = 100
 ) -> Figure:
-    """Draw the posterior belief in D after every round, against the bound rho_beta.
+    """Return a figure of the posterior belief in D after every round, against the bound rho_beta.
 
-    worlds [T], log_odds [T, k]. Shows the first `lines` trials of each world, and the median and
-    5-95% band over all of them.
+    Shows some trials of each world, and the median and 5-95% band over all of them.
+
+    Args:
+        worlds: bool [T].
+        log_odds: for D, [T, k].
+        rho_beta: the bound; None leaves it out.
+        lines: how many trials of each world, the first, are drawn.
     """
     with page_style():
         figure, axes = new_axes()
@@ -71,12 +76,16 @@ def log_odds_histogram(
     prior: float = 0.5,
     density: Mapping[str, Sequence[float]] | None = None,
 ) -> Figure:
-    """Draw the final log-odds of both worlds over the densities that theory predicts.
+    """Return a figure of the final log-odds of both worlds over the densities that theory predicts.
 
-    worlds [T], final [T]: the log-odds after the last round; mu [T]: every trial's own
-    sqrt(sum (LS_i / sigma_i)^2), None where no closed form holds; epsilon marks the log-odds at
-    which the belief passes rho_beta; prior: the belief in D from which they start; density: drawn
-    instead of what mu predicts, as heights `world_d` and `world_d_prime` [n] between `edges` [n+1].
+    Args:
+        worlds: bool [T].
+        final: the log-odds after the last round, [T]; infinite ones are counted in words.
+        mu: every trial's own sqrt(sum (LS_i / sigma_i)^2), [T]; None where no closed form holds.
+        epsilon: marks the log-odds at which the belief passes rho_beta; None leaves it out.
+        prior: the belief in D from which they start.
+        density: drawn instead of what mu predicts, as heights `world_d` and `world_d_prime` [n]
+            between `edges` [n + 1]; None for that of mu.
     """
     with page_style():
         figure, axes = new_axes()
@@ -119,7 +128,13 @@ def log_odds_histogram(
 
 
 def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Figure:
-    """Draw the scores [T] that the released models of both worlds [T] got, and the threshold."""
+    """Return a figure of the scores that the released models of both worlds got, and the threshold.
+
+    Args:
+        worlds: bool [T].
+        scores: [T].
+        threshold: from which on a score decides for D; None leaves it out.
+    """
     with page_style():
         figure, axes = new_axes()
         bins = np.histogram_bin_edges(scores, bins=bin_count(scores))
@@ -141,10 +156,18 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
 
 
 def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
-    """Return the density, at the points `log_odds` [n], that final log-odds have from prior 1/2.
+    """Return the density that final log-odds have from prior 1/2.
 
-    The equal mixture over mu [T] of N(+mu^2/2, mu^2) in world D and N(-mu^2/2, mu^2) in D'. Trials
-    with mu = 0 are an atom at 0 and have no density: the rest integrates to their share.
+    The equal mixture over mu of N(+mu^2/2, mu^2) in world D and N(-mu^2/2, mu^2) in D'. Trials with
+    mu = 0 are an atom at 0 and have no density: the rest integrates to their share.
+
+    Args:
+        log_odds: the points, [n].
+        mu: [T].
+        world: True for D.
+
+    Returns:
+        [n].
     """
     ordered = np.sort(mu)
     # A thousand quantiles draw the same curve as all the trials, in bounded memory.
@@ -157,7 +180,12 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
 
 
 def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
-    """Draw the belief that a client took part, after every round, for each client by its name."""
+    """Return a figure of the belief that a client took part, after every round.
+
+    Args:
+        rounds: [k].
+        beliefs: [k] each, by the client's name.
+    """
     with page_style():
         figure, axes = new_axes()
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
@@ -176,7 +204,13 @@ def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats])
 
 
 def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
-    """Draw how many canaries, in and out, have a score in each bin: edges [n + 1], counts [n]."""
+    """Return a figure of how many canaries, in and out, have a score in each bin.
+
+    Args:
+        edges: of the bins, [n + 1].
+        included: counts of canaries that were in, [n].
+        left_out: counts of canaries that were not, [n].
+    """
     with page_style():
         figure, axes = new_axes()
         for counts, colour, label in (

@@ -31,7 +31,15 @@ from fedsim.privacy.identifiability import BeliefCurve
 
 @dataclass(frozen=True)
 class VantagePoint:
-    """The advantages at one vantage point: bound, prediction, measurement and its interval."""
+    """The advantages at one vantage point.
+
+    Attributes:
+        label: of the vantage point.
+        bound: rho_alpha.
+        prediction: None where there is none.
+        measured: None where it was not.
+        interval: of what was measured, None where there is none.
+    """
 
     label: str
     bound: float
@@ -42,7 +50,13 @@ class VantagePoint:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured advantage and its confidence interval, None where there is none."""
+    """A measured advantage.
+
+    Attributes:
+        label: of what was measured.
+        value: the advantage.
+        interval: its confidence interval, None where there is none.
+    """
 
     label: str
     value: float
@@ -57,10 +71,14 @@ def advantages(
     theorem2: float | None,
     bound_name: str = "bound ρα",
 ) -> Figure:
-    """Draw measured advantages with their intervals against what theory says of them.
+    """Return a figure of measured advantages with their intervals against what theory says of them.
 
-    bound: rho_alpha from the noise used, or another one with its name; prediction: the closed form
-    2 Phi(mu/2) - 1; theorem2: the paper's printed formula, which is no bound and is labelled so.
+    Args:
+        measured: from left to right.
+        bound: rho_alpha from the noise used, or another one; None leaves it out, as of all three.
+        prediction: the closed form 2 Phi(mu/2) - 1.
+        theorem2: the paper's printed formula, which is no bound and is labelled so.
+        bound_name: of the bound.
     """
     with page_style():
         figure, axes = new_axes()
@@ -104,9 +122,12 @@ def advantages(
 
 
 def vantages(points: Sequence[VantagePoint]) -> Figure:
-    """Draw, for each vantage point, the measured advantage against its prediction and its bound.
+    """Return, for each vantage point, the measured advantage against its prediction and its bound.
 
     From 0, a coin, to 1, certainty; what no noise hides reaches the right edge.
+
+    Args:
+        points: from top to bottom.
     """
     with page_style():
         figure = Figure(figsize=(WIDTH, 0.9 + 0.62 * len(points)), layout="constrained")
@@ -176,9 +197,14 @@ def guarantee(
     curve: BeliefCurve | None,
     rho_beta: float,
 ) -> Figure:
-    """Draw epsilon [n] after `rounds` [n] by every accountant, and how sure an adversary gets.
+    """Return a figure of epsilon by every accountant, and how sure an adversary gets.
 
-    curve: how often the worst-case belief exceeds a value, in both worlds; None leaves it out.
+    Args:
+        rounds: [n], after which epsilon is.
+        epsilons: [n] each, by the accountant's name.
+        delta: of epsilon.
+        curve: how often the worst-case belief exceeds a value, in both worlds; None leaves it out.
+        rho_beta: is marked on that curve.
     """
     with page_style():
         figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
@@ -212,9 +238,14 @@ def epsilons(
     spent: Mapping[str, Sequence[float | None]],
     stop_at: float | None = None,
 ) -> Figure:
-    """Draw epsilon after each of some rounds, [n], by the name of who states it; None is no value.
+    """Return a figure of epsilon after some rounds, by who states it.
 
-    The third is drawn as the reference that the others are compared with. stop_at: the budget.
+    The third is drawn as the reference that the others are compared with.
+
+    Args:
+        rounds: [n].
+        spent: [n] each, by name; None is no value.
+        stop_at: the budget; None leaves it out.
     """
     with page_style():
         figure, axes = new_axes()
@@ -240,10 +271,13 @@ def epsilons(
 def lower_bounds(
     points: Sequence[tuple[str, float, bool, bool]], limit: float | None, confidence: str
 ) -> Figure:
-    """Draw lower bounds on epsilon below each other, against what theory allows.
+    """Return a figure of lower bounds on epsilon below each other, against what theory allows.
 
-    points: (title, epsilon, whether it trusts the claimed noise, whether the report leads with it);
-    confidence: the start of a phrase, such as "95% ".
+    Args:
+        points: title, epsilon, whether it trusts the claimed noise, whether the report leads with
+            it.
+        limit: epsilon by theory; None leaves it out.
+        confidence: the start of a phrase, such as "95% ".
     """
     with page_style():
         figure, axes = new_axes()
@@ -272,7 +306,13 @@ def privacy_profile(
     theory: Sequence[float],
     directions: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> Figure:
-    """Draw delta [n] over epsilon [n]: estimate and band of each direction, and theory's."""
+    """Return a figure of delta over epsilon: estimate and band of each direction, and theory's.
+
+    Args:
+        epsilons: [n].
+        theory: delta, [n].
+        directions: `estimate`, `low` and `high` [n] of "world_d" and "world_d_prime".
+    """
     with page_style():
         figure, axes = new_axes()
         looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}

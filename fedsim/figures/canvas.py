@@ -78,10 +78,12 @@ def to_png(figure: Figure) -> bytes:
 
 
 def page_style() -> AbstractContextManager[None]:
+    """Return a context in which figures have the style of a report's page."""
     return style.context(["default", STYLE])
 
 
 def new_axes() -> tuple[Figure, Axes]:
+    """Return a figure of the usual size, and its axes."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     return figure, figure.subplots()
 
@@ -89,6 +91,15 @@ def new_axes() -> tuple[Figure, Axes]:
 def quantile_band(
     axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
 ) -> None:
+    """Draw a line with the band around it.
+
+    Args:
+        axes: to draw on.
+        rounds: [k], counted from 1.
+        band: [3, k], low, middle and high.
+        colour: of line and band.
+        label: of the line in the legend.
+    """
     low, middle, high = band
     axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0)
     # One round makes no line, but a point with its spread.
@@ -99,11 +110,25 @@ def quantile_band(
 
 
 def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
+    """Draw a horizontal line.
+
+    Args:
+        axes: to draw on.
+        value: its height.
+        label: in the legend.
+        colour: of the line.
+        line: its style, as matplotlib's.
+    """
     axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
 
 
 def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) -> None:
-    """Draw levels and write their labels in the right margin, apart from one another."""
+    """Draw levels and write their labels in the right margin, apart from one another.
+
+    Args:
+        axes: to draw on, with limits that stay.
+        levels: value, label, colour and style of each line.
+    """
     bottom, top = axes.get_ylim()
     next_free = -np.inf
     for value, label, colour, line in sorted(levels):
@@ -124,12 +149,26 @@ def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) 
 
 
 def note(axes: Axes, x: float, text: str, align: str) -> None:
+    """Write a note above the axes.
+
+    Args:
+        axes: to write on.
+        x: where, in data coordinates.
+        text: of the note.
+        align: "left", "center" or "right" of x.
+    """
     axes.text(
         x, 1.01, text, transform=axes.get_xaxis_transform(), ha=align, fontsize=8.5, color=MUTED
     )
 
 
 def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
+    """Make the horizontal axis one of rounds.
+
+    Args:
+        axes: whose axis it is.
+        rounds: [k], ascending.
+    """
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -137,6 +176,12 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:
+    """Put the legend, if there is anything in it, above the axes.
+
+    Args:
+        axes: whose legend it is.
+        above: by how much higher, as a share of the axes' height.
+    """
     if not axes.get_legend_handles_labels()[0]:
         return
     axes.legend(

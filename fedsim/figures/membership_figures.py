@@ -1,7 +1,7 @@
 """The figure of membership inference: receiver operating characteristics on two log scales.
 
 After Figure 1 of Carlini et al., "Membership inference attacks from first principles", 2022; data
-in, a matplotlib Figure out, as in `fedsim.figures.drawing`.
+in, a matplotlib Figure out, as in `fedsim.figures.canvas`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,13 @@ LEAST = 1e-6
 
 
 def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
-    """Draw true against false positive rates of attacks by name, beside guessing and the bound.
+    """Return a figure of true against false positive rates, beside guessing and the bound.
 
-    bound: what differential privacy allows at most, None where it allows everything. Rates that
-    stand for fewer than ten pairs are not drawn.
+    Rates that stand for fewer than ten pairs are not drawn.
+
+    Args:
+        curves: by the attack's name.
+        bound: what differential privacy allows at most, None where it allows everything.
     """
     with canvas.page_style():
         figure = Figure(figsize=(canvas.WIDTH, 5.6), layout="constrained")

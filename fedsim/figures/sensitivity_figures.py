@@ -1,7 +1,7 @@
 """The figures of local sensitivity: pair by pair, and over training.
 
 After Figures 4 and 5 of Bernau et al.; data in, a matplotlib Figure out, as in
-`fedsim.figures.drawing`.
+`fedsim.figures.canvas`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,14 @@ LEGENDS = {"max": "largest distance", "min": "smallest distance", "median": "med
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """A pair that was followed: sensitivities [T, k]; choice: which of `COLOURS` made it."""
+    """A pair that was followed.
+
+    Attributes:
+        label: of the pair.
+        distance: of its records.
+        choice: which of `COLOURS` chose it.
+        sensitivities: [T, k].
+    """
 
     label: str
     distance: float
@@ -31,7 +38,13 @@ class Followed:
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """One neighbouring relation: its name, sensitivities [T, k] and what clipping allows."""
+    """One neighbouring relation.
+
+    Attributes:
+        name: of the relation.
+        sensitivities: [T, k].
+        bound: what clipping allows.
+    """
 
     name: str
     sensitivities: Floats
@@ -39,10 +52,17 @@ class Relation:
 
 
 def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
-    """Draw how the local sensitivity of every pair is distributed over trials and rounds.
+    """Return a figure of how each pair's local sensitivity is distributed over trials and rounds.
 
-    Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, in the
-    order given, labelled with the distance; bound: what clipping allows. Figure 4 of Bernau et al.
+    Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, labelled
+    with the distance.
+
+    Args:
+        pairs: from left to right.
+        bound: what clipping allows; None leaves it out.
+
+    Source:
+        Bernau et al., Figure 4.
     """
     with canvas.page_style():
         figure, axes = canvas.new_axes()
@@ -73,10 +93,13 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
 
 
 def over_training(relations: Sequence[Relation]) -> Figure:
-    """Draw median and 5-95 % band over trials of every round, beside what clipping allows.
+    """Return a figure of median and 5-95 % band over trials by round, beside what clipping allows.
 
-    One panel for each neighbouring relation: C for add-remove, 2C for replace. Figure 5 of Bernau
-    et al.
+    Args:
+        relations: a panel for each: C for add-remove, 2C for replace.
+
+    Source:
+        Bernau et al., Figure 5.
     """
     with canvas.page_style():
         figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")

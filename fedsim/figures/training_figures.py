@@ -36,7 +36,13 @@ def utility(
     accuracy: Mapping[str, Sequence[float | None]],
     loss: Mapping[str, Sequence[float | None]],
 ) -> Figure:
-    """Draw accuracy and loss of the global model: `mean`, and the band from `low` to `high`."""
+    """Return a figure of accuracy and loss of the global model by round.
+
+    Args:
+        rounds: [n].
+        accuracy: `mean`, `low` and `high`, [n] each.
+        loss: the same of the loss, in nats.
+    """
     with page_style():
         figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -55,7 +61,12 @@ def utility(
 
 
 def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
-    """Draw the local sensitivity per round, [T, k], against its bound C or 2C."""
+    """Return a figure of the local sensitivity by round.
+
+    Args:
+        sensitivity: [T, k].
+        bound: C or 2C; None leaves it out.
+    """
     with page_style():
         figure, axes = new_axes()
         rounds = np.arange(1, sensitivity.shape[1] + 1)
@@ -74,9 +85,13 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 def realised_noise(
     rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
 ) -> Figure:
-    """Draw the standard deviation of the noise that was left over, [k], beside the claim.
+    """Return a figure of the standard deviation of the noise that was left over, beside the claim.
 
-    interval [2, k]: its ends; claimed [k], None where nobody claimed any.
+    Args:
+        rounds: [k].
+        measured: [k].
+        interval: its ends, [2, k].
+        claimed: [k], None where nobody claimed any.
     """
     with page_style():
         figure, axes = new_axes()
@@ -93,9 +108,12 @@ def realised_noise(
 
 
 def distribution(counts: npt.NDArray[np.int64]) -> Figure:
-    """Draw how many records of each label every client has, as stacked bars.
+    """Return a figure of how many records of each label every client has, as stacked bars.
 
-    counts [clients, classes]. Many labels share a colour bar instead of a legend.
+    Many labels share a colour bar instead of a legend.
+
+    Args:
+        counts: int64 [clients, classes].
     """
     clients, classes = counts.shape
     with page_style():
@@ -128,7 +146,12 @@ def distribution(counts: npt.NDArray[np.int64]) -> Figure:
 
 
 def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | None]]) -> Figure:
-    """Draw pictures [H, W] or [H, W, 3], values in [0, 1], each above its replacement, if any."""
+    """Return a figure of pictures, each above its replacement, if any.
+
+    Args:
+        titles: of the pairs.
+        pairs: [H, W] or [H, W, 3] each, values in [0, 1].
+    """
     across = 6  # pairs beside one another
     replaced = pairs[0][1] is not None
     deep = -(-len(pairs) // across) * (1 + replaced)

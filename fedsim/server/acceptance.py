@@ -138,7 +138,7 @@ def accept_findings(
         batch: the batch of trials.
         answers: all messages that came.
         rounds: k, how many were run.
-        log_event: where what is nobody's is noted.
+        log_event: as of `accept`.
 
     Raises:
         ClientFailedError: as of `accept`.
@@ -165,7 +165,7 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
     Args:
         sending: of the round that is about to begin.
         grid: sends the question.
-        log_event: where what is nobody's is noted.
+        log_event: as of `accept`.
 
     Raises:
         ClientFailedError: as of `accept`.
