@@ -84,8 +84,8 @@ def residual(
     """
     # A step of next to no noise tells nothing: in float32 it is rounded away.
     std = hypotheses.noise_std
-    told = std > RESOLUTION * known.double().norm(dim=-1)
-    unit = torch.where(told, 1 / std, 0.0)[:, None]
+    informative = std > RESOLUTION * known.double().norm(dim=-1)
+    unit = torch.where(informative, 1 / std, 0.0)[:, None]
     basis = _orthonormal(hypotheses.directions)
     # What is left over, what was expected and what was left over before, each over sigma and
     # only in the directions on which both worlds agree.
@@ -96,7 +96,7 @@ def residual(
     freedoms = known.shape[1] - basis.square().sum(-1).round().sum(0)
     found = Residual(
         squares=torch.linalg.vecdot(left, left),
-        freedoms=torch.where(told, freedoms, 0.0),
+        freedoms=torch.where(informative, freedoms, 0.0),
         repeats=_along(left, before),
         scales=_along(left, expected),
         signals=expected.norm(dim=-1),
@@ -302,11 +302,11 @@ def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
         shapes: float64 [T, k], as of `Residual.shapes`; 0 where nothing was known.
         freedoms: float64 [T, k], degrees of freedom.
     """
-    told = shapes != 0
-    coordinates, steps = int(freedoms[told].sum()), int(told.sum())
+    informative = shapes != 0
+    coordinates, steps = int(freedoms[informative].sum()), int(informative.sum())
     if coordinates < FEWEST_IN_ALL:
         return None
-    statistic = float(shapes[told].sum()) / math.sqrt(steps)
+    statistic = float(shapes[informative].sum()) / math.sqrt(steps)
     normal, deviation = geary(coordinates // steps)
     return ShapeTest(
         ratio=normal + deviation * statistic / math.sqrt(steps),

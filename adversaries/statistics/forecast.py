@@ -278,9 +278,9 @@ def fit(worlds: Bools, standard: Floats) -> dict[str, GoodnessOfFit | None]:
     Returns:
         The goodness of fit by world; None for a world without others than NaN.
     """
-    told = ~np.isnan(standard)
+    informative = ~np.isnan(standard)
     return {
-        name: _distance_from_normal(standard[told & world])
+        name: _distance_from_normal(standard[informative & world])
         for name, world in (("world_d", worlds), ("world_d_prime", ~worlds))
     }
 
@@ -302,8 +302,10 @@ def _check_shape(losses: Floats, ratios: Floats) -> None:
 
 
 def _joined(standard: Floats, ratios: Floats) -> Floats:
-    told = (ratios > 0).any(axis=1)
-    joined: Floats = np.where(told, standard.sum(axis=1) / math.sqrt(standard.shape[1]), np.nan)
+    informative = (ratios > 0).any(axis=1)
+    joined: Floats = np.where(
+        informative, standard.sum(axis=1) / math.sqrt(standard.shape[1]), np.nan
+    )
     return joined
 
 

@@ -70,7 +70,7 @@ def record(message: Message, context: Context) -> Message:
         participants = messages.participants(content)
     # Validated first: what is written is a configuration that this fedsim understands.
     config = to_run_config(from_run_config(context.run_config))
-    told = {
+    details = {
         "request.first-trial": request.first_trial,
         "request.record": request.record,
         "request.replacement": request.replacement,
@@ -86,7 +86,7 @@ def record(message: Message, context: Context) -> Message:
     with Writer(path, facts) as writer:
         writer.append(
             ObservedRound(
-                request.round, arrays, participants=participants, mechanism={**config, **told}
+                request.round, arrays, participants=participants, mechanism={**config, **details}
             )
         )
         if message.metadata.message_type.startswith("evaluate") and _last(config, request):

@@ -141,9 +141,9 @@ class LiveAudit:
         Raises:
             InputError: the transcript is of something else, or of a run that cannot be audited.
         """
-        told = _request(observed)
+        request = _request(observed)
         config = self._configuration(observed)
-        first, parameters = told["first-trial"], observed.model["parameters"]
+        first, parameters = request["first-trial"], observed.model["parameters"]
         trials = range(first, first + len(parameters))
         training = self._trainings.get(first)
         before = None if training is None else training.previous
@@ -154,9 +154,9 @@ class LiveAudit:
             training = _Training(
                 trials,
                 adversary.Memory.empty(len(trials)),
-                told["noise-multiplier"],
-                max(told["earlier"], seen),
-                told["released"],
+                request["noise-multiplier"],
+                max(request["earlier"], seen),
+                request["released"],
                 [],
             )
             if training.earlier:
@@ -277,10 +277,10 @@ class LiveAudit:
         self, config: Config, training: _Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | None:
         """Learn from the sum of the round before, whose participants are known now."""
-        told, trials = _request(before), training.trials
+        request, trials = _request(before), training.trials
         everybody = range(config.federation.clients)
         present = everybody if now.participants is None else now.participants
-        nominal = told["noise-multiplier"]
+        nominal = request["noise-multiplier"]
         training.add(_steps(config, nominal, len(present), 1), 1)
         training.concluded = before.round
         released = torch.tensor(now.model["sum"])
@@ -305,13 +305,13 @@ class LiveAudit:
             config.data.records,
             config.training.sampling_rate,
         )
-        game = RoundGame.told(
+        game = RoundGame.of_message(
             before.round,
             trials,
             nominal,
-            told["target-client"],
-            told["record"],
-            told["replacement"],
+            request["target-client"],
+            request["record"],
+            request["replacement"],
         )
         memory = adversary.expect(
             training.memory,
@@ -406,16 +406,16 @@ def _check_data(config: Config) -> None:
 
 def _request(observed: ObservedRound) -> dict[str, Any]:
     """Return what the request of a message said. Raises InputError if it is of something else."""
-    told = {
+    request = {
         name: observed.mechanism.get(f"request.{name}")
         for name in (
             *("first-trial", "record", "replacement", "target-client", "noise-multiplier"),
             *("earlier", "released"),
         )
     }
-    if None in told.values() or "parameters" not in observed.model:
+    if None in request.values() or "parameters" not in observed.model:
         raise InputError(
             f"round {observed.round} of this transcript was not recorded by an auditor's node of "
             "fedsim; give the transcript that the node wrote"
         )
-    return told
+    return request

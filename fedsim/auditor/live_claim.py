@@ -20,7 +20,7 @@ def judge(
     claim: Claim,
     alarms: Sequence[str],
     unmeasured: Sequence[str],
-    told: int | None,
+    reported: int | None,
     ended: bool,
 ) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not supported.
@@ -38,7 +38,7 @@ def judge(
         verdict, reasons = Verdict.NOT_JUDGED, [incomparable]
     elif against := [*alarms, *_against(audit, claim)]:
         verdict, reasons = Verdict.SUSPECT, against
-    elif lacking := [*_unseen(audit, told, ended), *unmeasured]:
+    elif lacking := [*_unseen(audit, reported, ended), *unmeasured]:
         verdict, reasons = Verdict.NOT_JUDGED, lacking
     return {
         "epsilon": claim.epsilon,
@@ -70,13 +70,13 @@ def _against(audit: LiveAudit, claim: Claim) -> list[str]:
     return reasons
 
 
-def _unseen(audit: LiveAudit, told: int | None, ended: bool) -> list[str]:
+def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
     """Return what of the run was not seen."""
     assert audit.config is not None
     missing = [] if ended else ["the transcript does not say that the run has ended"]
     trials = audit.config.trials
-    planned = told or trials.count
-    if audit.trials < planned and told is None and trials.until_halfwidth:
+    planned = reported or trials.count
+    if audit.trials < planned and reported is None and trials.until_halfwidth:
         missing.append(
             f"{audit.trials} trials were seen of a run that may stop before its {planned} "
             "(trials.until-halfwidth), so that only --worlds says whether these are all"

@@ -66,18 +66,18 @@ def assemble(
         InputError: the confidence is impossible, or the worlds are of another run.
     """
     config = audit.config
-    told = None if worlds is None else len(worlds)
+    reported = None if worlds is None else len(worlds)
     # Who stops early has fewer.
     if (
         config is not None
-        and told is not None
+        and reported is not None
         and (
-            told > config.trials.count
-            or (told < config.trials.count and not config.trials.until_halfwidth)
+            reported > config.trials.count
+            or (reported < config.trials.count and not config.trials.until_halfwidth)
         )
     ):
         raise InputError(
-            f"the run that --worlds names has {told} trials, but the one that was recorded "
+            f"the run that --worlds names has {reported} trials, but the one that was recorded "
             f"has {config.trials.count}: it is of another run; name the one that the auditor joined"
         )
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
@@ -107,7 +107,9 @@ def assemble(
         scored, bounds = _scored(last, worlds), report["bounds"]
         seen, bound = scored and scored[0], bounds and bounds["rho_alpha"]
         unmeasured = live_power.lacking(audit, worlds, seen, bound)
-        report["claim"] = live_claim.judge(audit, claim, report["alarms"], unmeasured, told, ended)
+        report["claim"] = live_claim.judge(
+            audit, claim, report["alarms"], unmeasured, reported, ended
+        )
     finite: dict[str, Any] = strict_json(report)
     return finite
 

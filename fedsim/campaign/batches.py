@@ -39,7 +39,7 @@ def experiment(config: Config) -> dict[str, Any]:
     """Return the keys and values that a batch's findings, or what they are worth, depend on.
 
     The number of trials is that of the first plan, over which worlds may be balanced; an extension
-    says so itself. Where trials stop by what they showed, the looks at them follow from their
+    says so itself. Where trials stop by what they showed, the interim analyses follow from their
     number, batch of trials and confidence, and what is seen from the prior; each look has taken its
     share of the significance.
     """
@@ -191,15 +191,15 @@ def _read(
     """Return what a mark says. Raises InputError where it is of other trials, or of another run."""
     here = _place(directory, trials)
     with directory.reading(file):
-        told = reading.json_value(found.tobytes())
-        if not isinstance(told, dict):
+        stored = reading.json_value(found.tobytes())
+        if not isinstance(stored, dict):
             raise TypeError(f"its '{EXPERIMENT}' is no JSON object")
-        if told[RUN] != here[RUN]:
+        if stored[RUN] != here[RUN]:
             raise ValueError("it is of another run")
-        if told[TRIALS] != here[TRIALS]:
-            first, stop = told[TRIALS]
+        if stored[TRIALS] != here[TRIALS]:
+            first, stop = stored[TRIALS]
             raise ValueError(f"it is of the trials from {first:d} to below {stop:d}")
-    return told
+    return stored
 
 
 def _check(
@@ -212,10 +212,10 @@ def _check(
     """Raise InputError for the first key whose value changed, or that `file` does not tell."""
     for key, value in now.items():
         with directory.reading(file):
-            told = then[key]
-        if told != value:
+            stored = then[key]
+        if stored != value:
             raise InputError(
                 f"config.toml of '{directory.path}' was changed: {what} with {key} = "
-                f"{json.dumps(told)}, and it says {json.dumps(value)} now; put it back, or "
+                f"{json.dumps(stored)}, and it says {json.dumps(value)} now; put it back, or "
                 "begin another run with --out"
             )

@@ -49,9 +49,9 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     if given.until_halfwidth:
         raise InputError(
             f"'{directory.path}' has trials.until-halfwidth = {given.until_halfwidth:g}, whose "
-            f"looks were planned for {given.count} trials and have spent all of the significance; "
-            f"begin another run: fedsim run {directory.path / 'config.toml'} --out NEW_DIR with a "
-            "larger --max-trials"
+            f"interim analyses were planned for {given.count} trials and have spent all of the "
+            f"significance; begin another run: fedsim run {directory.path / 'config.toml'} --out "
+            "NEW_DIR with a larger --max-trials"
         )
     changes = {"count": trials, "first": first if trials > first else 0}
     table = type(given).model_validate(given.model_dump() | changes)

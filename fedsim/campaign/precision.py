@@ -27,11 +27,11 @@ COMMON = (
     "the difference of two independent samples, such as the Gaussian one."
 )
 STOPPED = (
-    "The trials were to stop by what they showed, at one of {count} looks planned in advance, each "
-    "with its share of the significance. At this look it is {share:.3g}: every interval and bound "
-    "is computed at that much of 1 - confidence and holds with the stated confidence whichever the "
-    "last look is. Those of a one-run audit alone keep all of 1 - confidence: they are of trial 0, "
-    "which is the same wherever the trials stop."
+    "The trials were to stop by what they showed, at one of {count} interim analyses planned in "
+    "advance, each with its share of the significance. At this one it is {share:.3g}: every "
+    "interval and bound is computed at that much of 1 - confidence and holds with the stated "
+    "confidence whichever the last one is. Those of a one-run audit alone keep all of 1 - "
+    "confidence: they are of trial 0, which is the same wherever the trials stop."
 )
 EXTENDED = (
     "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
@@ -60,12 +60,13 @@ def interim_analyses(config: Config) -> dict[int, float]:
 def design(config: Config, trials: int) -> Design:
     """Return the design of a campaign that ended, or is looked at, after so many trials.
 
-    Raises InputError where trials stop by what they show and this number is none of the looks.
+    Raises InputError where trials stop by what they show and this number is none of the interim
+    analyses.
     """
     planned = interim_analyses(config) or {trials: 1.0}
     if trials not in planned:
         raise InputError(
-            f"there are {trials} trials, but looks were planned at "
+            f"there are {trials} trials, but interim analyses were planned at "
             f"{', '.join(map(str, planned))}, which have all of the significance: no interval "
             "would hold; put trials.batch, trials.until-halfwidth and "
             "audit.confidence back where config.toml was changed, or begin another run with --out"
@@ -93,10 +94,11 @@ def assemble(
     """Return the `campaign` of report.json.
 
     planned: how many trials the report is of if none was spared; halfwidth: of the advantage's
-    interval; looks: [trials, share of the significance] of each that was planned; precise: whether
-    it stopped because it is as precise as asked, None where all trials are run anyway; reason: why
-    no more trials were run. variance: the advantage's estimate under common random numbers against
-    independent ones of the same rates, as measured and as predicted where the log-odds are normal.
+    interval; interim_analyses: [trials, share of the significance] of each that was planned;
+    precise: whether it stopped because it is as precise as asked, None where all trials are run
+    anyway; reason: why no more trials were run. variance: the advantage's estimate under common
+    random numbers against independent ones of the same rates, as measured and as predicted where
+    the log-odds are normal.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
@@ -188,11 +190,11 @@ def _reason(
     common = config.trials.pairing == "common"
     if stopped_at is None and trials >= stopping.enough(wanted, config.audit.confidence, common):
         return (
-            f"after {trials} trials, at the last look, half the interval's length was "
+            f"after {trials} trials, at the last interim analysis, half the interval's length was "
             f"{halfwidth(config, worlds, log_odds):.4g}, above trials.until-halfwidth = "
             f"{wanted:g}, because {(log_odds == 0).sum()} trials are ties, which count as lost at "
-            "the interval's low end and as won at its high end; the looks have spent all of the "
-            "significance"
+            "the interval's low end and as won at its high end; the interim analyses have spent "
+            "all of the significance"
         )
     if stopped_at is None:
         return (

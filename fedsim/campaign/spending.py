@@ -1,9 +1,9 @@
 """What a run has spent of every client's privacy, by the rows of its ledger; or is to spend.
 
-Colluders told their noise, by way of the server and unencrypted: under local and distributed trust
-their own records count as unprotected towards the server and the participant that they help, also
-in rounds where their noise did not hide others'. They are left out of the budget and of what is
-worst, which are those of the clients that a guarantee is meant for.
+Colluders disclosed their noise, by way of the server and unencrypted: under local and distributed
+trust their own records count as unprotected towards the server and the participant that they help,
+also in rounds where their noise did not hide others'. They are left out of the budget and of what
+is worst, which are those of the clients that a guarantee is meant for.
 
 The column of the server is, under distributed trust, that of a server which learns the sum alone.
 Where aggregation was simulated (`federation.secure-aggregation`) it is as if aggregated securely:
@@ -134,7 +134,7 @@ def trainings(rows: Iterable[Row]) -> int:
 
 
 def colluders(rows: Iterable[Row]) -> frozenset[int]:
-    """Return the clients whose records are no secret: they told the adversary their noise."""
+    """Return the clients whose records are no secret: they disclosed their noise."""
     return frozenset(client for row in rows for client in row.colluders)
 
 
@@ -170,8 +170,10 @@ def _worst(
 
     client: whose; None for the one who is worst off.
     """
-    told = {each for account in books for each in account.colluders}
-    clients = sorted(set(range(config.federation.clients)) - told) if client is None else [client]
+    colluders = {each for account in books for each in account.colluders}
+    clients = (
+        sorted(set(range(config.federation.clients)) - colluders) if client is None else [client]
+    )
     vantage = config.federation.vantage
     spent = [
         (place, account.spent(each)) for place, account in enumerate(books) for each in clients

@@ -56,7 +56,7 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     if config.federation.trust.model.server_draws:
         asked[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
     if request.role == Role.TARGET_CLIENT:
-        asked[consent.CHALLENGE] = "one of this client's records is in question"
+        asked[consent.CHALLENGE] = "one of this client's records is the target"
         if config.challenge.kind != "record":
             asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if request.role == Role.ADVERSARY:

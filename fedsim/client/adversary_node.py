@@ -133,7 +133,7 @@ def _attack_losses(
     trials, model = request.trial_numbers, inputs.model(message, known)
     attack = adversary.infer_membership(
         known,
-        _in_question(config, known, request),
+        _target(config, known, request),
         model,
         losses=bool(membership_attacks.chosen(config.audit.attacks)),
     )
@@ -146,7 +146,7 @@ def _attack_losses(
     return attack
 
 
-def _in_question(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
+def _target(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
     """Return the positions in D of the target's records: one, or all of a client's."""
     if config.privacy.unit == "client":
         return known.owned_by(request.target_client)
@@ -168,7 +168,7 @@ def _watch_losses(
     seen = 0 if before is None else before.shape[1]
     if seen != request.round - 1:
         return None
-    column = adversary.challenge_loss(known, _in_question(config, known, request), parameters)
+    column = adversary.challenge_loss(known, _target(config, known, request), parameters)
     losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
     node_memory.remember(context, LOSSES, {"losses": losses})
     return losses

@@ -49,10 +49,10 @@ def data_digest(message: Message, context: Context) -> Message:
         context: of the node.
     """
     partition, records = messages.partition(context), not consent.protects(context.node_config)
-    told = messages.reply(message, partition)
+    answer = messages.reply(message, partition)
     digest = federation.digest(_config(context), partition, records)
-    told.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
-    return told
+    answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
+    return answer
 
 
 def local_sensitivity(message: Message, context: Context) -> Message:
@@ -73,8 +73,8 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
     present, absent = _challenge(config, known, request, inputs.model(message, known))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
-    told = {messages.SENSITIVITY: messages.array_record(norms=norms)}
-    return messages.reply(message, messages.partition(context), told, round=request.round)
+    answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}
+    return messages.reply(message, messages.partition(context), answer, round=request.round)
 
 
 def train(message: Message, context: Context) -> Message:
@@ -250,8 +250,8 @@ def _contribution(
     """
     partition, game = messages.partition(context), request.game
     target_client = request.role == Role.TARGET_CLIENT
-    told = target_client and messages.WORLDS in message.content
-    worlds = inputs.array(message, messages.WORLDS, known) if told else None
+    told_worlds = target_client and messages.WORLDS in message.content
+    worlds = inputs.array(message, messages.WORLDS, known) if told_worlds else None
     canary_seed = _canary_seed(config, context)
 
     def contributed(model: torch.Tensor) -> torch.Tensor:

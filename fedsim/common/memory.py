@@ -36,7 +36,7 @@ def spare(device: torch.device) -> int:
     return max(0, left) * 3 // 4
 
 
-def told(size: float) -> str:
+def readable(size: float) -> str:
     """Return a number of bytes for people: in MiB, or in KiB or bytes where these would be few."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if size >= 10 * unit:

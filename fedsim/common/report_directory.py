@@ -11,7 +11,7 @@ from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 
 HELD = ("report.json", "config.toml", "ledger.jsonl")
-"""What a run, a finished report or what is left of a budget is told by."""
+"""What a run, a finished report or what is left of a budget is recognised by."""
 
 
 def create(directory: Path) -> Path:

@@ -40,7 +40,7 @@ class ChallengeConfig(Table):
 
     @property
     def is_crafted(self) -> bool:
-        """Whether a record was made that takes the place of one of D."""
+        """Whether a record was crafted that takes the place of one of D."""
         return self.kind not in ("record", "gradient")
 
 

@@ -1,4 +1,4 @@
-"""Which records there are and who holds them."""
+"""Which records there are and which client holds which."""
 
 from typing import Annotated, Literal
 

@@ -130,13 +130,13 @@ REFUSED = (
             equals("challenge.record", -1),
             equals("challenge.replacement", -1),
         ),
-        why="where a client sends one clipped update and all its data are in question",
+        why="where a client sends one clipped update and all its data are the target",
         instead='privacy.unit = "record"',
     ),
     Need(
         what=(equals("privacy.unit", "record"),),
         needs=(equals("training.local-epochs", 1), equals("training.batch-size", 0)),
-        why="where a client sends its gradients and one record is in question",
+        why="where a client sends its gradients and one record is the target",
         instead='privacy.unit = "client"',
     ),
     Need(
@@ -348,7 +348,7 @@ REFUSED = (
     Need(
         what=(equals("privacy.unit", "client"),),
         needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
-        why="where all data of a client are in question",
+        why="where all data of a client are the target",
         instead='privacy.unit = "record"',
     ),
     Need(

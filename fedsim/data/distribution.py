@@ -1,4 +1,5 @@
-"""Who holds what: the records of D by client and label, and how far that is from a random deal."""
+"""Data distribution: the records of D by client and label, and how far that is from a random
+deal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -226,8 +226,8 @@ def _write_machines(
     for index, machine in enumerate(kit.nodes):
         key = certificates.node_key()
         write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
-        told = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
-        _write_node(directory / _place(machine), kit, machine, key, trusted, told)
+        placeholders = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
+        _write_node(directory / _place(machine), kit, machine, key, trusted, placeholders)
     for machine in kit.machines:
         write_file(directory / _place(machine) / program.name, program.content)
 

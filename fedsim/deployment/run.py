@@ -32,8 +32,8 @@ def start(server: Path, config: Config) -> Submission:
         app.mkdir()
         write_app(app)
         run_config = Path(temporary) / "run.toml"
-        told = configuration.dump(config.reading_data_from(""))
-        run_config.write_text(told, encoding="utf-8")
+        dumped = configuration.dump(config.reading_data_from(""))
+        run_config.write_text(dumped, encoding="utf-8")
         return submit(home, kit.CONNECTION, app, run_config)
 
 

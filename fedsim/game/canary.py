@@ -1,4 +1,4 @@
-"""Consented canaries: made-up records whose trace in the sums tells how loud one record is.
+"""Consented canaries: crafted records whose trace in the sums tells how loud one record is.
 
 A client that sets `canary-seed` in its node config adds, in every trial and round, a gradient of
 norm C in a random direction to its clean sum if a coin says so. Who knows the seed knows the

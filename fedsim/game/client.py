@@ -142,7 +142,7 @@ def clean_sum(
         if weights is None:
             weights = torch.ones(len(parameters), len(positions), device=parameters.device)
         (column,) = np.flatnonzero(positions == record)
-        # A made gradient comes in place of the record's, as often as the record takes part.
+        # A crafted gradient comes in place of the record's, as often as the record takes part.
         if federation.direction is not None:
             there = weights[:, column, None].double()
             weights[:, column] = 0

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from adversaries.errors import InputError
 from fedsim import data
 from fedsim.common import device
-from fedsim.common.memory import spare, told
+from fedsim.common.memory import readable, spare
 from fedsim.config import Config
 from fedsim.data import distribution
 from fedsim.game import crafting
@@ -303,9 +303,9 @@ def fit_batch(config: Config) -> Config:
     each = _trial_bytes(config, model)
     if each > memory // 2:
         raise InputError(
-            f"one trial of this model takes {told(each)} between the rounds and as much again for "
-            f"its gradients, but there are {told(memory)} (run.max-memory); allow more, or choose "
-            "a smaller model"
+            f"one trial of this model takes {readable(each)} between the rounds and as much again "
+            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, or "
+            "choose a smaller model"
         )
     batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
     if batch == min(config.trials.batch, config.trials.count):
@@ -313,8 +313,8 @@ def fit_batch(config: Config) -> Config:
     if config.trials.in_pairs:
         if batch < 2:
             raise InputError(
-                f"two trials of this model, which pairs need, take {told(2 * each)}, but there are "
-                f"{told(memory // 2)} for them (half of run.max-memory); allow "
+                f"two trials of this model, which pairs need, take {readable(2 * each)}, but there "
+                f"are {readable(memory // 2)} for them (half of run.max-memory); allow "
                 'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
             )
         batch -= batch % 2

@@ -25,7 +25,7 @@ class RoundGame:
     replacement: int | None
 
     @classmethod
-    def told(
+    def of_message(
         cls,
         round: int,
         trials: range,
@@ -59,5 +59,5 @@ class RoundGame:
             ValueError: the target is a client, or this client is not to know it.
         """
         if self.record is None:
-            raise ValueError("no single record is in question")
+            raise ValueError("no single record is the target")
         return self.record

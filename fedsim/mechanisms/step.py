@@ -1,4 +1,4 @@
-"""What one step told an adversary."""
+"""What an adversary learns from one step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -153,12 +153,12 @@ def release(
     # What is seen of the secret candidate, and what that says of all m.
     rows = np.arange(len(secret))
     observed = seen.coordinates[rows, secret] + noise
-    told = log_posterior + log_likelihoods(observed, seen.coordinates, variances)
+    unnormalised = log_posterior + log_likelihoods(observed, seen.coordinates, variances)
     believed = posterior if fit_posterior else weights
     noisy = np.maximum((variances > 0).sum(-1), 1)
     return Released(
         seen.point(observed),
-        told - logsumexp(told, axis=1, keepdims=True),
+        unnormalised - logsumexp(unnormalised, axis=1, keepdims=True),
         pac.posterior_information(seen.coordinates, believed, variances),
         np.sqrt(variances.sum(-1) / noisy),
         np.linalg.norm(seen.coordinates[:, 0] - seen.coordinates[:, 1], axis=-1),

@@ -109,7 +109,7 @@ class Request:
     @property
     def game(self) -> RoundGame:
         """What the round is about, as far as this client is told."""
-        return RoundGame.told(
+        return RoundGame.of_message(
             self.round,
             self.trial_numbers,
             self.noise_multiplier,

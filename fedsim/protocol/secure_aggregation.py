@@ -163,10 +163,10 @@ class SecureSum:
                 {
                     Key.STAGE: Stage.COLLECT_MASKED_VECTORS,
                     Key.SOURCE_LIST: sources,
-                    Key.CIPHERTEXT_LIST: told,
+                    Key.CIPHERTEXT_LIST: ciphertexts,
                 }
             )
-            for node, (sources, told) in forwarded.items()
+            for node, (sources, ciphertexts) in forwarded.items()
         }
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:

@@ -126,10 +126,10 @@ def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) ->
         return
     if "uncompared" in event:
         clients = ", ".join(map(str, event["uncompared"]))
-        told = (
+        warning = (
             f"of client {clients} only place and shape of the data were compared, not the contents"
         )
-        bar.console.print(told, markup=False)
+        bar.console.print(warning, markup=False)
         return
     if "trials" not in event:
         if "phase" in event:  # else it is of a client or an auditor

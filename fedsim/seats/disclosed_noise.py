@@ -76,19 +76,21 @@ def measure(
             signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
     # And of each source's noise, for the vantage points that it hides from.
     heard = {vantage: list(signals) for vantage in unknowns}
-    told = set()
+    disclosed = set()
     for source, noise in noises:
-        if source in told or noise.shape != present.shape:
-            raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or told twice")
-        told.add(source)
+        if source in disclosed or noise.shape != present.shape:
+            raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or sent twice")
+        disclosed.add(source)
         listening = [vantage for vantage, unknown in unknowns.items() if source in unknown.sources]
         parts = [_inner(noise, direction) for direction in directions if listening]
         for vantage in listening:
             heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
     for vantage, unknown in unknowns.items():
         # Its belief would be more certain than the noise allows.
-        if untold := sorted(unknown.sources - told):
-            raise ValueError(f"the noise of {untold}, which hides from {vantage}, is not told")
+        if undisclosed := sorted(unknown.sources - disclosed):
+            raise ValueError(
+                f"the noise of {undisclosed}, which hides from {vantage}, was not disclosed"
+            )
 
     def concluded(vantage: Vantage, unknown: UnknownNoise) -> Step:
         if unknown.sources:

@@ -1,6 +1,6 @@
-"""The adversary of Jagielski et al.: a score of the released model, which made the challenge.
+"""The adversary of Jagielski et al.: a score of the released model, which crafted the challenge.
 
-It sees theta_k alone and looks at what the challenge was made to move. The higher the score, the
+It sees theta_k alone and looks at what the challenge was crafted to move. The higher the score, the
 likelier the model was trained on D; where the threshold lies is for the auditor to find out.
 """
 

@@ -102,10 +102,14 @@ def conclude(
         ratios = log_likelihood_ratio(expected, message)
     else:
         rest = message.double() - known
-        told = expected.sensitivity > ROUNDING * message.double().norm(dim=-1)
+        distinguishable = expected.sensitivity > ROUNDING * message.double().norm(dim=-1)
         seen = _nearest(rest, present, absent, rate)
         ratios = ratio_without_noise(
-            seen, expected.present_norm, expected.absent_norm, expected.sensitivity * told, rate
+            seen,
+            expected.present_norm,
+            expected.absent_norm,
+            expected.sensitivity * distinguishable,
+            rate,
         )
     columns = (
         ratios,

@@ -135,11 +135,11 @@ class Received:
     @cached_property
     def disclosed(self) -> ArrayRecord | None:
         """The noise of the colluders that took part, for the adversary alone; None for none."""
-        told = {
+        arrays = {
             str(partition): messages.only(record)
             for partition, record in self.records(messages.DISCLOSED).items()
         }
-        return messages.array_record(**told) if told else None
+        return messages.array_record(**arrays) if arrays else None
 
     def records(self, name: str) -> dict[int, ArrayRecord]:
         """Return the array records of this name of all clients that sent one."""

@@ -299,11 +299,11 @@ def check_data(
         raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *found.unsolicited])}")
     differing = []
     for client, reply in found.accepted.items():
-        told = reply.content.config_records[messages.DATA]
-        expected = digest(client, bool(told["records"]))
-        if told["sha256"] != expected:
+        answer = reply.content.config_records[messages.DATA]
+        expected = digest(client, bool(answer["records"]))
+        if answer["sha256"] != expected:
             differing.append(
-                f"client {client} has {str(told['sha256'])[:16]}… (not {expected[:16]}…)"
+                f"client {client} has {str(answer['sha256'])[:16]}… (not {expected[:16]}…)"
             )
     if differing:
         raise InputError(
@@ -320,11 +320,11 @@ def check_data(
 
 
 def _inspect_digest(reply: Message) -> None:
-    told = reply.content.config_records[messages.DATA]
-    digest = told["sha256"]
+    answer = reply.content.config_records[messages.DATA]
+    digest = answer["sha256"]
     if not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
         raise ValueError("it has no SHA-256 of its data")
-    if not isinstance(told["records"], bool):
+    if not isinstance(answer["records"], bool):
         raise ValueError("it does not say whether the SHA-256 is of its records")
 
 

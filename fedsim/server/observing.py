@@ -40,8 +40,8 @@ class Observations:
             noised: the sum with its noise.
         """
         learnt = noised.learnt or self._from_seat(round, received, noised)
-        for vantage, told in learnt.items():
-            self._learnt.setdefault(vantage, []).append(told)
+        for vantage, step in learnt.items():
+            self._learnt.setdefault(vantage, []).append(step)
         if distances := received.records(messages.DISTANCES):
             arrays = [messages.only(record) for record in distances.values()]
             self._distances.append(np.concatenate(arrays, axis=1))

@@ -58,12 +58,14 @@ class Sending:
         Args:
             role: of the receiver.
         """
-        batch, told = self.batch, (-1, -1, -1)
+        batch, target_fields = self.batch, (-1, -1, -1)
         if role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.AUDITOR):
             target = batch.challenge
-            told = (_number(target.record), _number(target.replacement), target.client)
+            target_fields = (_number(target.record), _number(target.replacement), target.client)
         first, count = batch.trials.start, len(batch.trials)
-        return Request(self.round, first, count, batch.noise_multiplier, role, *told, *self.spent)
+        return Request(
+            self.round, first, count, batch.noise_multiplier, role, *target_fields, *self.spent
+        )
 
     def _content(self, partition: int) -> RecordDict:
         batch, role = self.batch, self.batch.role(partition)

@@ -168,8 +168,10 @@ class DPSGD(Strategy):
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
         replies = grid.send_and_receive([query], timeout=self.batch.config.federation.timeout)
         reply = acceptance.accept_findings(self.batch, replies, self.last_round, self.log_event)
-        told = [messages.arrays_of(record) for record in reply.content.array_records.values()]
-        return [*told, *self._observations.findings()]
+        observations = [
+            messages.arrays_of(record) for record in reply.content.array_records.values()
+        ]
+        return [*observations, *self._observations.findings()]
 
     def _charge(self, round: int) -> None:
         if self.attempt is not None:

@@ -22,7 +22,7 @@ from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.shadow_models import FEWEST, Observations
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
-from fedsim.common.memory import spare, told
+from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.game import federation
@@ -271,9 +271,9 @@ def _check_memory(config: Config, count: int) -> None:
     if models * each > there:
         fewer = f"--models at most {there // each}, or " * (there // each >= 2 * (FEWEST + 1))
         raise InputError(
-            f"--models is {count}, whose losses take {told(models * each)} with the copies that "
-            f"attacks make, but there are {told(there)} (run.max-memory); give {fewer}fewer "
-            "data.records"
+            f"--models is {count}, whose losses take {readable(models * each)} with the copies "
+            f"that attacks make, but there are {readable(there)} (run.max-memory); give "
+            f"{fewer}fewer data.records"
         )
 
 

@@ -19,7 +19,7 @@ from torch.func import functional_call, grad, vmap
 from adversaries.errors import InputError
 from fedsim.common.blocks import Pool, even, run, slices
 from fedsim.common.device import Precision, reduced
-from fedsim.common.memory import Footprint, footprint, told
+from fedsim.common.memory import Footprint, footprint, readable
 from fedsim.training.gradients import Dense, Gradient, formed, weighted_sum
 from fedsim.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.training.losses import per_example
@@ -334,9 +334,9 @@ class Clipper:
                 records_at_once //= 2
             else:
                 raise InputError(
-                    f"run.max-memory leaves {told(limit)} for gradients, but one record takes "
-                    f"{told(held(1, 1))} with run.threads = {self.threads}; allow more memory or "
-                    "fewer threads"
+                    f"run.max-memory leaves {readable(limit)} for gradients, but one record takes "
+                    f"{readable(held(1, 1))} with run.threads = {self.threads}; allow more memory "
+                    "or fewer threads"
                 )
         return Cut(trials_at_once, records_at_once, held(trials_at_once, records_at_once))
 

@@ -103,19 +103,19 @@ def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
     path = place / "node.toml"
     if values.get("role") != "auditor":
         yield "node.toml", WRONG, f'role is {values.get("role")!r}: set role = "auditor" in {path}'
-    told = values.get("transcript-path", "")
+    configured = values.get("transcript-path", "")
     # Flower's processes are started in work/.
-    folder = (place / "work" / str(told)).resolve()
-    if not told or not folder.is_dir():
+    folder = (place / "work" / str(configured)).resolve()
+    if not configured or not folder.is_dir():
         yield (
             "transcripts",
             WRONG,
-            f"there is no folder '{told}': set transcript-path in {path} to where this node is to "
-            "record",
+            f"there is no folder '{configured}': set transcript-path in {path} to where this node "
+            "is to record",
         )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield "transcripts", WRONG, f"'{told}' cannot be written: give this user access to it"
+        yield "transcripts", WRONG, f"'{configured}' cannot be written: give this user access to it"
     elif (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
-        yield "transcripts", WRONG, f"others may read {told} ({mode:o}): chmod 700 {folder}"
+        yield "transcripts", WRONG, f"others may read {configured} ({mode:o}): chmod 700 {folder}"
     else:
         yield "transcripts", OK, str(folder)

@@ -180,7 +180,9 @@ def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopp
     final = np.concatenate([audit.beliefs[first][-1].log_odds for first in (0, 4)])
     ends = estimators.advantage(worlds[:8], final, 0.95, Design(share=0.75)).interval
     assert found["advantage_interval"] == [ends.low, ends.high]
-    with pytest.raises(InputError, match="there are 24 trials, but looks were planned at 16, 20"):
+    with pytest.raises(
+        InputError, match="there are 24 trials, but interim analyses were planned at 16, 20"
+    ):
         live_report.assemble(audit, FACTS, 0.95, np.arange(24) % 2 == 0)
 
 

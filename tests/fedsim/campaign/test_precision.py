@@ -186,7 +186,7 @@ def test_a_number_of_trials_that_is_no_look_has_no_share(small: Make) -> None:
     config = small({"trials.until-halfwidth": 0.3, "trials.count": 200, "trials.batch": 20})
     assert precision.interim_analyses(config) == {40: 0.25, 60: 0.75}
     for trials in (20, 200):
-        with pytest.raises(InputError, match=f"there are {trials} trials, but looks"):
+        with pytest.raises(InputError, match=f"there are {trials} trials, but interim"):
             precision.design(config, trials)
 
 

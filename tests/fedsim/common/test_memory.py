@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.common.memory import footprint, peak_bytes, spare, told
+from fedsim.common.memory import footprint, peak_bytes, readable, spare
 
 CPU = torch.device("cpu")
 KIB = 1024
@@ -57,4 +57,4 @@ def test_some_memory_is_to_spare() -> None:
 
 def test_few_bytes_are_not_told_as_0_mib() -> None:
     sizes = {0: "0 bytes", 10239: "10239 bytes", 10240: "10 KiB", 2**30: "1024 MiB"}
-    assert {size: told(size) for size in sizes} == sizes
+    assert {size: readable(size) for size in sizes} == sizes
