@@ -98,7 +98,7 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        ({0: 7}, r"noise of \[1\], which hides from participant, is not told"),
+        ({0: 7}, r"noise of \[1\], which hides from participant, was not disclosed"),
         ({0: 7, 2: 7}, r"noise of \[1\], which"),
         # One number for all coordinates would be broadcast.
         ({0: 7, 1: 1}, r"noise of source 1 is \[5, 1\]"),
