@@ -36,7 +36,7 @@ class Account:
         counts: the rounds of every client.
         settled: the places of the rows that are not provisional.
         pending: the provisional rows that no other has followed so far, by their place.
-        colluders: the clients that told their noise.
+        colluders: the clients that disclosed their noise.
     """
 
     all_trials: bool = False

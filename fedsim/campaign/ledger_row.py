@@ -40,7 +40,7 @@ class Row:
         shares: of how many clients the noise is, None for that of all who were asked.
         provisional: whether a row with the true number of shares is to follow.
         present: the clients that came, None where those who were asked did, or a row is to follow.
-        colluders: the clients that told the adversary their noise.
+        colluders: the clients that disclosed their noise.
     """
 
     batch: int
