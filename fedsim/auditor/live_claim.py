@@ -30,7 +30,7 @@ def judge(
         claim: what somebody claims of it.
         alarms: what contradicts the noise that the server says.
         unmeasured: why nothing could have, empty where something could.
-        told: how many trials whoever ran the federation told of, None before that.
+        reported: how many trials whoever ran the federation reported; None before that.
         ended: whether the run did.
     """
     verdict, reasons = Verdict.SUPPORTED, list[str]()
