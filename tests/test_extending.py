@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import dump_svmlight_file
 
 from adversaries import registry
 from adversaries.errors import InputError
@@ -60,9 +61,9 @@ def _report(tmp_path: Path, number: int = 0) -> dict[str, Any]:
 def test_a_membership_attack_is_played_in_a_run(
     lay_down: LayDown, small: Make, run: Run, tmp_path: Path
 ) -> None:
-    lay_down("A membership attack", allow=("POPULATION",))
-    run(small({"audit.attacks": "mine:POPULATION", "trials.count": 24, "trials.batch": 24}))
-    found = _report(tmp_path)["membership_inference"]["mine:POPULATION"]
+    lay_down("A membership attack", allow=("QUANTILE",))
+    run(small({"audit.attacks": "mine:QUANTILE", "trials.count": 24, "trials.batch": 24}))
+    found = _report(tmp_path)["membership_inference"]["mine:QUANTILE"]
     assert found["games"] == found["shadow_trials"] == 12
     assert -1 <= found["advantage"] <= 1
 
@@ -141,8 +142,13 @@ def test_a_noise_mechanism_is_run_and_hides_more_of_the_target(
 def test_a_data_set_is_learnt_by_a_model(
     lay_down: LayDown, small: Make, run: Run, tmp_path: Path
 ) -> None:
-    lay_down("A data set", "A model", allow=("clusters", "tanh"))
-    own: dict[str, Scalar] = {"data.name": "mine:clusters", "model.name": "mine:tanh"}
+    lay_down("A data set", "A model", allow=("svmlight", "tanh"))
+    random, file = np.random.default_rng(0), tmp_path / "clusters.svm"
+    labels = random.integers(3, size=100)
+    features = 6 * np.eye(3, 20)[labels] + random.standard_normal((100, 20))
+    dump_svmlight_file(features, labels, str(file))
+    own: dict[str, Scalar] = {"data.name": "mine:svmlight", "data.root": str(file)}
+    own |= {"model.name": "mine:tanh", "training.learning-rate": 2.0}
     few: dict[str, Scalar] = {"trials.count": 2, "trials.batch": 2, "privacy.rho-beta": 0.0}
     arrays = run(small(own | few | {"privacy.noise-multiplier": 0.01, "training.rounds": 20}))
     assert arrays["accuracies"][-1].mean() > 0.8

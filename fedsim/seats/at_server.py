@@ -11,7 +11,10 @@ from fedsim.seats.seat import Seat
 from fedsim.seats.server_adversary import CuriousServer
 from fedsim.trust.model import Vantage
 
-SEATS: Mapping[str, type[Seat]] = {"participant": CuriousServer, "oracle": Oracle}
+SEATS: Mapping[str, type[Seat]] = {
+    "participant": CuriousServer,
+    "oracle": Oracle,
+}
 """Who looks at the server, by `audit.mode`."""
 
 

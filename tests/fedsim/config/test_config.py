@@ -256,7 +256,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ),
         (
             PAC | {"privacy.unit": "client"},
-            r"set privacy.noise = .isotropic., or privacy.unit = .record.",
+            r"set privacy.noise = .isotropic..*, or privacy.unit = .record.",
         ),
         ({"run.precision": "bf16"}, r"compares sums .* in full precision .*oracle"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),

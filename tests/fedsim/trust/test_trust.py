@@ -20,7 +20,8 @@ def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
     sources = trust.model.unknown_noise(
         vantage, range(CLIENTS), TARGET_CLIENT, ADVERSARY, colluders
     )
-    each = {Trust.CENTRAL: 1.0, Trust.LOCAL: 1.0, Trust.DISTRIBUTED: 1 / CLIENTS}[trust]
+    ours = {Trust.CENTRAL: 1.0, Trust.LOCAL: 1.0, Trust.DISTRIBUTED: 1 / CLIENTS}
+    each = ours.get(trust, trust.model.noise_share(CLIENTS, 1) ** 2)
     effective = effective_noise_multiplier(1.0, trust, vantage, CLIENTS, colluders=len(colluders))
     assert len(sources) * each == pytest.approx(effective**2)
     shared = aggregate_noise_multiplier(1.0, trust, CLIENTS, len(sources))
