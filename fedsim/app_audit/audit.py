@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
@@ -207,18 +210,9 @@ def audit(
     delta = DEFAULT_DELTA if claim is None else claim.delta
     worlds, scores = game.scores(scope)
     reason = _not_normal(configuration, guarantee)
-
-    def proven(level: float) -> dict[str, LowerBound]:
-        return lower_bounds.lower_bounds(
-            worlds,
-            scores,
-            delta,
-            (1 + level) / 2,
-            lower_bounds.MechanismKind.OTHER if reason else lower_bounds.MechanismKind.GAUSSIAN,
-            reason,
-            names=BOUNDS,
-        )
-
+    shown, sure = (
+        _bounds(worlds, scores, delta, level, reason) for level in (confidence, ALARM_CONFIDENCE)
+    )
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -231,8 +225,8 @@ def audit(
         epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
         predicted_advantage=foretold,
         advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=proven(confidence),
-        proven=_largest(proven(ALARM_CONFIDENCE)),
+        lower_bounds=shown,
+        proven=_largest(sure),
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
         trials=trials,
@@ -246,6 +240,23 @@ def check(trials: int, confidence: float) -> None:
     significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
+
+
+def _bounds(
+    worlds: npt.NDArray[np.bool_],
+    scores: npt.NDArray[np.float64],
+    delta: float,
+    level: float,
+    reason: str | None,
+) -> dict[str, LowerBound]:
+    """Return the lower bounds that judge a claim, which hold together with confidence `level`.
+
+    reason: why the scores need not be normal, None if they are.
+    """
+    kinds = lower_bounds.MechanismKind
+    kind = kinds.OTHER if reason else kinds.GAUSSIAN
+    each = (1 + level) / 2
+    return lower_bounds.lower_bounds(worlds, scores, delta, each, kind, reason, names=BOUNDS)
 
 
 def _largest(bounds: dict[str, LowerBound]) -> LowerBound:

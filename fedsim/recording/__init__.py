@@ -12,6 +12,7 @@ line itself (a file that cannot be written) is an error before anything was trai
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -197,72 +198,73 @@ class _ServerRecorder:
         self._pending: dict[int, tuple[Arrays, tuple[int, ...], dict[str, Scalar]]] = {}
 
     def attach(self) -> None:
-        """Replace three methods of the instance."""
+        """Replace three methods of the instance by those below, which call them."""
         strategy: Any = self._strategy
-        configure, aggregate, start = (
-            strategy.configure_train,
-            strategy.aggregate_train,
-            strategy.start,
-        )
+        strategy.configure_train = partial(self._configure_train, strategy.configure_train)
+        strategy.aggregate_train = partial(self._aggregate_train, strategy.aggregate_train)
+        strategy.start = partial(self._start, strategy.start)
 
-        def configure_train(server_round: int, arrays: ArrayRecord, *rest: Any) -> Any:
-            # Before the call, which may move an adaptive clipping norm on.
-            mechanism = safely(messages.mechanism, strategy, self._declared) or {}
-            sent = list(configure(server_round, arrays, *rest))
-            with self._sink.guarded():
-                participants = tuple(sorted(m.metadata.dst_node_id for m in sent))
-                model = messages.of_record(arrays)
-                self._pending[server_round] = model, participants, mechanism
-            return sent
+    def _configure_train(
+        self, configure: Callable[..., Any], server_round: int, arrays: ArrayRecord, *rest: Any
+    ) -> Any:
+        """Keep the model that a round begins with, and who is asked."""
+        # Before the call, which may move an adaptive clipping norm on.
+        mechanism = safely(messages.mechanism, self._strategy, self._declared) or {}
+        sent = list(configure(server_round, arrays, *rest))
+        with self._sink.guarded():
+            participants = tuple(sorted(m.metadata.dst_node_id for m in sent))
+            model = messages.of_record(arrays)
+            self._pending[server_round] = model, participants, mechanism
+        return sent
 
-        def aggregate_train(server_round: int, replies: Iterable[Message]) -> Any:
-            replies = list(replies)
-            key = weighting_key(strategy)
-            # Before the call, which may clip them in place.
-            seen: dict[int, Reply] = {}
-            with self._sink.guarded():
-                seen = {
-                    message.metadata.src_node_id: messages.reply_of(message, key)
-                    for message in replies
-                    if message.has_content()
-                }
-            aggregated, metrics = aggregate(server_round, replies)
-            with self._sink.guarded():
-                model, participants, mechanism = self._pending.pop(server_round, ({}, None, {}))
-                if "clipping_norm" in mechanism:
-                    # Flower's adaptive clipping scales its noise to the norm of the next round; a
-                    # declared multiplier is of the updates that there were.
-                    after = messages.mechanism(strategy, self._declared, len(seen))
-                    mechanism["noise_clipping_norm"] = after["clipping_norm"]
-                    if "num_sampled_clients" in after:
-                        mechanism["num_sampled_clients"] = after["num_sampled_clients"]
-                self._sink(
-                    ObservedRound(
-                        server_round,
-                        model=model,
-                        replies=dict(sorted(seen.items())),
-                        aggregate=None if aggregated is None else messages.of_record(aggregated),
-                        participants=participants,
-                        mechanism=mechanism,
-                    )
+    def _aggregate_train(
+        self, aggregate: Callable[..., Any], server_round: int, replies: Iterable[Message]
+    ) -> Any:
+        """Record what a round's clients sent, and what was made of it."""
+        replies = list(replies)
+        key = weighting_key(self._strategy)
+        # Before the call, which may clip them in place.
+        seen: dict[int, Reply] = {}
+        with self._sink.guarded():
+            seen = {
+                message.metadata.src_node_id: messages.reply_of(message, key)
+                for message in replies
+                if message.has_content()
+            }
+        aggregated, metrics = aggregate(server_round, replies)
+        with self._sink.guarded():
+            model, participants, mechanism = self._pending.pop(server_round, ({}, None, {}))
+            if "clipping_norm" in mechanism:
+                # Flower's adaptive clipping scales its noise to the norm of the next round; a
+                # declared multiplier is of the updates that there were.
+                after = messages.mechanism(self._strategy, self._declared, len(seen))
+                mechanism["noise_clipping_norm"] = after["clipping_norm"]
+                if "num_sampled_clients" in after:
+                    mechanism["num_sampled_clients"] = after["num_sampled_clients"]
+            self._sink(
+                ObservedRound(
+                    server_round,
+                    model=model,
+                    replies=dict(sorted(seen.items())),
+                    aggregate=None if aggregated is None else messages.of_record(aggregated),
+                    participants=participants,
+                    mechanism=mechanism,
                 )
-            return aggregated, metrics
+            )
+        return aggregated, metrics
 
-        def started(grid: Grid, *arguments: Any, **named: Any) -> Any:
-            self._sink.begin(str(grid.run.run_id))
-            _log_findings(strategy)
-            try:
-                result = start(grid, *arguments, **named)
-            except BaseException as error:
-                # No round is missing if somebody takes the run up again with `resume`.
-                self._sink.end(f"the run ended with {type(error).__name__}", resumable=True)
-                raise
-            self._sink.end("")
-            return result
-
-        strategy.configure_train = configure_train
-        strategy.aggregate_train = aggregate_train
-        strategy.start = started
+    def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
+        """Begin the transcript with the run, and end it with it."""
+        self._sink.begin(str(grid.run.run_id))
+        _log_findings(self._strategy)
+        try:
+            result = start(grid, *arguments, **named)
+        except BaseException as error:
+            # No round is missing if somebody takes the run up again with `resume`.
+            self._sink.end(f"the run ended with {type(error).__name__}", resumable=True)
+            raise
+        self._sink.end("")
+        return result
 
 
 def _check_kind(strategy: object) -> None:

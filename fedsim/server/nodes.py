@@ -10,6 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
@@ -205,67 +206,92 @@ def connect(
             client's node that it is not.
         RuntimeError: a node answers with an error while clients are missing.
     """
-    deadline = time.monotonic() + timeout
-    nodes: dict[int, int] = {}
-    auditors: list[int] = []
-    unknown: set[int] = set()
-    reasons: dict[str, None] = {}
-    asked: dict[str, int] = {}
-    complete = math.inf
-    begun, named = time.monotonic(), False
+    begun, named, complete = time.monotonic(), False, math.inf
+
+    roll = _Roll(clients, registered)
     while True:
-        # Ask every node that is new who it is, and hear those that were asked before.
-        new = set(grid.get_node_ids()) - {*nodes.values(), *auditors, *asked.values(), *unknown}
-        queries = [Message(RecordDict(), node, IDENTIFY) for node in sorted(new)]
-        sent = grid.push_messages(queries) if queries else ()
-        # None for a node that went away meanwhile.
-        asked |= {id: node for id, node in zip(sent, sorted(new), strict=True) if id is not None}
-        claims, failed = _introduced(grid, asked, reasons, registered)
-        # Believe a claim, note it of a stranger, or refuse the run.
+        roll.ask(grid)
+        claims, failed = _introduced(grid, roll.asked, roll.reasons, registered)
         for node, partition in claims.items():
-            if partition == messages.AUDITOR:
-                auditors.append(node)
-                continue
-            if _is_unknown(node, registered):
-                unknown.add(node)
-                reasons[f"node {node} claims partition {partition}, but its key is no client's"] = (
-                    None
-                )
-                continue
-            if not 0 <= partition < clients:
-                raise InputError(
-                    f"a node holds partition {partition}, but federation.clients is {clients}; "
-                    "start as many nodes as clients"
-                )
-            if registered is not None and registered.get(partition) != node:
-                raise InputError(
-                    f"node {node} claims partition {partition}, but that client's key is the one "
-                    f"of node {registered.get(partition)}; give it the partition-id of its own key"
-                )
-            if nodes.setdefault(partition, node) != node:
-                raise InputError(f"two nodes claim partition {partition}; give each its own")
+            roll.enter(node, partition)
+        now = time.monotonic()
         # Complete: whoever has not answered yet has a little longer. Else wait, up to the timeout.
-        if set(range(clients)) <= set(nodes):
-            complete = min(complete, time.monotonic())
-            if not asked or time.monotonic() >= complete + INTRODUCTION:
-                return (
-                    {partition: nodes[partition] for partition in range(clients)},
-                    auditors,
-                    asked,
-                )
+        if not (absent := roll.absent()):
+            complete = min(complete, now)
+            if not roll.asked or now >= complete + INTRODUCTION:
+                nodes = {partition: roll.nodes[partition] for partition in range(clients)}
+                return nodes, roll.auditors, roll.asked
         elif failed:
             raise RuntimeError(failed[0])
-        elif time.monotonic() > deadline:
+        elif now > begun + timeout:
             raise InputError(
-                f"{len(nodes)} of {clients} clients connected within {timeout:g} s, without "
-                f"{_absent(clients, nodes)}; start as many SuperNodes as federation.clients, for a "
+                f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s, without "
+                f"{absent}; start as many SuperNodes as federation.clients, for a "
                 f"simulation with --federation-config 'num-supernodes={clients}'"
-                + "".join(f"; a node failed: {reason}" for reason in reasons)
+                + "".join(f"; a node failed: {reason}" for reason in roll.reasons)
             )
-        elif not named and time.monotonic() > begun + PATIENCE:
+        elif not named and now > begun + PATIENCE:
             named = True
-            log_event(waiting=_absent(clients, nodes), reasons=list(reasons))
+            log_event(waiting=absent, reasons=list(roll.reasons))
         time.sleep(POLL_INTERVAL)
+
+
+@dataclass
+class _Roll:
+    """Who is there, of those that said who they are.
+
+    clients, registered: as of `connect`; nodes: of each partition; auditors: their nodes; unknown:
+    the nodes that are nobody's; asked: the nodes that have not answered yet, by message; reasons:
+    why nodes are not believed, in the order in which that was found out.
+    """
+
+    clients: int
+    registered: Mapping[int, int] | None
+    nodes: dict[int, int] = field(default_factory=dict)
+    auditors: list[int] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
+    asked: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, None] = field(default_factory=dict)
+
+    def ask(self, grid: Grid) -> None:
+        """Ask every node that is new who it is."""
+        known = {*self.nodes.values(), *self.auditors, *self.asked.values(), *self.unknown}
+        new = sorted(set(grid.get_node_ids()) - known)
+        queries = [Message(RecordDict(), node, IDENTIFY) for node in new]
+        sent = grid.push_messages(queries) if queries else ()
+        # None for a node that went away meanwhile.
+        self.asked |= {id: node for id, node in zip(sent, new, strict=True) if id is not None}
+
+    def enter(self, node: int, partition: int) -> None:
+        """Believe what a node claims, or note it of one that is nobody's.
+
+        Raises InputError for a partition that is not there, another's, or claimed twice.
+        """
+        if partition == messages.AUDITOR:
+            self.auditors.append(node)
+            return
+        if _is_unknown(node, self.registered):
+            self.unknown.add(node)
+            why = f"node {node} claims partition {partition}, but its key is no client's"
+            self.reasons[why] = None
+            return
+        if not 0 <= partition < self.clients:
+            raise InputError(
+                f"a node holds partition {partition}, but federation.clients is {self.clients}; "
+                "start as many nodes as clients"
+            )
+        if self.registered is not None and self.registered.get(partition) != node:
+            raise InputError(
+                f"node {node} claims partition {partition}, but that client's key is the one of "
+                f"node {self.registered.get(partition)}; give it the partition-id of its own key"
+            )
+        if self.nodes.setdefault(partition, node) != node:
+            raise InputError(f"two nodes claim partition {partition}; give each its own")
+
+    def absent(self) -> str:
+        """Name the clients whose nodes have not introduced themselves, "" if all have."""
+        absent = [str(client) for client in range(self.clients) if client not in self.nodes]
+        return f"client{'s' * (len(absent) > 1)} {', '.join(absent)}" if absent else ""
 
 
 def check_data(
@@ -326,12 +352,6 @@ def _inspect_digest(reply: Message) -> None:
         raise ValueError("it has no SHA-256 of its data")
     if not isinstance(answer["records"], bool):
         raise ValueError("it does not say whether the SHA-256 is of its records")
-
-
-def _absent(clients: int, nodes: Mapping[int, int]) -> str:
-    """Name the clients whose nodes have not introduced themselves."""
-    absent = [str(client) for client in range(clients) if client not in nodes]
-    return f"client{'s' * (len(absent) > 1)} {', '.join(absent)}"
 
 
 def _is_unknown(node: int, registered: Mapping[int, int] | None) -> bool:

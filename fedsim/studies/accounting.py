@@ -71,7 +71,7 @@ def account(
     """
     who = None if trust is None else chosen(Trust, trust, Trust.CENTRAL)
     if source is not None:
-        by_hand = {
+        given = {
             "noise-multiplier": noise_multiplier,
             "steps": rounds,
             "local-steps": local_steps,
@@ -81,7 +81,7 @@ def account(
             "participants": participants,
         }
         source = Path(source)
-        _refuse_both(source, by_hand)
+        _refuse_both(source, given)
         subject = _read(source, {"trust": who, "colluders": colluding})
     elif noise_multiplier is None or rounds is None:
         raise InputError(
@@ -89,16 +89,17 @@ def account(
             "directory, or a file with [[rounds]]"
         )
     else:
-        rate = 1.0 if sampling_rate is None else sampling_rate
-        locally = 1 if local_steps is None else local_steps
+        by_hand = Rounds(
+            noise_multiplier,
+            rounds,
+            1.0 if sampling_rate is None else sampling_rate,
+            1 if local_steps is None else local_steps,
+            participants,
+        )
+        relation = chosen(Neighbouring, neighbouring, Neighbouring.ADD_REMOVE)
+        m = 2 if clients is None else clients
         subject = _Subject(
-            Releases(
-                (Rounds(noise_multiplier, rounds, rate, locally, participants),),
-                chosen(Neighbouring, neighbouring, Neighbouring.ADD_REMOVE),
-                who or Trust.CENTRAL,
-                2 if clients is None else clients,
-                colluders=colluding or 0,
-            )
+            Releases((by_hand,), relation, who or Trust.CENTRAL, m, colluders=colluding or 0)
         )
     at = subject.delta if delta is None else delta
     if at is None:

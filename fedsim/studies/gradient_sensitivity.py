@@ -11,7 +11,7 @@ is told of one record or pair differs with the cut into blocks by less than `ROU
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None where the record is missing and not replaced."""
@@ -247,16 +248,7 @@ def largest(
         norms = torch.from_numpy(record_sensitivities(known, models, progress)[0])
         column = norms.to(known.device)[:, None]
         found = iter([counter.count(slice(0, members), slice(0, 1), column)])
-    by_record = np.zeros(members)
-    histogram = np.zeros(BINS, dtype=np.int64)
-    exceeded = np.zeros(len(of) + 1, dtype=np.int64)
-    best = np.empty(0, dtype=np.int64)
-    # Add the counts up, and keep the keys of the largest of all blocks.
-    for counts in found:
-        np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
-        histogram += counts.histogram
-        exceeded += counts.exceeded
-        best = np.sort(np.concatenate([best, counts.best]))[-counter.candidates :]
+    by_record, histogram, exceeded, best = _added_up(found, members, len(of), counter.candidates)
     _within(by_record, bound)
     # How many pairs are above each threshold, the lowest first: all that exceed it or a higher one.
     above = exceeded[::-1].cumsum()[::-1][1:]
@@ -274,6 +266,27 @@ def largest(
         by_record,
         histogram,
     )
+
+
+def _added_up(
+    found: "Iterable[_Counts]", members: int, asked: int, candidates: int
+) -> tuple[Floats, Integers, Integers, Integers]:
+    """Add up the counts of all blocks, and keep the keys of the largest.
+
+    Returns:
+        The largest of every record [members]; how many pairs are in each bin [BINS], and above
+        each threshold and none higher [asked + 1]; the keys [at most candidates], the largest last.
+    """
+    by_record = np.zeros(members)
+    histogram = np.zeros(BINS, dtype=np.int64)
+    exceeded = np.zeros(asked + 1, dtype=np.int64)
+    best = np.empty(0, dtype=np.int64)
+    for counts in found:
+        np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
+        histogram += counts.histogram
+        exceeded += counts.exceeded
+        best = np.sort(np.concatenate([best, counts.best]))[-candidates:]
+    return by_record, histogram, exceeded, best
 
 
 def _kind(pair: Pair) -> Neighbouring:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,6 +22,7 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.figures import membership_figures
 from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
 from fedsim.report import audit_page
 from fedsim.report.report_figures import inline
 from fedsim.report.report_values import DASH, number, percent, plain, span
@@ -61,21 +63,8 @@ def assemble(
     """
     shadows = membership_game.of_shadows(len(game.observations.losses))
     members = game.observations.inclusion[~shadows]
-    generator = np.random.default_rng(RESAMPLING_SEED)
-    bound = game.mechanism
-    most = None if bound is None else PLD.delta(bound, 0.0)
-    allowed_at: dict[float, float] = {}
-    if bound is not None:
-        allowed_at = dict(zip(RATES, most_true_positives(bound, np.array(RATES)), strict=True))
-    rows, above = {}, []
-    for name, attack in attacks.items():
-        scores, threshold = membership_game.attacked(attack, game.observations)
-        found = performance(scores, members, config.audit.confidence, RATES, generator, threshold)
-        rows[name] = _row(attack, found, allowed_at)
-        # One of the attacks would do: each has its share of what may go wrong.
-        if most is not None and _surely(found.advantage, len(attacks)) > most:
-            above.append(name)
-    allowed = None if bound is None else most_true_positives(bound, DRAWN)
+    most = None if game.mechanism is None else PLD.delta(game.mechanism, 0.0)
+    rows, above = _tried(config, game, attacks, members, most)
     report = {
         "kind": "membership inference",
         "label": LABEL,
@@ -102,14 +91,7 @@ def assemble(
         "confidence": config.audit.confidence,
         "accuracy": float(game.accuracy.mean()),
         "trajectory_rounds": game.rounds,
-        "bounds": {
-            "delta": config.privacy.delta,
-            "epsilon": None if bound is None else PLD.epsilon(bound, config.privacy.delta),
-            "advantage": most,
-            "roc": None
-            if allowed is None
-            else {"false_positive": DRAWN.tolist(), "true_positive": allowed.tolist()},
-        },
+        "bounds": _allowed(config, game.mechanism, most),
         "attacks": rows,
         "alarms": above,
         "seconds": seconds,
@@ -117,6 +99,41 @@ def assemble(
     }
     finite: dict[str, Any] = strict_json(report)
     return finite
+
+
+def _tried(
+    config: Config,
+    game: Game,
+    attacks: Mapping[str, Attack],
+    members: npt.NDArray[np.bool_],
+    most: float | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return how every attack did, and which did better than privacy allows; most: advantage."""
+    generator = np.random.default_rng(RESAMPLING_SEED)
+    allowed_at: dict[float, float] = {}
+    if game.mechanism is not None:
+        rates = most_true_positives(game.mechanism, np.array(RATES))
+        allowed_at = dict(zip(RATES, rates, strict=True))
+    rows, above = {}, []
+    for name, attack in attacks.items():
+        scores, threshold = membership_game.attacked(attack, game.observations)
+        found = performance(scores, members, config.audit.confidence, RATES, generator, threshold)
+        rows[name] = _row(attack, found, allowed_at)
+        # One of the attacks would do: each has its share of what may go wrong.
+        if most is not None and _surely(found.advantage, len(attacks)) > most:
+            above.append(name)
+    return rows, above
+
+
+def _allowed(config: Config, bound: Mechanism | None, most: float | None) -> dict[str, Any]:
+    """Return what privacy allows, None for no limit; most: advantage."""
+    delta = config.privacy.delta
+    roc = None
+    if bound is not None:
+        true_positive = most_true_positives(bound, DRAWN).tolist()
+        roc = {"false_positive": DRAWN.tolist(), "true_positive": true_positive}
+    epsilon = None if bound is None else PLD.epsilon(bound, delta)
+    return {"delta": delta, "epsilon": epsilon, "advantage": most, "roc": roc}
 
 
 def _row(attack: Attack, found: Performance, allowed_at: Mapping[float, float]) -> dict[str, Any]:

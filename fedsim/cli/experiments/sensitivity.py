@@ -67,6 +67,7 @@ def sensitivity(
     from fedsim.studies import (  # noqa: PLC0415
         sensitivity_report,
         sensitivity_study,
+        sensitivity_values,
     )
 
     report_directory.check_new(directory)
@@ -74,7 +75,7 @@ def sensitivity(
     console = Terminal(stderr=True)
     with _bars(console) as stages:
         found = sensitivity_study.study(config, top, trials, stages)
-        report = sensitivity_report.assemble(found)
+        report = sensitivity_values.assemble(found)
     with report_directory.refusing(directory):
         page = sensitivity_report.write(found, report, directory)
     if json_:

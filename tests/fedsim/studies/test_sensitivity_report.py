@@ -12,7 +12,6 @@ from rich.console import Console
 
 from fedsim.config import Config
 from fedsim.studies.sensitivity_report import (
-    assemble,
     headings,
     render_html,
     rows,
@@ -21,6 +20,7 @@ from fedsim.studies.sensitivity_report import (
     write,
 )
 from fedsim.studies.sensitivity_study import LABEL, Study, study
+from fedsim.studies.sensitivity_values import assemble
 
 CASES = [
     (data, relation)
