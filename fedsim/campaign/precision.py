@@ -60,8 +60,12 @@ def interim_analyses(config: Config) -> dict[int, float]:
 def design(config: Config, trials: int) -> Design:
     """Return the design of a campaign that ended, or is looked at, after so many trials.
 
-    Raises InputError where trials stop by what they show and this number is none of the interim
-    analyses.
+    Args:
+        config: the experiment.
+        trials: T.
+
+    Raises:
+        InputError: trials stop by what they show, and no interim analysis was planned here.
     """
     planned = interim_analyses(config) or {trials: 1.0}
     if trials not in planned:
@@ -75,9 +79,12 @@ def design(config: Config, trials: int) -> Design:
 
 
 def halfwidth(config: Config, worlds: Bools, log_odds: Floats) -> float:
-    """Return half the length of the advantage's interval after these trials, at audit.confidence.
+    """Return half the length of the advantage's interval after some trials, at audit.confidence.
 
-    log_odds: the final ones of the configured vantage, [T].
+    Args:
+        config: the experiment.
+        worlds: bool [T].
+        log_odds: the final ones of the configured vantage, [T].
     """
     played = design(config, len(worlds))
     found = estimators.advantage(worlds, log_odds, config.audit.confidence, played).interval

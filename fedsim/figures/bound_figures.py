@@ -122,7 +122,7 @@ def advantages(
 
 
 def vantages(points: Sequence[VantagePoint]) -> Figure:
-    """Return, for each vantage point, the measured advantage against its prediction and its bound.
+    """Return a figure of the measured advantage, its prediction and its bound at vantage points.
 
     From 0, a coin, to 1, certainty; what no noise hides reaches the right edge.
 
