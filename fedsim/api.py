@@ -20,6 +20,7 @@ from fedsim import config as configuration
 from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar
+from fedsim.results.report import Report
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
@@ -63,53 +64,50 @@ class Run:
     Attributes:
         path: its directory, where everything lies; a run needs no saving.
         config: the resolved configuration.
-        report: the content of report.json; a number that is None is infinite or does not apply.
+        report: what report.json holds, as values; a number that is None was not measured.
         transcript: the arrays of transcript.npz by name.
     """
 
     path: Path
     config: Config = field(repr=False)
-    report: Mapping[str, Any] = field(repr=False)
+    report: Report = field(repr=False)
     transcript: Mapping[str, npt.NDArray[Any]] = field(repr=False)
 
     @property
     def epsilon(self) -> float:
         """Epsilon of one training at `delta` towards the configured vantage; may be infinite."""
-        found = self.report["bounds"]["epsilon"]
-        return math.inf if found is None else float(found)
+        return self.report.bounds.epsilon
 
     @property
     def delta(self) -> float:
         """The probability with which the guarantee may fail."""
-        return float(self.report["bounds"]["delta"])
+        return self.report.bounds.delta
 
     @property
     def rho_beta(self) -> float:
         """The bound on the adversary's belief."""
-        return float(self.report["bounds"]["rho_beta"])
+        return self.report.bounds.rho_beta
 
     @property
     def rho_alpha(self) -> float:
         """The bound on the adversary's advantage."""
-        return float(self.report["bounds"]["rho_alpha"])
+        return self.report.bounds.rho_alpha
 
     @property
     def advantage(self) -> Advantage | None:
         """What the adversary achieved; None for a single training, which has no statistics."""
-        measured = self.report["empirical"]
-        if measured["advantage"] is None:
+        measured = self.report.empirical
+        if measured.advantage is None:
             return None
-        if (ends := measured["advantage_interval"]) is None:
-            return Advantage(measured["advantage"], None)
-        low, high = ends
-        return Advantage(measured["advantage"], Interval(low, high, measured["confidence"]))
+        ends = measured.advantage_interval
+        interval = None if ends is None else Interval(*ends, measured.confidence)
+        return Advantage(measured.advantage, interval)
 
     @property
     def lower_bound(self) -> LowerBound:
         """The lower bound on epsilon that the report leads with."""
-        leads = self.report["empirical"]["headline"]
-        epsilon = math.inf if leads["epsilon"] is None else leads["epsilon"]
-        return LowerBound(epsilon, leads["name"], leads["confidence"])
+        leads = self.report.empirical.headline
+        return LowerBound(leads.epsilon, leads.name, leads.confidence)
 
     @property
     def worlds(self) -> npt.NDArray[np.bool_]:
@@ -149,11 +147,10 @@ class Run:
 
     @cached_property
     def _drawn(self) -> dict[str, "Figure"]:
-        from fedsim.report import report_figures  # noqa: PLC0415
+        from fedsim.report import page  # noqa: PLC0415
 
-        seen = report_figures.Transcript.of(self.transcript)
-        drawn = report_figures.drawn_figures(self.report, seen)
-        return {name: figure for name, (figure, _, _) in drawn.items()}
+        drawn = page.Pictures(self.report, self.transcript).figures
+        return {name: figure.drawing for name, figure in drawn.items()}
 
 
 def run(

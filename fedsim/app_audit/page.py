@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.audit import AppAudit
 from fedsim.audits.verdict import Verdict
-from fedsim.report import audit_page
+from fedsim.pages import audit_page
 
 MEANINGS = {
     Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.2%} confidence, that the "

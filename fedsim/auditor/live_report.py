@@ -29,11 +29,11 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.figures import belief_figures
 from fedsim.mechanisms.composition import adds_up
+from fedsim.pages import audit_page
+from fedsim.pages.pictures import inline
+from fedsim.pages.wording import INFINITE, number, percent
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
-from fedsim.report import audit_page
-from fedsim.report.report_figures import inline
-from fedsim.report.report_values import INFINITE, number, percent
 from fedsim.transcripts.records import Facts
 
 Report = Mapping[str, Any]

@@ -1,12 +1,10 @@
 """Every check of a run against theory, from its transcript and the rest of its report."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from scipy.special import logit
 
 from adversaries.statistics import estimators, forecast
-from adversaries.statistics.agreement import Comparison
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
 from fedsim.audits import (
@@ -16,11 +14,9 @@ from fedsim.audits import (
     residual_report,
     vantage_report,
 )
+from fedsim.audits.audited_run import AuditedRun
 from fedsim.audits.check import Check
-from fedsim.campaign import precision
-from fedsim.campaign.run_directory import Arrays
-from fedsim.config import Config
-from fedsim.privacy.mechanism import Mechanism
+from fedsim.results.report import Report
 from fedsim.seats import at_server
 
 EXCESS = 1 + 1e-4
@@ -29,50 +25,48 @@ EXCESS = 1 + 1e-4
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
-def checks(
-    config: Config,
-    mechanism: Mechanism,
-    transcript: Arrays,
-    report: Mapping[str, Any],
-    comparisons: list[Comparison],
-) -> list[Check]:
+def checks(run: AuditedRun, report: Report) -> list[Check]:
     """Return every check that the run allows.
 
     At a confidence of their own: at the report's 95 % an honest mechanism would raise an alarm in
     one report of twenty. Local steps leave only what rests on counted decisions: their log-odds are
-    no likelihood, so that what they say about the belief contradicts nothing. report: what has been
-    assembled so far.
+    no likelihood, so that what they say about the belief contradicts nothing. report: without its
+    alarms.
     """
-    played = precision.design(config, len(transcript["worlds"]))
-    vantage, bounds = config.federation.vantage, report["bounds"]
     return [
-        *_advantage(config, transcript, report),
-        *_beliefs(config, mechanism, transcript, report),
-        *one_run_report.checks(report["one_run"]),
-        *bounds_audit.checks(config, mechanism, transcript, comparisons, bounds),
-        *crafted_report.checks(report["crafted"], transcript, played),
-        *vantage_report.checks(report["vantages"], vantage),
-        *residual_report.checks(report["residuals"], played),
+        *_advantage(run, report),
+        *_beliefs(run, report),
+        *one_run_report.checks(report.one_run),
+        *bounds_audit.checks(
+            run.config,
+            run.mechanism,
+            run.transcript,
+            run.comparisons,
+            report.bounds.tight_epsilon,
+            run.delta,
+        ),
+        *crafted_report.checks(report.crafted, run.transcript, run.played),
+        *vantage_report.checks(report.vantages, run.vantage),
+        *residual_report.checks(report.residuals, run.played),
     ]
 
 
-def _advantage(config: Config, transcript: Arrays, report: Mapping[str, Any]) -> Iterator[Check]:
+def _advantage(run: AuditedRun, report: Report) -> Iterator[Check]:
     """Yield the checks of the counted decisions; none for trials of one world."""
-    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    if not two_sided(worlds):
+    if not two_sided(run.worlds):
         return
-    played = precision.design(config, len(worlds))
-    low = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval.low
-    alarm, limit = None, report["bounds"]["rho_alpha"]
+    sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE, run.played)
+    low = sure.interval.low
+    alarm, limit = None, report.bounds.rho_alpha
     if low > limit:
         alarm = (
             f"The advantage is above its bound: at least {low:.3f} {SURE}, but rho_alpha is "
             f"{limit:.3f}. The noise is not what was accounted for, or a clipped "
-            f"{'gradient' if config.privacy.unit == 'record' else 'update'} exceeds the "
+            f"{'gradient' if run.config.privacy.unit == 'record' else 'update'} exceeds the "
             "sensitivity."
         )
     yield Check("advantage", alarm)
-    alarm, limit = None, report["pac"]["advantage_bound"]
+    alarm, limit = None, report.pac.advantage_bound
     if low > limit:
         alarm = (
             f"The advantage is above what the mutual information allows: at least {low:.3f} "
@@ -82,18 +76,16 @@ def _advantage(config: Config, transcript: Arrays, report: Mapping[str, Any]) ->
     yield Check("pac_advantage", alarm)
 
 
-def _beliefs(
-    config: Config, mechanism: Mechanism, transcript: Arrays, report: Mapping[str, Any]
-) -> Iterator[Check]:
+def _beliefs(run: AuditedRun, report: Report) -> Iterator[Check]:
     """Yield the checks of log-odds as a likelihood; none where they are an attack's score."""
-    if not at_server.is_exact(config, config.federation.vantage):
+    config, transcript, mechanism = run.config, run.transcript, run.mechanism
+    if not at_server.is_exact(config, run.vantage):
         return
-    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    level = precision.design(config, len(worlds)).level(ALARM_CONFIDENCE)
-    bounds, prediction = report["bounds"], report["prediction"]
-    if (limit := bounds["tail_limit"]) < 1:
-        loss = final - logit(config.audit.prior)
-        low = estimators.delta_prime(worlds, loss, bounds["epsilon"], level).interval.low
+    level = run.played.level(ALARM_CONFIDENCE)
+    bounds, prediction = report.bounds, report.prediction
+    if (limit := bounds.tail_limit) < 1:
+        loss = run.final - logit(config.audit.prior)
+        low = estimators.delta_prime(run.worlds, loss, bounds.epsilon, level).interval.low
         alarm = None
         if low > limit:
             alarm = (
@@ -106,7 +98,7 @@ def _beliefs(
     alarm = None
     if realised > EXCESS * mechanism.mu:
         alarm = (
-            f"More was released than is accounted for: the {report['rounds']} rounds of the "
+            f"More was released than is accounted for: the {report.rounds} rounds of the "
             f"transcript come to mu = {realised:.3f}, but the accounting of "
             f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Rounds "
             "were not all composed, or a difference exceeds the sensitivity."
@@ -114,13 +106,14 @@ def _beliefs(
     yield Check("composition", alarm, by_chance=False)
     sampled = config.training.sampling_rate < 1
     theory = "those of sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
-    for world, fit in prediction["fit"].items():
-        if not fit:
+    fits = {"world_d": prediction.fit.world_d, "world_d_prime": prediction.fit.world_d_prime}
+    for world, fit in fits.items():
+        if fit is None:
             continue
         alarm = None
-        if fit["p_value"] < 1 - level:
+        if fit.p_value < 1 - level:
             alarm = (
                 f"The log-odds in {world} do not follow {theory} "
-                f"(Kolmogorov-Smirnov p = {fit['p_value']:.2g}): the mechanism is not as claimed."
+                f"(Kolmogorov-Smirnov p = {fit.p_value:.2g}): the mechanism is not as claimed."
             )
         yield Check(world, alarm)

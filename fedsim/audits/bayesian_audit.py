@@ -1,6 +1,7 @@
 """What the Bayesian accountant says of a run, from the distances that its clients gathered."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.bayesian import Floats
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.releases import Releases
+from fedsim.results.theory import Bayesian, BayesianByRound, OverTrials
 
 SAMPLED_ROUNDS = 8
 """Rounds after which the epsilon of DP is drawn where each takes a composition of its own."""
@@ -21,7 +23,7 @@ SAMPLED_ROUNDS = 8
 
 def bayesian_report(
     config: Config, transcript: Arrays, delta: float, releases: Releases
-) -> dict[str, Any] | None:
+) -> Bayesian | None:
     """Return the `bayesian` of report.json; None where no distances were gathered.
 
     From `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials: the noise towards
@@ -30,12 +32,8 @@ def bayesian_report(
     the epsilon of DP. Where that is more rounds than have distances, as after an interrupted
     attempt with other noise, no epsilon of this accountant is stated.
 
-    delta, gamma (of all rounds), pairs (m), percentile, trials (E); epsilon and
-    epsilon_at_percentile, each the mean and max over the trials; orders: the smallest and largest
-    lambda that decided; dp_epsilon at the same delta, which holds for every record;
-    worst_case_epsilon: of this accountant, were every distance what clipping allows; by_round: the
-    means after each of some rounds; note. An infinite epsilon is inf; one that cannot be stated is
-    None, with the reason as the note. Raises InputError unless 0 < delta < 1.
+    An epsilon that cannot be stated is None, with the reason as the note. Raises InputError unless
+    0 < delta < 1.
     """
     distances = transcript.get("bayesian_distances")
     if distances is None:
@@ -45,36 +43,35 @@ def bayesian_report(
     trials, rounds, pairs = distances.shape
     gamma = bayesian.GAMMA * rounds
     vantage = config.federation.vantage
-    stated: dict[str, Any] = {
-        "delta": delta,
-        "gamma": gamma,
-        "pairs": pairs,
-        "percentile": bayesian.PERCENTILE,
-        "trials": trials,
-        "epsilon": None,
-        "epsilon_at_percentile": None,
-        "orders": None,
-        "dp_epsilon": PLD.epsilon(releases.towards(vantage), delta),
-        "worst_case_epsilon": None,
-        "by_round": None,
-        "note": "",
-    }
+    stated = Bayesian(
+        delta=delta,
+        gamma=gamma,
+        pairs=pairs,
+        percentile=bayesian.PERCENTILE,
+        trials=trials,
+        epsilon=None,
+        epsilon_at_percentile=None,
+        orders=None,
+        dp_epsilon=PLD.epsilon(releases.towards(vantage), delta),
+        worst_case_epsilon=None,
+        by_round=None,
+        note="",
+    )
     if earlier := max(0, releases.count - rounds):
-        stated["note"] = (
-            f"no distances were kept of the {earlier} rounds that interrupted attempts released: "
-            "what all rounds cost together is not known"
+        return replace(
+            stated,
+            note=f"no distances were kept of the {earlier} rounds that interrupted attempts "
+            "released: what all rounds cost together is not known",
         )
-        return stated
     strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
     if strict <= gamma:
-        stated["note"] = (
-            f"delta {delta:g} is too small: what it leaves for a record at the percentile, "
-            f"{strict:g}, is not above the probability {gamma:g} that the estimator fails"
+        return replace(
+            stated,
+            note=f"delta {delta:g} is too small: what it leaves for a record at the percentile, "
+            f"{strict:g}, is not above the probability {gamma:g} that the estimator fails",
         )
-        return stated
     if pairs < 2:
-        stated["note"] = "one distance in a round tells no spread: gather more pairs"
-        return stated
+        return replace(stated, note="one distance in a round tells no spread: gather more pairs")
     stds, training = transcript["noise_stds"][:trials], config.training
     step = training.sampling_rate, config.privacy.neighbouring
     bound = sensitivity(config.privacy.neighbouring, training.clipping_norm)
@@ -88,29 +85,29 @@ def bayesian_report(
     mean, orders = bayesian.epsilons(spent, bayesian.ORDERS, delta, gamma)
     each, strict_orders = bayesian.epsilons(spent, bayesian.ORDERS, strict, gamma)
     shown = _shown(rounds, training.sampling_rate)
-    stated |= {
-        "epsilon": _over_trials(mean[:, -1]),
-        "epsilon_at_percentile": _over_trials(each[:, -1]),
-        "orders": [
+    return replace(
+        stated,
+        epsilon=_over_trials(mean[:, -1]),
+        epsilon_at_percentile=_over_trials(each[:, -1]),
+        orders=(
             int(min(orders[:, -1].min(), strict_orders[:, -1].min())),
             int(max(orders[:, -1].max(), strict_orders[:, -1].max())),
-        ],
-        "worst_case_epsilon": float(
+        ),
+        worst_case_epsilon=float(
             bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max()
         )
         if training.clipping
         else math.inf,
-        "by_round": {
-            "rounds": shown.tolist(),
-            "epsilon": mean[:, shown - 1].mean(axis=0).tolist(),
-            "epsilon_at_percentile": each[:, shown - 1].mean(axis=0).tolist(),
-            "dp_epsilon": [
+        by_round=BayesianByRound(
+            rounds=shown.tolist(),
+            epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
+            epsilon_at_percentile=each[:, shown - 1].mean(axis=0).tolist(),
+            dp_epsilon=[
                 PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
             ],
-        },
-        "note": _note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),
-    }
-    return stated
+        ),
+        note=_note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),
+    )
 
 
 def _shown(rounds: int, sampling_rate: float) -> npt.NDArray[np.int64]:
@@ -119,8 +116,8 @@ def _shown(rounds: int, sampling_rate: float) -> npt.NDArray[np.int64]:
     return np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
 
 
-def _over_trials(epsilons: Floats) -> dict[str, float]:
-    return {"mean": float(epsilons.mean()), "max": float(epsilons.max())}
+def _over_trials(epsilons: Floats) -> OverTrials:
+    return OverTrials(float(epsilons.mean()), float(epsilons.max()))
 
 
 def _note(config: Config, *found: npt.NDArray[Any]) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from scipy.special import logit
@@ -22,6 +22,8 @@ from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.results import measured
+from fedsim.results.theory import Prediction
 from fedsim.seats import at_server
 from fedsim.trust.model import Vantage
 
@@ -37,6 +39,16 @@ RULE = (
 )
 
 PROFILE_POINTS = 41
+
+
+class Proven(TypedDict):
+    """What the lower bounds make of `empirical` in a report."""
+
+    lower_bounds: dict[str, measured.LowerBound]
+    headline: measured.Headline
+    agreement: measured.Agreement
+    privacy_profile: measured.PrivacyProfile | None
+
 
 CHANCE_RESOLVED = 0.02
 """To what share of itself the chance that a bound is above epsilon is worked out."""
@@ -122,22 +134,20 @@ def report(
     bounds: Mapping[str, LowerBound],
     chances: Mapping[str, float],
     comparisons: list[Comparison],
-    profile: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Return the entries of `empirical` in report.json that the bounds make; chances: by name."""
+    profile: measured.PrivacyProfile | None,
+) -> Proven:
+    """Return the entries of `empirical` in the report that the bounds make; chances: by name."""
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
         "lower_bounds": {
-            name: asdict(bound) | {"p_value": chances.get(name)} for name, bound in bounds.items()
+            name: measured.LowerBound(**asdict(bound), p_value=chances.get(name))
+            for name, bound in bounds.items()
         },
-        "headline": {
-            "name": name,
-            "epsilon": bounds[name].epsilon,
-            "confidence": bounds[name].confidence,
-            "rule": RULE,
-        },
-        "agreement": {"agree": agree, "comparisons": [asdict(each) for each in comparisons]},
+        "headline": measured.Headline(name, bounds[name].epsilon, bounds[name].confidence, RULE),
+        "agreement": measured.Agreement(
+            agree, [measured.Comparison(**asdict(each)) for each in comparisons]
+        ),
         "privacy_profile": profile,
     }
 
@@ -148,9 +158,7 @@ def headline(bounds: Mapping[str, LowerBound]) -> str:
     return (holding or ["clopper_pearson"])[0]
 
 
-def comparisons_of(
-    config: Config, prediction: Mapping[str, Any], transcript: Arrays
-) -> list[Comparison]:
+def comparisons_of(config: Config, prediction: Prediction, transcript: Arrays) -> list[Comparison]:
     """Return the comparisons of what trusts the noise with what does not.
 
     Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are the
@@ -163,14 +171,15 @@ def comparisons_of(
         return []
     each = played.level((1 + ALARM_CONFIDENCE) / 2)
     comparisons = [agreement.calibration(worlds, log_odds, each)]
-    if prediction["deterministic"] and not not_normal(config, transcript):
-        comparisons.append(agreement.mu(worlds, log_odds, prediction["mu"], each))
+    claimed = prediction.mu if prediction.deterministic else None
+    if claimed is not None and not not_normal(config, transcript):
+        comparisons.append(agreement.mu(worlds, log_odds, claimed, each))
     return [found for found in comparisons if found is not None]
 
 
 def profile_of(
     config: Config, mechanism: Mechanism, transcript: Arrays, confidence: float
-) -> dict[str, Any] | None:
+) -> measured.PrivacyProfile | None:
     """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
 
     None where log-odds are no likelihood ratios, or the noise hides nothing.
@@ -182,19 +191,17 @@ def profile_of(
     last = max(1.0, float(np.quantile(np.abs(log_odds), 0.99)))
     grid = np.linspace(0.0, last, PROFILE_POINTS)
     found = privacy_profile.privacy_profiles(worlds, log_odds, grid, played.level(confidence))
-    return {
-        "epsilon": grid.tolist(),
-        "theory": [PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
-        "directions": {
-            name: {
-                "estimate": profile.estimate.tolist(),
-                "low": profile.low.tolist(),
-                "high": profile.high.tolist(),
-            }
+    return measured.PrivacyProfile(
+        epsilon=grid.tolist(),
+        theory=[PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
+        directions={
+            name: measured.Band(
+                profile.estimate.tolist(), profile.low.tolist(), profile.high.tolist()
+            )
             for name, profile in found.items()
         },
-        "note": "Each point of the band holds on its own, with the confidence of the report.",
-    }
+        note="Each point of the band holds on its own, with the confidence of the report.",
+    )
 
 
 def checks(
@@ -202,28 +209,29 @@ def checks(
     mechanism: Mechanism,
     transcript: Arrays,
     comparisons: list[Comparison],
-    bounds: Mapping[str, Any],
+    epsilon: float,
+    delta: float,
 ) -> list[Check]:
     """Return the checks of every bound against theory, and of theory against itself.
 
     Bounds that trust the noise say nothing about it, and credible ones nothing of how often they
     err: neither is a check. One that a look at the trials refused could have passed it, so that it
-    counts. The comparisons together have the level of one. bounds: `bounds` of the report.
+    counts. The comparisons together have the level of one. epsilon: of theory, tight at delta.
     """
     made = []
     sure = f"with confidence {ALARM_CONFIDENCE:g}"
-    proven = bounds_of(config, mechanism, transcript, bounds["delta"], ALARM_CONFIDENCE)
+    proven = bounds_of(config, mechanism, transcript, delta, ALARM_CONFIDENCE)
     for name, bound in proven.items():
         if bound.trusts_noise or bound.kind == "credible":
             continue
         if bound.reason not in (None, NOT_NORMAL, TOO_MIXED):
             continue
         alarm = None
-        if bound.epsilon > bounds["tight_epsilon"]:
+        if bound.epsilon > epsilon:
             alarm = (
                 f"The lower bound '{name}' is above what the noise guarantees: epsilon is at least "
-                f"{bound.epsilon:.3f} {sure}, but {bounds['tight_epsilon']:.3f} at delta "
-                f"{bounds['delta']:g} by theory."
+                f"{bound.epsilon:.3f} {sure}, but {epsilon:.3f} at delta "
+                f"{delta:g} by theory."
             )
         made.append(Check(name, alarm))
     if comparisons:

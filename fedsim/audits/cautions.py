@@ -1,9 +1,7 @@
 """What every reader must know of a run before the numbers, in whole sentences."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from fedsim.config import Config
+from fedsim.results.theory import Budget
 from fedsim.seats import at_server
 from fedsim.trust.model import Vantage
 
@@ -115,23 +113,23 @@ def cautions(config: Config) -> list[str]:
     return told
 
 
-def budget_cautions(budget: Mapping[str, Any]) -> list[str]:
-    """Return what ended the training early, or was released in vain; budget: of report.json."""
+def budget_cautions(budget: Budget) -> list[str]:
+    """Return what ended the training early, or was released in vain; budget: of the report."""
     told = []
     epsilon, spent = (
-        f"epsilon {value:.4g} at delta {budget['delta']:g}"
-        for value in (budget["epsilon"][budget["vantage"]], budget["spent"])
+        f"epsilon {value:.4g} at delta {budget.delta:g}"
+        for value in (budget.epsilon[budget.vantage], budget.spent)
     )
-    if budget["stopped"] and budget["stop_at"]:
-        elsewhere = f" (at delta {budget['stop_at_delta']:g})"
+    if budget.stopped and budget.stop_at:
+        elsewhere = f" (at delta {budget.stop_at_delta:g})"
         told.append(
-            f"The training was stopped after {budget['rounds_run']} of {budget['rounds_planned']} "
+            f"The training was stopped after {budget.rounds_run} of {budget.rounds_planned} "
             f"rounds, at {spent}: one more would have exceeded privacy.stop-at = "
-            f"{budget['stop_at']:g}{elsewhere * (budget['delta'] != budget['stop_at_delta'])}."
+            f"{budget.stop_at:g}{elsewhere * (budget.delta != budget.stop_at_delta)}."
         )
-    if budget["earlier_attempts"]:
+    if budget.earlier_attempts:
         told.append(
-            f"Interrupted attempts released {budget['earlier_attempts']} rounds of the same "
+            f"Interrupted attempts released {budget.earlier_attempts} rounds of the same "
             f"trials under noise of their own. The bounds count them ({epsilon}), but the "
             "adversary of this transcript did not see them."
         )

@@ -4,9 +4,7 @@ Two adversaries of the same trials side by side: the one of identification, and 
 al., which sees the released model alone (`fedsim.seats.poison_scores`).
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -18,12 +16,13 @@ from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
+from fedsim.audits import bounds_audit
+from fedsim.audits.audited_run import AuditedRun
 from fedsim.audits.check import Check
 from fedsim.campaign.run_directory import Arrays
-from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.group_privacy import of_group
-from fedsim.privacy.releases import Releases
+from fedsim.results import measured
+from fedsim.results.measured import Crafted
 
 WHAT = {
     "record": "a record of D",
@@ -37,55 +36,39 @@ WHAT = {
 """What each challenge.kind is."""
 
 
-def report(
-    config: Config,
-    challenge: Mapping[str, Any],
-    transcript: Arrays,
-    releases: Releases,
-    delta: float,
-    confidence: float,
-    *,
-    not_normal: str | None,
-    not_gaussian: str | None,
-    played: Design,
-) -> dict[str, Any] | None:
-    """Return the `crafted` of report.json; None where one record of D is in question.
+def measure(run: AuditedRun) -> Crafted | None:
+    """Return the `crafted` of the report; None where one record of D is in question.
 
-    challenge: the facts about it; releases: of the run, for one record; not_normal: why log-odds
-    are not normal, not_gaussian: why the steps do not compose to one Gaussian mechanism, if so.
-    epsilon is of one record and group_epsilon of all copies, both tight at
-    delta. Each of lower_bounds is about one record, by group privacy, at delta; the released
-    model's is absent where no score was kept.
+    Each of lower_bounds is about one record, by group privacy, at delta; the released model's is
+    absent where no score was kept.
     """
+    config, delta, confidence = run.config, run.delta, run.confidence
     kind, copies = config.challenge.kind, config.challenge.copies
     if kind == "record" and copies == 1:
         return None
-    vantage = config.federation.vantage
-    mechanism = releases.towards(vantage)
-    group = of_group(releases, copies).towards(vantage) if copies > 1 else mechanism
-    return {
-        "kind": kind,
-        "copies": copies,
-        "label": challenge.get("label"),
-        "description": WHAT[kind],
-        "initialisation": config.model.initialisation,
-        "delta": delta,
-        "confidence": confidence,
-        "epsilon": PLD.epsilon(mechanism, delta),
-        "group_epsilon": PLD.epsilon(group, delta),
-        "lower_bounds": {
-            name: asdict(bound)
+    return Crafted(
+        kind=kind,
+        copies=copies,
+        label=run.facts["challenge"]["label"],
+        description=WHAT[kind],
+        initialisation=config.model.initialisation,
+        delta=delta,
+        confidence=confidence,
+        epsilon=PLD.epsilon(run.of_one.towards(run.vantage), delta),
+        group_epsilon=PLD.epsilon(run.mechanism, delta),
+        lower_bounds={
+            name: measured.LowerBound(**asdict(bound))
             for name, bound in bounds(
-                transcript,
+                run.transcript,
                 copies,
                 delta,
                 confidence,
-                not_normal=not_normal,
-                not_gaussian=not_gaussian,
-                played=played,
+                not_normal=bounds_audit.not_normal(config, run.transcript),
+                not_gaussian=bounds_audit.refused(config).get("mu_gdp"),
+                played=run.played,
             ).items()
         },
-    }
+    )
 
 
 def bounds(
@@ -154,7 +137,7 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
     )
 
 
-def checks(report: Mapping[str, Any] | None, transcript: Arrays, played: Design) -> list[Check]:
+def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[Check]:
     """Return the check of the released model's bound against the epsilon of one record.
 
     report: `crafted` of the report. The log-odds' own bounds are checked by `bounds_audit`.
@@ -163,13 +146,13 @@ def checks(report: Mapping[str, Any] | None, transcript: Arrays, played: Design)
         return []
     scores = np.asarray(transcript["poison_scores"], np.float64)
     level = played.level(ALARM_CONFIDENCE)
-    found = clopper_pearson_split(transcript["worlds"], scores, report["delta"], level)
-    bound, epsilon = per_record(found, report["copies"]), report["epsilon"]
+    found = clopper_pearson_split(transcript["worlds"], scores, report.delta, level)
+    bound, epsilon = per_record(found, report.copies), report.epsilon
     alarm = None
     if bound.epsilon > epsilon:
         alarm = (
             f"The released model betrays what was put into D beyond what the noise allows: epsilon "
             f"of one record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, "
-            f"but {epsilon:.3f} at delta {report['delta']:g} by theory."
+            f"but {epsilon:.3f} at delta {report.delta:g} by theory."
         )
     return [Check("poison_score", alarm)]

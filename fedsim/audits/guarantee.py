@@ -6,7 +6,6 @@ with.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from fedsim.audits import cautions
 from fedsim.config import Config
@@ -14,6 +13,7 @@ from fedsim.mechanisms import vantages
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
+from fedsim.results.theory import Released
 from fedsim.trust.model import Vantage
 
 PLAYED = (
@@ -38,7 +38,7 @@ class Guarantee:
 
     given: bool
     note: str
-    released: dict[str, Any] | None
+    released: Released | None
 
 
 def of(
@@ -66,38 +66,38 @@ def of(
     if told is None:
         told = any(vantage is not Vantage.SERVER for vantage in vantages.measured(config))
     failings = cautions.dp_failings(config)
-    released: dict[str, Any] | None = None
+    released: Released | None = None
     if everything is not None:
         found = {vantage.value: epsilon(everything, vantage) for vantage in Vantage}
-        released = {
-            "trainings": trainings,
-            "rounds": everything.count,
-            "delta": delta,
-            "vantage": where.value,
-            "epsilon": found[where.value],
-            "rho_beta": identifiability.rho_beta_of_epsilon(found[where.value]),
-            "epsilon_of_one_training": epsilon(training, where),
-            "vantages": found,
-            "game": TOLD if told else PLAYED,
-        }
+        released = Released(
+            trainings=trainings,
+            rounds=everything.count,
+            delta=delta,
+            vantage=where.value,
+            epsilon=found[where.value],
+            rho_beta=identifiability.rho_beta_of_epsilon(found[where.value]),
+            epsilon_of_one_training=epsilon(training, where),
+            vantages=found,
+            game=TOLD if told else PLAYED,
+        )
     if failings or released is None:
         return Guarantee(False, " ".join(failings), released)
-    if math.isinf(released["epsilon"]):
+    if math.isinf(released.epsilon):
         return Guarantee(False, "Epsilon is infinite towards this vantage.", released)
     return Guarantee(True, f"{cautions.SYSTEM_NOISE} {stated(released)}", released)
 
 
-def stated(released: dict[str, Any]) -> str:
+def stated(released: Released) -> str:
     """Say what all trainings released, which number is not to be taken for it, and who played."""
-    count = released["trainings"]
-    where = f"at delta {released['delta']:g} towards the {released['vantage']}"
+    count = released.trainings
+    where = f"at delta {released.delta:g} towards the {released.vantage}"
     if count == 1:
         return (
-            f"Everything released, by one training: epsilon {released['epsilon']:.4g} {where}. "
-            f"{released['game']}"
+            f"Everything released, by one training: epsilon {released.epsilon:.4g} {where}. "
+            f"{released.game}"
         )
     return (
-        f"Everything released, by {count} trainings together: epsilon {released['epsilon']:.4g} "
-        f"{where}. Epsilon of one of them, {released['epsilon_of_one_training']:.4g}, is what an "
-        f"audit compares with, and guarantees nobody anything. {released['game']}"
+        f"Everything released, by {count} trainings together: epsilon {released.epsilon:.4g} "
+        f"{where}. Epsilon of one of them, {released.epsilon_of_one_training:.4g}, is what an "
+        f"audit compares with, and guarantees nobody anything. {released.game}"
     )

@@ -4,8 +4,6 @@ Some of the trials are shadow models, whose worlds the attacker knows, and the o
 given the shadows these are independent games, as those of the identification adversary are.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +17,7 @@ from adversaries.statistics.trials import Bools, Floats
 from fedsim.campaign import precision
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
+from fedsim.results.measured import MembershipAttack
 from fedsim.seats.adversary import LOSS_TRAJECTORY, POPULATION_LOSSES
 
 LEAST = 2 * (FEWEST + 1)
@@ -54,12 +53,7 @@ def withheld(transcript: Arrays) -> bool:
     return "true_positive_rate" not in transcript
 
 
-def key(name: str) -> str:
-    """Return the name of an attack in a report."""
-    return name.replace("-", "_")
-
-
-def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, dict[str, Any]]:
+def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, MembershipAttack]:
     """Return what each configured attack achieves on the challenge, by its name in the report.
 
     Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing
@@ -70,7 +64,7 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
         return {}
     shadows, played = of_shadows(worlds), precision.design(config, len(worlds))
     return {
-        key(name): _entry(attack, seen, shadows, confidence, played)
+        name: _entry(attack, seen, shadows, confidence, played)
         for name, attack in membership_attacks.chosen(config.audit.attacks).items()
         if attack.needs <= _told(seen)
     }
@@ -113,7 +107,8 @@ def observations(transcript: Arrays) -> Observations | None:
     worlds = transcript["worlds"]
 
     losses, along, population = (
-        transcript.get(key(name)) for name in ("challenge-loss", LOSS_TRAJECTORY, POPULATION_LOSSES)
+        transcript.get(name.replace("-", "_"))
+        for name in ("challenge-loss", LOSS_TRAJECTORY, POPULATION_LOSSES)
     )
     if losses is None or not np.isfinite(losses).all():
         return None
@@ -163,7 +158,7 @@ def _told(seen: Observations) -> frozenset[str]:
 
 def _entry(
     attack: Attack, seen: Observations, shadows: Bools, confidence: float, played: Design
-) -> dict[str, Any]:
+) -> MembershipAttack:
     games = seen.of(~shadows)
     worlds = games.inclusion[:, 0]
     scores, called = decisions(attack, seen, shadows)
@@ -171,13 +166,13 @@ def _entry(
     area = roc.independent_area(scores, worlds, played.level(confidence))
     # The interval of the area takes the games of one world for independent of the other's.
     ends = None if played.common else area.interval
-    return {
-        "advantage": won.point,
-        "advantage_interval": [won.interval.low, won.interval.high],
-        "tpr": float(called[worlds].mean()),
-        "fpr": float(called[~worlds].mean()),
-        "area": area.point,
-        "area_interval": None if ends is None else [ends.low, ends.high],
-        "shadow_trials": int(shadows.sum()),
-        "games": len(worlds),
-    }
+    return MembershipAttack(
+        advantage=won.point,
+        advantage_interval=(won.interval.low, won.interval.high),
+        tpr=float(called[worlds].mean()),
+        fpr=float(called[~worlds].mean()),
+        area=area.point,
+        area_interval=None if ends is None else (ends.low, ends.high),
+        shadow_trials=int(shadows.sum()),
+        games=len(worlds),
+    )

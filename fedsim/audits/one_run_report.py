@@ -1,9 +1,7 @@
 """What a run's report says of its one-run audit: what canaries prove, beside what is claimed."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +16,14 @@ from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 from fedsim.privacy.releases import Releases
+from fedsim.results.measured import (
+    CanaryEstimate,
+    CanaryScores,
+    Interval,
+    LowerBound,
+    OneRun,
+    Spread,
+)
 from fedsim.trust.model import Vantage
 
 HEADLINE = 0
@@ -39,17 +45,10 @@ NOTE = (
 
 def report(
     config: Config, transcript: Arrays, releases: Releases, delta: float, confidence: float
-) -> dict[str, Any] | None:
+) -> OneRun | None:
     """Return the `one_run` of report.json; None where no canaries were planted.
 
-    From `canary_scores` and `canaries_included` [T, m]. kind, unit, count, clients, included: what
-    was planted; known_data: whether scores leave out what the data add; headline_trial; bounds,
-    estimate: of that trial, as `adversaries.statistics.one_run` has them;
-    spread: of every trial's epsilon, where it has one, the 5, 50 and 95 % quantiles and the share
-    above canary_epsilon, None for one trial; claimed_epsilon: of the guarantee towards a
-    participant; canary_mu, canary_epsilon: of one canary, by the noise claimed, towards whoever
-    sees the aggregates and knows none of their noise; scores: histograms; alarm: what contradicts
-    the claim with confidence .999, or None; note. Raises InputError.
+    From `canary_scores` and `canaries_included` [T, m]. Raises InputError.
     """
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
@@ -66,33 +65,43 @@ def report(
         "f_dp": estimators.f_dp_bounds(coins, scores, delta, confidence, guesses),
         "estimate": estimators.client_canary_estimates(coins, scores, delta),
     }
-    return {
-        "kind": config.canaries.kind,
-        "known_data": config.canaries.known_data,
-        "unit": config.privacy.unit,
-        "count": config.canaries.count,
-        "clients": sorted(set(one_run.hosts(config).tolist())),
-        "included": int(mine[0].sum()),
-        "trials": len(scores),
-        "headline_trial": HEADLINE,
-        "delta": delta,
-        "confidence": confidence,
-        "claimed_epsilon": PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
-        "canary_mu": mu,
-        "canary_epsilon": limit,
-        "bounds": {name: asdict(bound) for name, bound in bounds.items()},
-        "estimate": asdict(estimators.client_canary_estimate(*mine, delta, confidence)),
-        "spread": {
+    estimate = estimators.client_canary_estimate(*mine, delta, confidence)
+    return OneRun(
+        kind=config.canaries.kind,
+        known_data=config.canaries.known_data,
+        unit=config.privacy.unit,
+        count=config.canaries.count,
+        clients=sorted(set(one_run.hosts(config).tolist())),
+        included=int(mine[0].sum()),
+        trials=len(scores),
+        headline_trial=HEADLINE,
+        delta=delta,
+        confidence=confidence,
+        claimed_epsilon=PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
+        canary_mu=mu,
+        canary_epsilon=limit,
+        bounds={name: LowerBound(**asdict(bound)) for name, bound in bounds.items()},
+        estimate=CanaryEstimate(
+            mu=estimate.mu,
+            mu_interval=Interval(**asdict(estimate.mu_interval)),
+            epsilon=estimate.epsilon,
+            epsilon_interval=Interval(**asdict(estimate.epsilon_interval)),
+            delta=estimate.delta,
+            method=estimate.method,
+            assumes=estimate.assumes,
+            reason=estimate.reason,
+        ),
+        spread={
             name: _spread(there, limit)
             for name, found in everybody.items()
             if (there := found[~np.isnan(found)]).size
         }
         if len(scores) > 1
         else None,
-        "scores": _histogram(*mine),
-        "alarm": _alarm(mine, guesses, delta, limit),
-        "note": NOTE,
-    }
+        scores=_histogram(*mine),
+        alarm=_alarm(mine, guesses, delta, limit),
+        note=NOTE,
+    )
 
 
 def canary_mu(releases: Releases) -> float:
@@ -114,35 +123,32 @@ def canary_mu(releases: Releases) -> float:
     return math.sqrt(total)
 
 
-def checks(found: Mapping[str, Any] | None) -> list[Check]:
+def checks(found: OneRun | None) -> list[Check]:
     """Return the check of a one-run audit against its claim, where there is one."""
-    return [Check("one_run", found["alarm"])] if found else []
+    return [Check("one_run", found.alarm)] if found else []
 
 
-def cautions(found: Mapping[str, Any] | None) -> list[str]:
+def cautions(found: OneRun | None) -> list[str]:
     """Return what a reader must know of the canaries before the other numbers."""
     if not found:
         return []
     return [
-        f"{found['count']} canaries were planted, each in or out by a coin: they cost utility, and "
+        f"{found.count} canaries were planted, each in or out by a coin: they cost utility, and "
         "the beliefs are of an adversary who knows them."
     ]
 
 
-def _spread(epsilons: npt.NDArray[np.float64], limit: float) -> dict[str, float]:
+def _spread(epsilons: npt.NDArray[np.float64], limit: float) -> Spread:
     # No number between two values: either may be infinite.
     low, high = np.quantile(epsilons, (0.05, 0.95), method="inverted_cdf").tolist()
     above, median = float((epsilons > limit).mean()), float(np.median(epsilons))
-    return {"low": low, "median": median, "high": high, "above": above}
+    return Spread(low, median, high, above)
 
 
-def _histogram(
-    included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]
-) -> dict[str, list[float]]:
+def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]) -> CanaryScores:
     edges = np.histogram_bin_edges(scores, 40)
-    counts = {"in": scores[included], "out": scores[~included]}
-    found = {name: np.histogram(those, edges)[0].tolist() for name, those in counts.items()}
-    return {"edges": edges.tolist(), **found}
+    those, others = (np.histogram(scores[which], edges)[0] for which in (included, ~included))
+    return CanaryScores(edges.tolist(), those.tolist(), others.tolist())
 
 
 def _alarm(

@@ -4,8 +4,10 @@ How often an adversary is right, or surer than it may be, is a share of several 
 is none, and a report leaves these values out: an adversary that was right has no advantage of 1.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+
+from fedsim.results.measured import VantageEmpirical
+from fedsim.results.report import Report
 
 CAUTION = (
     "One training has no statistics: how often an adversary is right cannot be told from it, nor "
@@ -13,30 +15,43 @@ CAUTION = (
     "need no protection."
 )
 
-RATES = (
-    *("advantage", "advantage_interval", "standard_error"),
-    *("delta_prime", "delta_prime_interval", "within_bound", "near_prediction"),
-    *("wins", "losses", "ties"),
-)
-"""What is measured and is a share of the trials."""
 
-
-def is_single(report: Mapping[str, Any]) -> bool:
+def is_single(report: Report) -> bool:
     """Whether a report is of one training."""
-    return bool(report["trials"] == 1)
+    return report.trials == 1
 
 
-def without_rates(report: Mapping[str, Any]) -> dict[str, Any]:
+def without_rates(report: Report) -> Report:
     """Return the report of one training with None for everything that is a share of trials."""
-    vantages = {
-        name: {**row, "empirical": row["empirical"] and _without(row["empirical"])}
-        for name, row in report["vantages"].items()
-    }
-    empirical = _without(report["empirical"])
-    empirical["epsilon"] = {**empirical["epsilon"], "advantage": None}
-    success = {"pac": {**report["pac"], "success": None}}
-    return {**report, "empirical": empirical, "vantages": vantages, **success}
+    return replace(
+        report,
+        empirical=replace(
+            report.empirical,
+            advantage=None,
+            advantage_interval=None,
+            standard_error=None,
+            wins=None,
+            losses=None,
+            ties=None,
+            delta_prime=None,
+            delta_prime_interval=None,
+            epsilon=replace(report.empirical.epsilon, advantage=None),
+        ),
+        vantages={
+            name: replace(row, empirical=row.empirical and _without(row.empirical))
+            for name, row in report.vantages.items()
+        },
+        pac=replace(report.pac, success=None),
+    )
 
 
-def _without(measured: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if name in RATES else value for name, value in measured.items()}
+def _without(measured: VantageEmpirical) -> VantageEmpirical:
+    return replace(
+        measured,
+        advantage=None,
+        advantage_interval=None,
+        standard_error=None,
+        delta_prime=None,
+        within_bound=None,
+        near_prediction=None,
+    )

@@ -1,17 +1,16 @@
 """What theory predicts for a run, at every vantage, and how well the run follows it."""
 
-from typing import Any
-
 import numpy as np
 from scipy.special import logit
 
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, forecast
-from adversaries.statistics.trials import Floats, two_sided
+from adversaries.statistics.trials import Bools, Floats, two_sided
 from fedsim.audits import vantage_report
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.mechanisms.vantages import measured
+from fedsim.results.theory import Density, Fit, Fits, Prediction
 from fedsim.trust.model import Vantage
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
@@ -21,7 +20,7 @@ SIMULATION_SEED = 0x5EED
 """Of the prediction alone: whoever reads the same transcript gets the same report."""
 
 
-def predictions(config: Config, transcript: Arrays) -> dict[Vantage, dict[str, Any]]:
+def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
     """Return what theory predicts at every vantage measured, each as `prediction` of report.json.
 
     Raises InputError where the transcript lacks what a prediction under sampling needs.
@@ -35,34 +34,34 @@ def predictions(config: Config, transcript: Arrays) -> dict[Vantage, dict[str, A
     return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}
 
 
-def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[str, Any]:
+def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Prediction:
     """Return what theory predicts for the run itself, and how well the run follows it."""
     prior = config.audit.prior
     if special := vantage_report.prediction(config, transcript, vantage):
         return special
     if config.privacy.pac_prior == "halves":
         # A mixture over candidates, whose distances nobody knows in advance.
-        return {
-            "mu": None,
-            "advantage": None,
-            "standard_error": None,
-            "deterministic": False,
-            "method": "none",
-            "fit": {"world_d": None, "world_d_prime": None},
-            "density": None,
-        }
+        return Prediction(
+            mu=None,
+            advantage=None,
+            standard_error=None,
+            deterministic=False,
+            method="none",
+            fit=Fits(None, None),
+            density=None,
+        )
     predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
     worlds = transcript["worlds"]
     if config.training.sampling_rate == 1:
-        return {
-            "mu": predicted.mu,
-            "advantage": predicted.advantage,
-            "standard_error": 0.0,
-            "deterministic": predicted.deterministic,
-            "method": "closed form",
-            "fit": forecast.fit(worlds, _scores(config, transcript)),
-            "density": None,
-        }
+        return Prediction(
+            mu=predicted.mu,
+            advantage=predicted.advantage,
+            standard_error=0.0,
+            deterministic=predicted.deterministic,
+            method="closed form",
+            fit=_fits(worlds, _scores(config, transcript)),
+            density=None,
+        )
     simulation = _simulation(config, transcript)
     advantage, error = simulation.advantage, simulation.standard_error
     if not two_sided(worlds):
@@ -70,15 +69,20 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> dict[st
         sample = simulation.world_d + logit(prior)
         one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
         advantage, error = one_sided.point, one_sided.standard_error
-    return {
-        "mu": predicted.mu,
-        "advantage": advantage,
-        "standard_error": error,
-        "deterministic": simulation.deterministic,
-        "method": "simulation",
-        "fit": forecast.fit(worlds, _scores(config, transcript)),
-        "density": _density(simulation, prior),
-    }
+    return Prediction(
+        mu=predicted.mu,
+        advantage=advantage,
+        standard_error=error,
+        deterministic=simulation.deterministic,
+        method="simulation",
+        fit=_fits(worlds, _scores(config, transcript)),
+        density=_density(simulation, prior),
+    )
+
+
+def _fits(worlds: Bools, scores: Floats) -> Fits:
+    found = forecast.fit(worlds, scores)
+    return Fits(**{name: fit and Fit(**fit) for name, fit in found.items()})
 
 
 def _scores(config: Config, transcript: Arrays) -> Floats:
@@ -118,7 +122,7 @@ def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
     return present, absent, apart, noise
 
 
-def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[float]]:
+def _density(simulation: forecast.Simulation, prior: float) -> Density:
     """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
 
     The outermost thousandth at either end is left out of the edges and counts in the densities.
@@ -133,8 +137,8 @@ def _density(simulation: forecast.Simulation, prior: float) -> dict[str, list[fl
         densities: list[float] = (counts / (sample.size * np.diff(edges))).tolist()
         return densities
 
-    return {
-        "edges": (edges + logit(prior)).tolist(),
-        "world_d": heights(simulation.world_d),
-        "world_d_prime": heights(simulation.world_d_prime),
-    }
+    return Density(
+        edges=(edges + logit(prior)).tolist(),
+        world_d=heights(simulation.world_d),
+        world_d_prime=heights(simulation.world_d_prime),
+    )

@@ -5,9 +5,8 @@ Tests of what it found there, with the cause that each points at, and of the bat
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,14 @@ from fedsim.campaign.run_directory import Arrays
 from fedsim.campaign.run_transcript import RESIDUALS
 from fedsim.config import Config
 from fedsim.mechanisms.vantages import suffix
+from fedsim.results.measured import (
+    DirectionTest,
+    NoiseTest,
+    Residuals,
+    SamplingTest,
+    ScaleTest,
+    ShapeTest,
+)
 from fedsim.trust.model import Vantage
 
 MEANING = (
@@ -43,14 +50,11 @@ SHARED = "rounds share their noise, as with a seed that is used again"
 
 def report(
     config: Config, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
-) -> dict[str, Any] | None:
+) -> Residuals | None:
     """Return the tests of a run's residuals; None where the adversary formed none.
 
-    The interval holds with this confidence whichever look of a design the trials stopped at.
-    noise: length; repeats: whether the noise of a round looks like that of rounds before; scale:
-    whether the sum is larger or smaller than expected, with the factor that it is of the expected
-    sum, and the p-value of the first round alone; shape: of single coordinates, None where the
-    transcript does not have it; sampling: of batches, None where every record takes part in every
+    The interval holds with this confidence whichever look of a design the trials stopped at. Shape
+    is None where the transcript does not have it, sampling where every record takes part in every
     round.
     """
     ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
@@ -74,42 +78,57 @@ def report(
     shape = None if shapes is None else residuals.shape_test(shapes[apart], seen["freedoms"])
     sampled = None
     if config.training.sampling_rate < 1:
-        sampled = asdict(
-            residuals.sampling_test(
-                transcript[f"batch_sizes{ending}"][apart],
-                config.data.records - 1,
-                config.training.sampling_rate,
-            )
+        sampled = residuals.sampling_test(
+            transcript[f"batch_sizes{ending}"][apart],
+            config.data.records - 1,
+            config.training.sampling_rate,
         )
-    return {
-        "noise": asdict(noise)
-        | {
-            "interval": [noise.interval.low, noise.interval.high],
-            "by_step": [None if math.isnan(step) else step for step in noise.by_step],
-        },
-        "repeats": None if repeats is None else asdict(repeats),
-        "scale": None
+    return Residuals(
+        noise=NoiseTest(
+            ratio=noise.ratio,
+            interval=(noise.interval.low, noise.interval.high),
+            by_step=[None if math.isnan(step) else step for step in noise.by_step],
+            p_value=noise.p_value,
+            uneven=noise.uneven,
+            degrees_of_freedom=noise.degrees_of_freedom,
+        ),
+        repeats=None if repeats is None else DirectionTest(**asdict(repeats)),
+        scale=None
         if scale is None
-        else asdict(scale)
-        | {"factor": factor, "first_p_value": None if first is None else first.p_value},
-        "shape": None if shape is None else asdict(shape),
-        "sampling": sampled,
-        "confidence": confidence,
-        "note": MEANING,
-    }
+        else ScaleTest(
+            **asdict(scale),
+            factor=factor,
+            first_p_value=None if first is None else first.p_value,
+        ),
+        shape=None if shape is None else ShapeTest(**asdict(shape)),
+        sampling=None if sampled is None else SamplingTest(**asdict(sampled)),
+        confidence=confidence,
+        note=MEANING,
+    )
 
 
-def checks(found: Mapping[str, Any] | None, played: Design = INDEPENDENT) -> list[Check]:
+def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
     """Return the check of every test that was made; each alarm names the likely cause."""
     if found is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)
     sure = f"p below {level:.2g}"
-    return [
-        Check(name, told(found, sure) if found[test]["p_value"] < level else None)
-        for test, (name, told) in CHECKS.items()
-        if found[test] is not None
-    ]
+
+    def check(name: str, p_value: float, worded: Callable[[], str]) -> Check:
+        return Check(name, worded() if p_value < level else None)
+
+    noise, repeats, scale = found.noise, found.repeats, found.scale
+    shape, sampling = found.shape, found.sampling
+    made = [check("residual_noise", noise.p_value, lambda: _of_noise(noise, sure))]
+    if repeats is not None:
+        made.append(check("residual_repeats", repeats.p_value, lambda: _of_repeats(found, sure)))
+    if scale is not None:
+        made.append(check("residual_scale", scale.p_value, lambda: _of_scale(found, scale, sure)))
+    if shape is not None:
+        made.append(check("residual_shape", shape.p_value, lambda: _of_shape(shape, sure)))
+    if sampling is not None:
+        made.append(check("sampling", sampling.p_value, lambda: _of_sampling(sampling, sure)))
+    return made
 
 
 def ratio_text(ratio: float) -> str:
@@ -117,23 +136,22 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.5g}"
 
 
-def _noise_is_shared(found: Mapping[str, Any]) -> bool:
+def _noise_is_shared(found: Residuals) -> bool:
     """Whether residuals that lean the same way are noise that was drawn once.
 
     A bias that is large beside the noise does that too. But where noise alone is repeated the sum
     of the first round is in order, and residuals are as long in all rounds as the noise claimed.
     """
-    repeats, scale = found["repeats"], found["scale"]
-    if repeats is None or repeats["cosine"] <= SAME:
+    if found.repeats is None or found.repeats.cosine <= SAME:
         return False
     low, high = AS_CLAIMED
-    told = [step for step in found["noise"]["by_step"] if step is not None]
-    first = scale["first_p_value"] if scale else None
+    told = [step for step in found.noise.by_step if step is not None]
+    first = found.scale.first_p_value if found.scale else None
     return all(low < step < high for step in told) and (first is None or first > FIRST_LEVEL)
 
 
-def _of_noise(found: Mapping[str, Any], sure: str) -> str:
-    noise, by_step = found["noise"], np.asarray(found["noise"]["by_step"], float)
+def _of_noise(noise: NoiseTest, sure: str) -> str:
+    by_step = np.asarray(noise.by_step, float)
     without = np.flatnonzero(by_step < NEGLIGIBLE)
     if len(without) == len(by_step):
         cause = "no noise was added at all"
@@ -141,30 +159,30 @@ def _of_noise(found: Mapping[str, Any], sure: str) -> str:
         named = ", ".join(str(step + 1) for step in without[:5])
         more = " and others" if len(without) > 5 else ""
         cause = f"no noise was added in round {named}{more}"
-    elif noise["uneven"]:
+    elif noise.uneven:
         cause = (
             f"it differs by round, from {np.nanmin(by_step):.3g} to {np.nanmax(by_step):.3g} "
             "times; where it is less, a record is hidden less than is accounted for"
         )
-    elif noise["ratio"] < 1:
+    elif noise.ratio < 1:
         cause = "less noise was added than is accounted for"
     else:
         cause = (
             "there is more noise than claimed, or the sum holds something else than the clipped "
             "gradients that it should"
         )
-    return f"The noise is {noise['ratio']:.3g} times what is claimed ({sure}): {cause}."
+    return f"The noise is {noise.ratio:.3g} times what is claimed ({sure}): {cause}."
 
 
-def _of_repeats(found: Mapping[str, Any], sure: str) -> str:
+def _of_repeats(found: Residuals, sure: str) -> str:
     cause = "the sum is off by something that is alike in all rounds"
     if _noise_is_shared(found):
         cause = SHARED
     return f"What the noise should hide leans the same way in several rounds ({sure}): {cause}."
 
 
-def _of_scale(found: Mapping[str, Any], sure: str) -> str:
-    factor = found["scale"]["factor"]
+def _of_scale(found: Residuals, scale: ScaleTest, sure: str) -> str:
+    factor = scale.factor
     if _noise_is_shared(found):
         # The noise of earlier rounds moved the models that the gradients are of.
         cause = SHARED
@@ -178,34 +196,22 @@ def _of_scale(found: Mapping[str, Any], sure: str) -> str:
     )
 
 
-def _of_shape(found: Mapping[str, Any], sure: str) -> str:
-    shape = found["shape"]
+def _of_shape(shape: ShapeTest, sure: str) -> str:
     cause = "Tails that are cut, or those of uniform noise, do that"
-    if shape["ratio"] < shape["normal"]:
+    if shape.ratio < shape.normal:
         cause = "Heavier tails, as of Laplace's noise, or noise that some coordinates lack do that"
     return (
         f"The noise is not Gaussian ({sure}): the mean size of a coordinate is "
-        f"{shape['ratio']:.4g} of its root mean square, {shape['normal']:.4g} if normal. {cause}."
+        f"{shape.ratio:.4g} of its root mean square, {shape.normal:.4g} if normal. {cause}."
     )
 
 
-def _of_sampling(found: Mapping[str, Any], sure: str) -> str:
-    sampling = found["sampling"]
+def _of_sampling(sampling: SamplingTest, sure: str) -> str:
     cause = "The sampling rate is not the one that is accounted for"
-    if sampling["dispersion"] < 0.5:
+    if sampling.dispersion < 0.5:
         cause = "Shuffled batches of a fixed size do that, for which no accountant here holds"
     return (
         f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
-        f"{sampling['dispersion']:.3g} of the binomial's, and a share {sampling['rate']:.4g} of "
+        f"{sampling.dispersion:.3g} of the binomial's, and a share {sampling.rate:.4g} of "
         f"the records took part. {cause}."
     )
-
-
-CHECKS: dict[str, tuple[str, Callable[[Mapping[str, Any], str], str]]] = {
-    "noise": ("residual_noise", _of_noise),
-    "repeats": ("residual_repeats", _of_repeats),
-    "scale": ("residual_scale", _of_scale),
-    "shape": ("residual_shape", _of_shape),
-    "sampling": ("sampling", _of_sampling),
-}
-"""By the test in the report: the name of its alarm, and what that says; given how sure it is."""

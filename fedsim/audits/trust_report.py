@@ -1,12 +1,12 @@
 """What a report says of distributed trust, of missing clients and of those that collude."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from fedsim.campaign.ledger_row import Row
 from fedsim.config import Config
 from fedsim.mechanisms import privacy, summing
+from fedsim.results.setting import Dropouts, Rounding
 
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
@@ -16,37 +16,33 @@ UNPROTECTED = (
 )
 
 
-def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> dict[str, Any] | None:
+def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> Rounding | None:
     """Return what sending integers costs, None unless trust is distributed.
 
-    step: g; relative_growth: by how much the sensitivity, and the noise with it, is larger for it;
-    total_variation: how far all rounds are from the Gaussian mechanism that is accounted, 0.0 where
-    that is below what a double holds; see `fedsim.mechanisms.fixed_point`.
+    See `fedsim.mechanisms.fixed_point`.
     """
     grid = summing.grid(config, nominal, parameters)
     if grid is None:
         return None
     simulated = config.federation.secure_aggregation == "simulated"
-    return {
-        "secure_aggregation": config.federation.secure_aggregation,
-        "note": IN_THE_CLEAR if simulated else "aggregated by Flower's SecAgg+",
-        "step": grid.step,
-        "bits": grid.bits,
-        "limit": grid.limit,
-        "sensitivity": grid.sensitivity,
-        "relative_growth": grid.growth,
-        "total_variation": grid.total_variation(rounds),
-    }
+    return Rounding(
+        secure_aggregation=config.federation.secure_aggregation,
+        note=IN_THE_CLEAR if simulated else "aggregated by Flower's SecAgg+",
+        step=grid.step,
+        bits=grid.bits,
+        limit=grid.limit,
+        sensitivity=grid.sensitivity,
+        relative_growth=grid.growth,
+        total_variation=grid.total_variation(rounds),
+    )
 
 
-def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, Any] | None:
+def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | None:
     """Return which rounds lacked clients, over all batches of trials; None where none may be
     missing.
 
-    rounds_with_missing_clients: every batch of trials and every attempt has rounds of its own, but
-    what the seed repeats counts once; fewest_shares: of how many clients the noise was at worst;
-    effective_noise_multiplier: the smallest and the largest that the configured vantage faced in a
-    round.
+    Every batch of trials and every attempt has rounds of its own, but what the seed repeats counts
+    once.
     """
     tolerated = config.federation.tolerated_dropouts
     if not tolerated:
@@ -60,28 +56,27 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> dict[str, A
     found = [
         group.noise_multiplier for group in described.towards(config.federation.vantage).groups
     ]
-    return {
-        "tolerated": tolerated,
-        "rounds_with_missing_clients": len({(row.batch, *row.place) for row in lacking}),
-        "fewest_shares": min(
+    return Dropouts(
+        tolerated=tolerated,
+        rounds_with_missing_clients=len({(row.batch, *row.place) for row in lacking}),
+        fewest_shares=min(
             (row.kind.participants or 0 for row in settled), default=config.federation.clients
         ),
-        "effective_noise_multiplier": [min(found), max(found)],
-    }
+        effective_noise_multiplier=(min(found), max(found)),
+    )
 
 
-def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
+def cautions(config: Config, cost: Rounding | None, missing: Dropouts | None) -> list[str]:
     """Return what a reader must know of aggregation in the clear, missing clients and colluders."""
     found, colluding = [], config.federation.colluding
-    if (cost := report["mechanism"]["rounding"]) and cost["note"] == IN_THE_CLEAR:
+    if cost and cost.note == IN_THE_CLEAR:
         found.append(
             f"Clients' messages were {IN_THE_CLEAR}. The released sums are those of secure "
             "aggregation to the last bit, but here the server saw single messages, each under a "
             "share of the noise: what is stated towards it is as if aggregated securely."
         )
-    missing = report["dropouts"]
-    if missing and missing["rounds_with_missing_clients"]:
-        low, high = missing["effective_noise_multiplier"]
+    if missing and missing.rounds_with_missing_clients:
+        low, high = missing.effective_noise_multiplier
         # Under central trust the noise is the server's, of which nobody takes any along.
         noise = (
             ""
@@ -90,8 +85,8 @@ def cautions(config: Config, report: Mapping[str, Any]) -> list[str]:
             "the bounds count"
         )
         found.append(
-            f"Clients were missing in {missing['rounds_with_missing_clients']} rounds of all "
-            f"batches of trials and attempts, of which the worst had {missing['fewest_shares']} of "
+            f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all "
+            f"batches of trials and attempts, of which the worst had {missing.fewest_shares} of "
             f"{config.federation.clients}{noise}."
         )
     if colluding:

@@ -6,7 +6,6 @@ The configured vantage has the long report; this is the short one that all of th
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,8 @@ from fedsim.config import Config
 from fedsim.mechanisms.vantages import measured, suffix
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.results.measured import AtVantage, LowerBound, VantageEmpirical
+from fedsim.results.theory import Fits, Predicted, Prediction
 from fedsim.seats import at_server, released_model
 from fedsim.trust.model import Vantage
 
@@ -49,45 +50,42 @@ def report(
     config: Config,
     transcript: Arrays,
     bounds: Sequence[VantageBounds],
-    predictions: Mapping[Vantage, Mapping[str, Any]],
+    predictions: Mapping[Vantage, Prediction],
     delta: float,
     confidence: float,
-) -> dict[str, Any]:
+) -> dict[str, AtVantage]:
     """Return the `vantages` of report.json: by vantage, bounds, prediction and measurement.
 
-    bounds: of every vantage; predictions: of those that were measured, as `prediction` of the
-    report. prediction and empirical are None where nothing was measured, and the note says why.
+    bounds: of every vantage; predictions: of those that were measured.
     within_bound and near_prediction are judged at `ALARM_CONFIDENCE`, so that an honest run
     fails rarely; None where there are not trials of both worlds. Raises InputError as the
     estimators do.
     """
-    rows: dict[str, dict[str, Any]] = {}
+    rows = {}
     for bound in bounds:
         vantage = bound.vantage
         seen = seen_from(transcript, vantage, config.federation.vantage)
-        rows[vantage.value] = {
-            "noise_multiplier": bound.noise_multiplier,
-            "epsilon": bound.epsilon,
-            "rho_beta": bound.rho_beta,
-            "rho_alpha": bound.rho_alpha,
-            "exact_posterior": at_server.is_exact(config, vantage),
-            "prediction": None,
-            "empirical": None,
-            "note": _note(config, bound, seen),
-        }
-        if not seen:
-            continue
-        predicted = predictions[vantage]
-        rows[vantage.value]["prediction"] = {
-            name: predicted[name] for name in ("mu", "advantage", "standard_error", "method")
-        }
-        rows[vantage.value]["empirical"] = _empirical(
-            config, seen, bound, predicted, delta, confidence
+        predicted = predictions[vantage] if seen else None
+        rows[vantage.value] = AtVantage(
+            noise_multiplier=bound.noise_multiplier,
+            epsilon=bound.epsilon,
+            rho_beta=bound.rho_beta,
+            rho_alpha=bound.rho_alpha,
+            exact_posterior=at_server.is_exact(config, vantage),
+            prediction=None
+            if predicted is None
+            else Predicted(
+                predicted.mu, predicted.advantage, predicted.standard_error, predicted.method
+            ),
+            empirical=None
+            if predicted is None
+            else _empirical(config, seen, bound, predicted, delta, confidence),
+            note=_note(config, bound, seen),
         )
     return rows
 
 
-def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any] | None:
+def prediction(config: Config, seen: Arrays, vantage: Vantage) -> Prediction | None:
     """Return the prediction of a vantage point that needs no closed form of the log-odds' law.
 
     Of the released model, the normal law of its linearised score; of a server that sees sampled
@@ -104,15 +102,15 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> dict[str, Any]
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
         advantage, method = _caught(config, seen, two_sided(seen["worlds"])), "closed form"
-    return {
-        "mu": predicted.mu,
-        "advantage": advantage,
-        "standard_error": 0.0,
-        "deterministic": False,
-        "method": method,
-        "fit": {"world_d": None, "world_d_prime": None},
-        "density": None,
-    }
+    return Prediction(
+        mu=predicted.mu,
+        advantage=advantage,
+        standard_error=0.0,
+        method=method,
+        deterministic=False,
+        fit=Fits(None, None),
+        density=None,
+    )
 
 
 def _caught(config: Config, seen: Arrays, both: bool) -> float:
@@ -137,10 +135,10 @@ def _empirical(
     config: Config,
     seen: Arrays,
     bound: VantageBounds,
-    predicted: Mapping[str, Any],
+    predicted: Prediction,
     delta: float,
     confidence: float,
-) -> dict[str, Any]:
+) -> VantageEmpirical:
     worlds: npt.NDArray[np.bool_] = seen["worlds"]
     final = seen["log_odds"][:, -1]
     loss = final - logit(config.audit.prior)
@@ -151,42 +149,42 @@ def _empirical(
     proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))
     largest = estimators.epsilon_from_belief(worlds, loss)
     near = None
-    if both and predicted["advantage"] is not None:
-        slack = 3.3 * (predicted["standard_error"] or 0.0)
-        near = sure.low - slack <= predicted["advantage"] <= sure.high + slack
-    return {
-        "advantage": advantage.point,
-        "advantage_interval": [advantage.interval.low, advantage.interval.high] if both else None,
-        "standard_error": advantage.standard_error,
-        "confidence": confidence,
-        "delta_prime": estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
-        "belief": float(expit(largest)),
-        "epsilon_belief": largest,
-        "lower_bound": asdict(replace(proven, confidence=confidence)),
-        "surely_at_least": sure.low if both else None,
-        "within_bound": sure.low <= bound.rho_alpha if both else None,
-        "near_prediction": near,
-    }
+    if both and predicted.advantage is not None:
+        slack = 3.3 * (predicted.standard_error or 0.0)
+        near = sure.low - slack <= predicted.advantage <= sure.high + slack
+    return VantageEmpirical(
+        advantage=advantage.point,
+        advantage_interval=(advantage.interval.low, advantage.interval.high) if both else None,
+        standard_error=advantage.standard_error,
+        confidence=confidence,
+        delta_prime=estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
+        belief=float(expit(largest)),
+        epsilon_belief=largest,
+        lower_bound=LowerBound(**asdict(replace(proven, confidence=confidence))),
+        surely_at_least=sure.low if both else None,
+        within_bound=sure.low <= bound.rho_alpha if both else None,
+        near_prediction=near,
+    )
 
 
-def checks(rows: Mapping[str, Any], primary: Vantage) -> Iterator[Check]:
+def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
     """Yield the checks of the advantage at other vantages than the configured one.
 
     They count decisions, so that they hold for attacks that are no posterior too.
     """
     for vantage, row in rows.items():
-        empirical = row["empirical"]
-        if vantage == primary.value or empirical is None or empirical["within_bound"] is None:
+        empirical = row.empirical
+        if vantage == primary.value or empirical is None or empirical.within_bound is None:
             continue
         alarm = None
-        if not empirical["within_bound"]:
+        if not empirical.within_bound:
             alarm = (
                 f"The advantage of the vantage {vantage} is above its bound: at least "
-                f"{empirical['surely_at_least']:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
-                f"rho_alpha is {row['rho_alpha']:.3f} there. The noise is not what was accounted "
+                f"{empirical.surely_at_least:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
+                f"rho_alpha is {row.rho_alpha:.3f} there. The noise is not what was accounted "
                 "for, or a clipped gradient exceeds the sensitivity."
             )
-        yield Check(f"advantage_{vantage.replace('-', '_')}", alarm)
+        yield Check(f"advantage_{vantage}", alarm)
 
 
 def _note(config: Config, bound: VantageBounds, seen: Arrays) -> str:

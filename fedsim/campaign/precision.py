@@ -18,6 +18,7 @@ from adversaries.statistics.design import Design, pair_scores
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
+from fedsim.results.measured import Campaign, Variance
 
 COMMON = (
     "Trials 2i and 2i + 1 share initial model, noise and sampling, and are in opposite worlds: the "
@@ -95,43 +96,36 @@ def assemble(
     config: Config,
     facts: Mapping[str, Any],
     transcript: Arrays,
-    empirical: Mapping[str, Any],
+    ends: tuple[float, float] | None,
     predicted: float | None,
-) -> dict[str, Any]:
-    """Return the `campaign` of report.json.
+) -> Campaign:
+    """Return the `campaign` of the report; ends: of the advantage's interval.
 
-    planned: how many trials the report is of if none was spared; halfwidth: of the advantage's
-    interval; interim_analyses: [trials, share of the significance] of each that was planned;
-    precise: whether it stopped because it is as precise as asked, None where all trials are run
-    anyway; reason: why no more trials were run. variance: the advantage's estimate under common
-    random numbers against independent ones of the same rates, as measured and as predicted where
-    the log-odds are normal.
+    The variance is that of the advantage's estimate under common random numbers against independent
+    ones of the same rates, as measured and as predicted where the log-odds are normal.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
     planned, schedule = facts["planned_trials"], interim_analyses(config)
     stopped_at = facts["stopped_at"]
-    ends = empirical["advantage_interval"]
     reached = None if ends is None else (ends[1] - ends[0]) / 2
-    return {
-        "trials": trials,
-        "planned": planned,
-        "extended_from": config.trials.first if trials > config.trials.first > 0 else None,
-        "pairing": config.trials.pairing,
-        "until_halfwidth": wanted or None,
-        "halfwidth": reached,
-        "interim_analyses": [[analysis, share] for analysis, share in schedule.items()] or None,
-        "precise": stopped_at is not None if wanted else None,
-        "reason": _reason(config, worlds, final, planned, stopped_at),
-        "variance": {
-            "measured": _variance_ratio(worlds, final),
-            "predicted": None
-            if predicted is None
-            else variance_ratio(predicted, config.audit.prior),
-        }
+    return Campaign(
+        trials=trials,
+        planned=planned,
+        extended_from=config.trials.first if trials > config.trials.first > 0 else None,
+        pairing=config.trials.pairing,
+        until_halfwidth=wanted or None,
+        halfwidth=reached,
+        interim_analyses=list(schedule.items()) or None,
+        precise=stopped_at is not None if wanted else None,
+        reason=_reason(config, worlds, final, planned, stopped_at),
+        variance=Variance(
+            measured=_variance_ratio(worlds, final),
+            predicted=None if predicted is None else variance_ratio(predicted, config.audit.prior),
+        )
         if config.trials.pairing == "common"
         else None,
-        "validity": " ".join(
+        validity=" ".join(
             note
             for note, applies in (
                 (COMMON, config.trials.pairing == "common"),
@@ -143,7 +137,7 @@ def assemble(
             if applies
         )
         or None,
-    }
+    )
 
 
 def variance_ratio(advantage: float, prior: float = 0.5) -> float:
@@ -181,11 +175,11 @@ def cautions(config: Config, trials: int) -> list[str]:
     return [EXTENDED.format(first=first, trials=trials)]
 
 
-def imprecise(campaign: Mapping[str, Any]) -> list[str]:
+def imprecise(campaign: Campaign) -> list[str]:
     """Return what a reader must know of a `campaign` that ended before it was precise enough."""
-    if campaign["precise"] is not False:
+    if campaign.precise is not False:
         return []
-    return [f"The advantage is not as precise as asked: {campaign['reason']}."]
+    return [f"The advantage is not as precise as asked: {campaign.reason}."]
 
 
 def _reason(

@@ -32,6 +32,8 @@ from fedsim import config as configuration
 from fedsim.campaign import run_files
 from fedsim.common import private_files, reading
 from fedsim.config import Config
+from fedsim.results import report as results
+from fedsim.results.report import Report
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
 
@@ -159,12 +161,11 @@ class RunDirectory:
             except (FileNotFoundError, PermissionError) as error:
                 raise self._unread(name, error) from None
 
-    def read_report(self) -> dict[str, Any]:
+    def read_report(self) -> Report:
         """Read report.json. Raises InputError as `read_json`."""
-        report = self.read_json("report.json")
+        values = self.read_json("report.json")
         with self.reading("report.json"):
-            run_files.check(run_files.Report, report)
-        return report
+            return results.decode(values)
 
     def read_facts(self) -> dict[str, Any]:
         """Read facts.json. Raises InputError as `read_json`."""
@@ -225,7 +226,7 @@ class RunDirectory:
         if not self.has("report.json"):
             return False
         report = self.read_report()
-        return bool(report["campaign"]["planned"] == self.config.trials.count)
+        return report.campaign.planned == self.config.trials.count
 
     def log_event(self, **event: Any) -> None:
         """Append one event, with the time."""

@@ -1,4 +1,4 @@
-"""What the JSON of a run must look like to be read: facts.json, events.jsonl, report.json.
+"""What the JSON of a run must look like to be read: facts.json, events.jsonl.
 
 What is not named here is let pass; what is named and missing, or of another kind, is damage.
 """
@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Length = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 Count = Annotated[int, Field(ge=0)]
-Ends = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
 
 
 class Part(BaseModel):
@@ -29,6 +28,9 @@ class Challenge(Part):
     adversary: Count
     measure: str
     distance: Number | None
+    kind: str
+    copies: Count
+    label: Count | None
 
 
 class Timing(Part):
@@ -53,7 +55,7 @@ class Facts(Part):
     held_out: Count
     parameters: Count
     frozen_parameters: Count
-    gradient_fallbacks: dict[str, Any]
+    gradient_fallbacks: dict[str, str]
     precision: str
     noise_multiplier: Length
     timing: Timing
@@ -72,105 +74,6 @@ class Event(Part):
     trials: Annotated[list[Count], Field(min_length=2, max_length=2)] = [0, 0]
     accuracy: Number | None = None
     epsilon: Number | None = None
-
-
-class Prediction(Part):
-    """Of a vantage in report.json."""
-
-    advantage: Number | None
-    mu: Number | None
-
-
-class LowerBound(Part):
-    """On epsilon, in report.json."""
-
-    epsilon: Number | None
-    reason: str | None
-
-
-class Headline(Part):
-    """Which lower bound is led with."""
-
-    name: str
-    epsilon: Number | None
-
-
-class Measured(Part):
-    """What was measured somewhere."""
-
-    advantage: Number | None
-    advantage_interval: Ends | None
-    confidence: Number
-
-
-class Empirical(Measured):
-    """What was measured at the configured vantage."""
-
-    lower_bounds: dict[str, LowerBound]
-    headline: Headline
-
-
-class OfVantage(Measured):
-    """What was measured at any vantage, and how it stands to what was expected there."""
-
-    within_bound: bool | None
-    near_prediction: bool | None
-
-
-class AtVantage(Part):
-    """What a report says of one vantage."""
-
-    noise_multiplier: Number | None
-    epsilon: Number | None
-    rho_alpha: Number | None
-    prediction: Prediction | None
-    empirical: OfVantage | None
-
-
-class Bounds(Part):
-    """What the noise allows."""
-
-    rho_alpha: Number | None
-    tight_epsilon: Number | None
-    delta: Number
-
-
-class Campaign(Part):
-    """How the trials were played."""
-
-    planned: Count
-
-
-class Pac(Part):
-    """What PAC noise allows."""
-
-    mutual_information: Number | None
-
-
-class Released(Part):
-    """What all trainings of a run released together, where the noise is real."""
-
-    trainings: Count
-    epsilon: Number | None
-    delta: Number
-    vantage: str
-
-
-class Report(Part):
-    """report.json, as far as other commands read it again."""
-
-    trials: Count
-    name: str
-    trust: str
-    colluding: Count
-    timing: Timing
-    campaign: Campaign
-    bounds: Bounds
-    released: Released | None
-    prediction: Prediction
-    empirical: Empirical
-    vantages: dict[str, AtVantage]
-    pac: Pac
 
 
 def check(schema: type[Part], value: Mapping[str, Any]) -> None:

@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.report.report_values import INFINITE, Report, at, interval_at, number, percent, span
+from fedsim.pages.wording import number, percent, span
+from fedsim.results.measured import AtVantage
+from fedsim.results.report import Report
 
 Row = dict[str, Any]
 
@@ -20,11 +22,11 @@ ADD_UP = (
 
 
 def compare(reports: Sequence[Report]) -> list[Row]:
-    """Return a row for each run and vantage, from the runs' report.json; None where unknown.
+    """Return a row for each run and vantage, from the runs' reports; None where unknown.
 
-    run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon (None:
-    infinite or unstated), rho_alpha, predicted, measured, interval, confidence, verdict; released,
-    by all trainings of the run where the noise is real: trainings, epsilon, delta, vantage.
+    run, trust, colluding (how many clients), vantage, noise_multiplier (effective), epsilon,
+    rho_alpha, predicted, measured, interval, confidence, verdict; released, by all trainings of the
+    run where the noise is real: trainings, epsilon, delta, vantage.
     """
     return [row for report in reports for row in _rows(report)]
 
@@ -86,7 +88,7 @@ def table(rows: Sequence[Row]) -> Table:
             Text(f"{row['trust']}{collude}"),
             Text(str(row["vantage"])),
             number(row["noise_multiplier"]),
-            INFINITE if row["noise_multiplier"] == 0 else number(row["epsilon"]),
+            number(row["epsilon"]),
             number(row["rho_alpha"]),
             number(row["predicted"]),
             f"{number(row['measured'])}{interval}",
@@ -96,20 +98,27 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def _rows(report: Report) -> Iterator[Row]:
-    told = report["released"]
-    names = ("trainings", "epsilon", "delta", "vantage")
-    released = {name: told[name] for name in names} if told else None
-    for vantage, place in report["vantages"].items():
+    told = report.released
+    released = told and {
+        "trainings": told.trainings,
+        "epsilon": told.epsilon,
+        "delta": told.delta,
+        "vantage": told.vantage,
+    }
+    for vantage, place in report.vantages.items():
+        predicted, measured = place.prediction, place.empirical
         yield {
-            "run": report["name"],
-            "trust": report["trust"],
-            "colluding": report["colluding"],
+            "run": report.name,
+            "trust": report.trust,
+            "colluding": report.colluding,
             "vantage": vantage,
-            **{name: at(place, name) for name in ("noise_multiplier", "epsilon", "rho_alpha")},
-            "predicted": at(place, "prediction.advantage"),
-            "measured": at(place, "empirical.advantage"),
-            "interval": interval_at(place, "empirical.advantage_interval"),
-            "confidence": at(place, "empirical.confidence"),
+            "noise_multiplier": place.noise_multiplier,
+            "epsilon": place.epsilon,
+            "rho_alpha": place.rho_alpha,
+            "predicted": None if predicted is None else predicted.advantage,
+            "measured": None if measured is None else measured.advantage,
+            "interval": None if measured is None else measured.advantage_interval,
+            "confidence": None if measured is None else measured.confidence,
             "verdict": _verdict(place),
             "released": released,
         }
@@ -119,22 +128,21 @@ def _released(row: Row) -> str:
     """Return what all trainings of a row's run released together, "" where that is nothing."""
     if not (found := row["released"]):
         return ""
-    epsilon = INFINITE if found["epsilon"] is None else number(found["epsilon"])
     count = "its one training" if found["trainings"] == 1 else f"all {found['trainings']} trainings"
     return (
-        f": ε = {epsilon} at δ = {found['delta']:g} towards the {found['vantage']}, released by "
-        f"{count}"
+        f": ε = {number(found['epsilon'])} at δ = {found['delta']:g} towards the "
+        f"{found['vantage']}, released by {count}"
     )
 
 
-def _verdict(place: Report) -> str:
+def _verdict(place: AtVantage) -> str:
     """Return how a measurement stands to its bound and its prediction, each at 99.99 %."""
-    if at(place, "empirical") is None:
+    measured = place.empirical
+    if measured is None:
         return "not measured"
-    within, near = at(place, "empirical.within_bound"), at(place, "empirical.near_prediction")
-    if within is None:
+    if measured.within_bound is None:
         return "one world only"
-    words = ["within bound" if within else "ABOVE BOUND"]
-    if near is not None:
-        words.append("near prediction" if near else "apart from prediction")
+    words = ["within bound" if measured.within_bound else "ABOVE BOUND"]
+    if measured.near_prediction is not None:
+        words.append("near prediction" if measured.near_prediction else "apart from prediction")
     return ", ".join(words)

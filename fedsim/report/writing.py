@@ -1,16 +1,15 @@
 """Writing a run's report: report.json, the figures, and the page."""
 
-from typing import Any
-
 from adversaries.errors import InputError
 from fedsim.audits.audit import assemble
 from fedsim.campaign import ledger, run_agreement, run_transcript
 from fedsim.campaign.run_directory import RunDirectory
+from fedsim.results.report import Report, encode
 
 
 def write_report(
     directory: RunDirectory, confidence: float | None = None, delta: float | None = None
-) -> dict[str, Any]:
+) -> Report:
     """Write report.json, the figures and report.html of a run from its facts and transcript.
 
     `confidence` and `delta` replace the configured ones. Returns the report. Raises InputError.
@@ -36,5 +35,5 @@ def write_report(
     rendering.write_figures(pictures, directory.path / "figures")
     directory.write_text("report.html", rendering.render_html(report, pictures))
     # Last, because its presence says that the run is finished.
-    directory.write_json("report.json", report)
+    directory.write_json("report.json", encode(report))
     return report

@@ -24,8 +24,8 @@ from fedsim.config import Config
 PACKAGES = (fedsim, adversaries)
 
 SHARED = ("common", "trust", "privacy", "noise", "config", "data", "training", "mechanisms")
-ROLES = ("game", "seats", "campaign", "protocol", "client", "transcripts", "server", "audits")
-PAGES = ("figures", "report")
+ROLES = ("game", "seats", "results", "campaign", "protocol", "client", "transcripts", "server")
+PAGES = ("audits", "figures", "pages", "report")
 SHIPPED = (
     "adversaries/**/*.py",
     "fedsim/__init__.py",

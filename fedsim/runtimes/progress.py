@@ -153,13 +153,13 @@ def conclude(directory: RunDirectory, start: float, console: Console) -> None:
         start: when the command began, in seconds since the epoch.
         console: that prints.
     """
-    from fedsim.report import page as report  # noqa: PLC0415
+    from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = directory.read_report()
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    console.print(report.summary(result))
+    console.print(summary(result))
     if phases.keys() >= PHASES:
-        _print_times(phases, start, result["timing"]["clients_computing"], console)
+        _print_times(phases, start, result.timing.clients_computing, console)
     console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 

@@ -239,12 +239,12 @@ def unbounded(config: Config) -> str | None:
 
 def _pac(source: Path | None, config: Config, run: _Subject, delta: float) -> Row:
     """Return what PAC noise allows: a run's own report at this delta, or the budget."""
-    reported: Row = {}
+    information, reported = config.privacy.mutual_information, {}
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has("report.json"):
-            reported = directory.read_report()["pac"]
-    information = reported.get("mutual_information", config.privacy.mutual_information)
+            found = directory.read_report().pac
+            information, reported = found.mutual_information, asdict(found)
     if run.everything is not None:
         information *= run.trainings
     return {
@@ -303,7 +303,7 @@ def _bayesian(source: Path | None, releases: Releases, delta: float, by_pac: boo
                 directory.config, run_transcript.read(directory), delta, releases
             )
             if found is not None:
-                return found
+                return asdict(found)
     return {
         "refusal": "the Bayesian accountant does not apply: it needs the distances between "
         "gradients that a run gathers; fedsim run CONFIG --set audit.bayesian-pairs=16, then "

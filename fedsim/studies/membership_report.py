@@ -21,11 +21,11 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.figures import membership_figures
+from fedsim.pages import audit_page
+from fedsim.pages.pictures import inline
+from fedsim.pages.wording import DASH, number, percent, plain, span
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report import audit_page
-from fedsim.report.report_figures import inline
-from fedsim.report.report_values import DASH, number, percent, plain, span
 from fedsim.studies import membership_game
 from fedsim.studies.membership_game import Floats, Game, most_true_positives
 

@@ -17,9 +17,9 @@ from rich.text import Text
 from fedsim.common import report_directory
 from fedsim.figures import sensitivity_figures, training_figures
 from fedsim.figures.sensitivity_figures import Followed, Relation
-from fedsim.report import audit_page
-from fedsim.report.report_figures import inline
-from fedsim.report.report_values import DASH, number, percent, plain
+from fedsim.pages import audit_page
+from fedsim.pages.pictures import inline
+from fedsim.pages.wording import DASH, number, percent, plain
 from fedsim.studies import record_display
 from fedsim.studies.sensitivity_study import CHOICES, LABEL, Study
 

@@ -21,14 +21,23 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import KNOWN_KEYS, Scalar
-from fedsim.report import audit_page, bounds_report, comparison
-from fedsim.report.report_values import DASH, Report, at, interval_at, number, percent, plain, span
+from fedsim.pages import audit_page
+from fedsim.pages.wording import DASH, number, percent, plain, span
+from fedsim.report import comparison
+from fedsim.report.sections.facts import TITLES
+from fedsim.results.report import Report
 
 KIND = "sweep"
 """What report.json says that it is of."""
 
 BOUND_COLUMN = "at_least_"
 """What the columns of the lower bounds on epsilon begin with."""
+
+COLUMNS = (
+    *("trials", "advantage", "advantage_low", "advantage_high", "confidence", "predicted"),
+    *("rho_alpha", "epsilon", "delta", "epsilon_released", "headline", f"{BOUND_COLUMN}headline"),
+)
+"""Of what a run's report says, but for its lower bounds."""
 
 SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
 """The lower bounds in tables and figures, and how they are called: the one that a report leads with
@@ -119,43 +128,47 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     run, status ("done" or the failure), trials, advantage with its interval and confidence,
     predicted, rho_alpha, epsilon of one training (tight) and delta, epsilon_released by all
     trainings of the run where a guarantee may speak of it, the name of the lower bound on epsilon
-    that its report leads with, that bound, and a column for every one; None where unknown, infinite
-    or refused.
+    that its report leads with, that bound, and a column for every one; None where unknown or
+    refused.
     """
     reports = [outcome.report for outcome in outcomes if outcome.report]
     names = list(
-        dict.fromkeys(name for report in reports for name in report["empirical"]["lower_bounds"])
+        dict.fromkeys(name for report in reports for name in report.empirical.lower_bounds)
     )
     return [_row(outcome, names) for outcome in outcomes]
 
 
 def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
-    report = outcome.report
-    found = at(report, "empirical.lower_bounds") or {}
-    low, high = interval_at(report, "empirical.advantage_interval") or (None, None)
+    status = {"status": outcome.failure or "done"}
+    found = dict.fromkeys((*COLUMNS, *(f"{BOUND_COLUMN}{name}" for name in bounds)))
+    if outcome.report is not None:
+        found |= _reported(outcome.report)
+    return {"run": outcome.point.name, **outcome.point.values, **status, **found}
 
-    def proven(name: str) -> Any:
-        bound = found.get(name)  # of each run those that its trials allow
-        return None if bound is None or bound["reason"] else bound["epsilon"]
 
-    return {
-        "run": outcome.point.name,
-        **outcome.point.values,
-        "status": outcome.failure or "done",
-        "trials": at(report, "trials"),
-        "advantage": at(report, "empirical.advantage"),
-        "advantage_low": low,
-        "advantage_high": high,
-        "confidence": at(report, "empirical.confidence"),
-        "predicted": at(report, "prediction.advantage"),
-        "rho_alpha": at(report, "bounds.rho_alpha"),
-        "epsilon": at(report, "bounds.tight_epsilon"),
-        "delta": at(report, "bounds.delta"),
-        "epsilon_released": at(report, "released.epsilon"),
-        "headline": at(report, "empirical.headline.name"),
-        f"{BOUND_COLUMN}headline": at(report, "empirical.headline.epsilon"),
-        **{f"{BOUND_COLUMN}{name}": proven(name) for name in bounds},
+def _reported(report: Report) -> dict[str, Any]:
+    """Return what a row says of a run's report: of the bounds those that its trials allow."""
+    measured = report.empirical
+    low, high = measured.advantage_interval or (None, None)
+    values = (
+        report.trials,
+        measured.advantage,
+        low,
+        high,
+        measured.confidence,
+        report.prediction.advantage,
+        report.bounds.rho_alpha,
+        report.bounds.tight_epsilon,
+        report.bounds.delta,
+        None if report.released is None else report.released.epsilon,
+        measured.headline.name,
+        measured.headline.epsilon,
+    )
+    proven = {
+        f"{BOUND_COLUMN}{name}": None if bound.reason else bound.epsilon
+        for name, bound in measured.lower_bounds.items()
     }
+    return dict(zip(COLUMNS, values, strict=True)) | proven
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
@@ -163,7 +176,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     swept = len(outcomes[0].point.values)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
-    if any(at(outcome.report, "released") for outcome in outcomes):
+    if any(outcome.report and outcome.report.released for outcome in outcomes):
         said.append(comparison.ADD_UP)
     drawn = Table(
         title="Runs of the sweep",
@@ -191,12 +204,12 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """Return the rows of the table, worded; of a run that failed only the values."""
     worded = []
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
-        ends = interval_at(outcome.report, "empirical.advantage_interval")
+        ends = outcome.report and outcome.report.empirical.advantage_interval
         between = f"\n{span(ends, '{:.2f}'.format)}" if ends else ""
         measured = number(row["advantage"]) + between
         bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
         if row["headline"]:
-            bounds[0] += f"\n{bounds_report.TITLES[row['headline']]}"
+            bounds[0] += f"\n{TITLES[row['headline']]}"
         known = [number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")]
         worded.append(
             [
@@ -222,7 +235,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         InputError, OSError: as of `report_directory.write_report`.
     """
     from fedsim.figures import canvas  # noqa: PLC0415
-    from fedsim.report.report_figures import inline  # noqa: PLC0415
+    from fedsim.pages.pictures import inline  # noqa: PLC0415
     from fedsim.studies import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     found = rows(outcomes)

@@ -1,5 +1,6 @@
 """The figure of a sweep: advantage and epsilon along one key, beside what theory allows."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -104,4 +105,4 @@ def _epsilon(
 def _numbers(series: Rows, name: str) -> canvas.Floats:
     """Return a column, NaN where it is unknown: matplotlib leaves a gap there."""
     found = (row.get(name) for row in series)
-    return np.array([np.nan if value is None else float(value) for value in found])
+    return np.array([np.nan if value is None or math.isinf(value) else value for value in found])

@@ -16,9 +16,9 @@ from rich.text import Text
 from fedsim.audits.verdict import stated
 from fedsim.common import report_directory
 from fedsim.figures import belief_figures, training_figures
-from fedsim.report import audit_page
-from fedsim.report.report_figures import inline
-from fedsim.report.report_values import DASH, INFINITE, number, percent, plain
+from fedsim.pages import audit_page
+from fedsim.pages.pictures import inline
+from fedsim.pages.wording import DASH, INFINITE, number, percent, plain
 
 Report = Mapping[str, Any]
 

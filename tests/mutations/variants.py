@@ -125,7 +125,7 @@ def _alarms(config: Config, run: RunDirectory, trials: int) -> dict[str, str]:
     found = audit.assemble(
         few, run.read_json("facts.json"), transcript, 0.95, config.privacy.delta, ledger.read(run)
     )
-    return found["alarms"]
+    return found.alarms
 
 
 Rows = np.ndarray

@@ -26,7 +26,7 @@ SETTINGS = {"mnist": (0.52, 0.75, 0.9, 0.99), "adult": (0.53, 0.75, 0.9, 0.99)}
 TRIALS = 1000
 """At each value, so that an advantage is known to .06."""
 
-TITLES = {"yeom": "Yeom, members and others", "yeom_challenge": "Yeom, the challenge"}
+TITLES = {"yeom": "Yeom, members and others", "yeom-challenge": "Yeom, the challenge"}
 SMOKE: dict[str, Scalar] = {
     "data.name": "digits",
     "data.records": 30,

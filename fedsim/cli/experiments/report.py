@@ -8,6 +8,7 @@ import typer
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.terminal import Terminal, print_json
+from fedsim.results.report import encode
 
 
 def report(
@@ -39,12 +40,12 @@ def report(
         _compare(directories, runs, as_json)
         return
     from fedsim.report import writing  # noqa: PLC0415
-    from fedsim.report.page import summary  # noqa: PLC0415
+    from fedsim.report.summary import summary  # noqa: PLC0415
 
     (run,) = runs
     made = writing.write_report(run, confidence=confidence, delta=delta)
     if as_json:
-        print_json(made)
+        print_json(encode(made))
         return
     console = Terminal(stderr=True)
     console.print(summary(made))

@@ -18,8 +18,8 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config
 from fedsim.mechanisms import privacy
+from fedsim.pages.wording import number
 from fedsim.privacy import identifiability
-from fedsim.report.report_values import number
 
 DESIGNS = {
     "as many as planned": ("independent", False),
@@ -123,9 +123,9 @@ def _expected(source: Path) -> _Expected:
         given=True,
     )
     if run:
-        prediction = run.read_report()["prediction"]
-        advantage, origin = prediction["advantage"], "the run's own prediction"
-        found = replace(found, advantage=advantage, mu=prediction["mu"], origin=origin)
+        prediction = run.read_report().prediction
+        advantage, origin = prediction.advantage, "the run's own prediction"
+        found = replace(found, advantage=advantage, mu=prediction.mu, origin=origin)
     elif config.privacy.noise == "pac":
         raise InputError(
             f"privacy.noise is 'pac' in '{source}', which bounds what is told on average and "

@@ -26,6 +26,7 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.bayesian import GAMMA, ORDERS
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.protocol import messages
+from fedsim.results.theory import OverTrials
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 from fedsim.training import models
@@ -111,8 +112,8 @@ def test_an_client_of_one_record_compares_nothing(small: Make, run: Run) -> None
     transcript = run(config)
     assert transcript["bayesian_distances"].shape == (4, 3, 1)
     found = _stated(config, transcript)
-    assert found["epsilon"] is None
-    assert "gather more pairs" in found["note"]
+    assert found.epsilon is None
+    assert "gather more pairs" in found.note
 
 
 def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(
@@ -193,18 +194,18 @@ def test_distances_that_are_all_the_clipping_norm_give_the_moments_accountant(
     sigma = config.privacy.noise_multiplier
     found = _stated(config, _transcript(np.ones((2, 30, 5)), sigma))
     moments = [(30 * a * (a + 1) / (2 * sigma**2) - math.log(0.01)) / a for a in range(1, 1000)]
-    assert found["epsilon"]["mean"] == pytest.approx(min(moments), rel=1e-9)
-    assert found["worst_case_epsilon"] == pytest.approx(found["epsilon"]["max"], rel=1e-9)
+    assert found.epsilon.mean == pytest.approx(min(moments), rel=1e-9)
+    assert found.worst_case_epsilon == pytest.approx(found.epsilon.max, rel=1e-9)
     strict = [(30 * a * (a + 1) / (2 * sigma**2) - math.log(1e-4)) / a for a in range(1, 1000)]
-    assert found["epsilon_at_percentile"]["max"] == pytest.approx(min(strict), rel=1e-9)
-    assert found["orders"] == [1 + int(np.argmin(moments)), 1 + int(np.argmin(strict))]
-    assert found["dp_epsilon"] == pytest.approx(
+    assert found.epsilon_at_percentile.max == pytest.approx(min(strict), rel=1e-9)
+    assert found.orders == (1 + int(np.argmin(moments)), 1 + int(np.argmin(strict)))
+    assert found.dp_epsilon == pytest.approx(
         PLD.epsilon(Mechanism.alike(sigma, 30), 0.01), rel=1e-12
     )
-    assert found["dp_epsilon"] < found["epsilon"]["mean"]
-    assert (found["trials"], found["pairs"], found["percentile"]) == (2, 5, 0.99)
-    assert found["gamma"] == 30 * GAMMA
-    assert found["note"] == ""
+    assert found.dp_epsilon < found.epsilon.mean
+    assert (found.trials, found.pairs, found.percentile) == (2, 5, 0.99)
+    assert found.gamma == 30 * GAMMA
+    assert found.note == ""
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
@@ -237,27 +238,27 @@ def test_the_report_adds_up_the_rounds_of_each_trial(
                 bayesian.log_moments(ORDERS, bound, stds[trial, step], rate, neighbouring),
             )
         epsilons.append(bayesian.epsilons(spent, ORDERS, 0.01, 4 * GAMMA)[0])
-    assert found["epsilon"]["mean"] == pytest.approx(np.mean(epsilons), rel=1e-9)
-    assert found["epsilon"]["max"] == pytest.approx(max(epsilons), rel=1e-9)
-    assert found["epsilon"]["max"] < found["epsilon_at_percentile"]["mean"]
-    curve = found["by_round"]
-    assert curve["rounds"] == [1, 2, 3, 4]
-    assert curve["epsilon"][-1] == pytest.approx(found["epsilon"]["mean"], rel=1e-12)
-    assert curve["dp_epsilon"][-1] == pytest.approx(found["dp_epsilon"], rel=1e-9)
+    assert found.epsilon.mean == pytest.approx(np.mean(epsilons), rel=1e-9)
+    assert found.epsilon.max == pytest.approx(max(epsilons), rel=1e-9)
+    assert found.epsilon.max < found.epsilon_at_percentile.mean
+    curve = found.by_round
+    assert curve.rounds == [1, 2, 3, 4]
+    assert curve.epsilon[-1] == pytest.approx(found.epsilon.mean, rel=1e-12)
+    assert curve.dp_epsilon[-1] == pytest.approx(found.dp_epsilon, rel=1e-9)
     for series in ("epsilon", "epsilon_at_percentile", "dp_epsilon"):
-        assert (np.diff(curve[series]) > 0).all()
+        assert (np.diff(getattr(curve, series)) > 0).all()
 
 
 def test_doubt_adds_no_more_than_clipping_allows(config: Config) -> None:
     """Two distances tell next to nothing of the expectation; clipping bounds it all the same."""
     distances = np.broadcast_to([0.9, 1.0], (1, 30, 2))
     found = _stated(config, _transcript(distances, 8.0))
-    assert found["epsilon"]["max"] == pytest.approx(found["worst_case_epsilon"], rel=1e-9)
+    assert found.epsilon.max == pytest.approx(found.worst_case_epsilon, rel=1e-9)
     unclipped = config.model_copy(
         update={"training": config.training.model_copy(update={"clipping": False})}
     )
     unbounded = _stated(unclipped, _transcript(distances, 8.0))
-    assert unbounded["epsilon"]["max"] > 2 * found["worst_case_epsilon"]
+    assert unbounded.epsilon.max > 2 * found.worst_case_epsilon
 
 
 def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
@@ -266,21 +267,21 @@ def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
     transcript = _transcript(np.ones((1, 3, 2)), 8.0)
     found = bayesian_report(config, transcript, 0.01, privacy.describe(config, 8.0))
     assert found is not None
-    assert "convexity" in found["note"]
+    assert "convexity" in found.note
 
 
 def test_long_runs_state_epsilon_after_some_rounds_the_last_among_them(small: Make) -> None:
     keys = {"training.rounds": 50, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0}
     config = small(keys | {"training.sampling-rate": 0.3})
     found = _stated(config, _transcript(np.ones((1, 50, 2)), 2.0))
-    assert len(found["by_round"]["rounds"]) == 8
-    assert found["by_round"]["rounds"][-1] == 50
+    assert len(found.by_round.rounds) == 8
+    assert found.by_round.rounds[-1] == 50
 
 
 def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config: Config) -> None:
     found = _stated(config, _transcript(np.ones((1, 30, 5)), 8.0), 1e-14)
-    assert found["epsilon"] is None
-    assert "too small" in found["note"]
+    assert found.epsilon is None
+    assert "too small" in found.note
     with pytest.raises(InputError, match=r"delta is 1\.5"):
         _stated(config, _transcript(np.ones((1, 30, 5)), 8.0), 1.5)
 
@@ -293,10 +294,10 @@ def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config)
     found = bayesian_report(config, _transcript(np.ones((1, 30, 5)), 8.0), 0.01, released)
     assert found is not None
     for name in ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon", "by_round"):
-        assert found[name] is None, name
-    assert "no distances were kept of the 7 rounds" in found["note"]
+        assert getattr(found, name) is None, name
+    assert "no distances were kept of the 7 rounds" in found.note
     expected = PLD.epsilon(Mechanism.alike(8.0, 37), 0.01)
-    assert found["dp_epsilon"] == pytest.approx(expected, rel=1e-12)
+    assert found.dp_epsilon == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
@@ -308,7 +309,7 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
     attempt.charge(1, range(3))
     budget.accept(directory, 99.0)
     report, _, page = _reported(config, tmp_path)
-    assert report["bayesian"]["epsilon"] is report["bayesian"]["by_round"] is None
+    assert report.bayesian.epsilon is report.bayesian.by_round is None
     assert "no distances were kept of the 1 rounds that interrupted attempts released" in page
     assert "stays below the first ε" not in page
     assert "Interrupted attempts had released 1 rounds before the first." in page
@@ -318,8 +319,8 @@ def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:
     stds = np.full((1, 30), 8.0)
     stds[0, 3] = 0.0
     found = _stated(config, _transcript(np.ones((1, 30, 5)), stds))
-    assert found["epsilon"] == {"mean": math.inf, "max": math.inf}
-    assert "no noise" in found["note"]
+    assert found.epsilon == OverTrials(math.inf, math.inf)
+    assert "no noise" in found.note
 
 
 def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, str]:
@@ -327,7 +328,7 @@ def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, s
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
     page = (directory.path / "report.html").read_text(encoding="utf-8")
-    return directory.read_json("report.json"), directory.read_arrays("transcript.npz"), page
+    return directory.read_report(), directory.read_arrays("transcript.npz"), page
 
 
 @pytest.mark.parametrize("mode", ["participant", "oracle"])
@@ -341,26 +342,26 @@ def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
     assert transcript["present_norms"].max() > 0.5
     assert transcript["bayesian_distances"].max() > 0.5
     np.testing.assert_allclose(transcript["noise_stds"], 4.0 * 0.5)
-    assert report["mechanism"]["effective_noise_multiplier"] == 0
-    assert report["mechanism"]["noise_multiplier"] == 4.0
-    assert not report["mechanism"]["clipping"]
-    assert not report["mechanism"]["dp_guarantee"]
-    assert UNCLIPPED in report["mechanism"]["dp_note"].lower()
-    assert report["bounds"]["epsilon"] is report["bounds"]["tight_epsilon"] is None
-    assert report["bounds"]["rho_alpha"] == report["bounds"]["rho_beta"] == 1
-    assert {(row["noise_multiplier"], row["epsilon"]) for row in report["bounds"]["vantages"]} == {
-        (0, None)
+    assert report.mechanism.effective_noise_multiplier == 0
+    assert report.mechanism.noise_multiplier == 4.0
+    assert not report.mechanism.clipping
+    assert not report.mechanism.dp_guarantee
+    assert UNCLIPPED in report.mechanism.dp_note.lower()
+    assert report.bounds.epsilon == report.bounds.tight_epsilon == math.inf
+    assert report.bounds.rho_alpha == report.bounds.rho_beta == 1
+    assert {(row.noise_multiplier, row.epsilon) for row in report.bounds.vantages} == {
+        (0, math.inf)
     }
-    assert {row["note"] for row in report["bounds"]["vantages"]} == {UNCLIPPED}
-    assert report["empirical"]["sensitivity_bound"] is None
+    assert {row.note for row in report.bounds.vantages} == {UNCLIPPED}
+    assert report.empirical.sensitivity_bound is None
     # The adversary works as usual: its log-odds follow the closed form of the realised steps.
     mu = np.sqrt(((transcript["sensitivities"] / transcript["noise_stds"]) ** 2).sum(axis=1))
-    assert report["prediction"]["advantage"] == pytest.approx(
+    assert report.prediction.advantage == pytest.approx(
         np.mean([math.erf(m / 2 / math.sqrt(2)) for m in mu]), rel=1e-6
     )
-    found = report["bayesian"]
-    assert found["epsilon"]["mean"] > 0
-    assert found["dp_epsilon"] is found["worst_case_epsilon"] is None
+    found = report.bayesian
+    assert found.epsilon.mean > 0
+    assert found.dp_epsilon == found.worst_case_epsilon == math.inf
     assert f"∞ ({UNCLIPPED})" in page
     # Of an infinite budget there is a sentence and no figure, and nothing to fall short of.
     assert "has spent ε = ∞ towards" in page
@@ -393,11 +394,9 @@ def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_mean
 ) -> None:
     config = small(PAIRS | {"privacy.noise-source": "system"})
     report, _, page = _reported(config, tmp_path)
-    assert not report["mechanism"]["dp_guarantee"]
-    assert "audit.bayesian-pairs = 0" in report["mechanism"]["dp_note"]
-    assert report["bayesian"]["dp_epsilon"] == pytest.approx(
-        report["bounds"]["tight_epsilon"], rel=1e-12
-    )
+    assert not report.mechanism.dp_guarantee
+    assert "audit.bayesian-pairs = 0" in report.mechanism.dp_note
+    assert report.bayesian.dp_epsilon == pytest.approx(report.bounds.tight_epsilon, rel=1e-12)
     for words in (
         "<h2>Bayesian DP</h2>",
         "no guarantee for outliers",
@@ -412,6 +411,6 @@ def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_mean
 
 def test_without_pairs_the_report_has_no_bayesian_section(small: Make, tmp_path: Path) -> None:
     report, _, page = _reported(small({"privacy.noise-source": "system"}), tmp_path)
-    assert report["bayesian"] is None
-    assert report["mechanism"]["dp_guarantee"]
+    assert report.bayesian is None
+    assert report.mechanism.dp_guarantee
     assert "Bayesian" not in page.partition("<details>")[0]

@@ -1,7 +1,6 @@
 """The report leads with a bound chosen in advance and says whether trust and distrust agree."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,8 @@ from fedsim.config import Config, Scalar
 from fedsim.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report import bounds_report
+from fedsim.results.measured import Agreement
+from fedsim.results.theory import Fits, Prediction
 
 ROUNDS = 30
 NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 4.0}
@@ -52,14 +52,18 @@ def play(
     return mechanism, transcript
 
 
+def predicted(mu: float) -> Prediction:
+    """Theory's word that mu is the same in all trials."""
+    return Prediction(mu, None, None, "closed form", True, Fits(None, None), None)
+
+
 def judged(
     config: Config, mechanism: Mechanism, transcript: Arrays
-) -> tuple[dict[str, str], dict[str, Any]]:
+) -> tuple[dict[str, str], bounds_audit.Proven]:
     """Return the alarms, and the entries of the report."""
-    prediction = {"deterministic": True, "mu": mechanism.mu}
+    prediction = predicted(mechanism.mu)
     comparisons = bounds_audit.comparisons_of(config, prediction, transcript)
-    theory = {"delta": 0.01, "tight_epsilon": 1.3}
-    checks = bounds_audit.checks(config, mechanism, transcript, comparisons, theory)
+    checks = bounds_audit.checks(config, mechanism, transcript, comparisons, 1.3, 0.01)
     found = bounds_audit.bounds_of(config, mechanism, transcript, 0.01, 0.95)
     chances = bounds_audit.chances_of(config, mechanism, transcript, found)
     return check.alarms(checks), bounds_audit.report(found, chances, comparisons, None)
@@ -89,8 +93,8 @@ def test_a_bound_above_epsilon_says_how_often_chance_alone_puts_it_there(config:
 def test_where_the_claim_is_true_trust_and_distrust_agree(config: Config) -> None:
     alarms, report = judged(config, *play(config, noise=1.0))
     assert alarms == {}
-    assert report["agreement"]["agree"] is True
-    assert [each["name"] for each in report["agreement"]["comparisons"]] == ["calibration", "mu"]
+    assert report["agreement"].agree is True
+    assert [each.name for each in report["agreement"].comparisons] == ["calibration", "mu"]
 
 
 def test_honest_noise_is_not_accused(config: Config) -> None:
@@ -98,7 +102,7 @@ def test_honest_noise_is_not_accused(config: Config) -> None:
     accused = 0
     for seed in range(60):
         mechanism, transcript = play(config, 1.0, 100, seed)
-        prediction = {"deterministic": True, "mu": mechanism.mu}
+        prediction = predicted(mechanism.mu)
         comparisons = bounds_audit.comparisons_of(config, prediction, transcript)
         accused += not all(comparison.agree for comparison in comparisons)
     assert accused == 0
@@ -113,7 +117,7 @@ def test_other_noise_than_claimed_is_an_alarm_with_its_causes(
     alarms, report = judged(config, *play(config, noise))
     assert cause in alarms["trust"]
     assert "measured between" in alarms["trust"]
-    assert report["agreement"]["agree"] is False
+    assert report["agreement"].agree is False
 
 
 def test_bounds_that_trust_the_noise_or_are_credible_raise_no_alarm(config: Config) -> None:
@@ -121,13 +125,13 @@ def test_bounds_that_trust_the_noise_or_are_credible_raise_no_alarm(config: Conf
     alarms, report = judged(config, mechanism, transcript)
     assert {"clopper_pearson", "gaussian", "mu_gdp"} <= set(alarms)
     assert not {"jeffreys", "privacy_profile"} & set(alarms)
-    assert report["lower_bounds"]["jeffreys"]["kind"] == "credible"
-    assert report["lower_bounds"]["privacy_profile"]["trusts_noise"]
+    assert report["lower_bounds"]["jeffreys"].kind == "credible"
+    assert report["lower_bounds"]["privacy_profile"].trusts_noise
 
 
 def test_full_batches_lead_with_the_studentised_bound(config: Config) -> None:
     _, report = judged(config, *play(config, noise=1.0))
-    assert report["headline"]["name"] == "gaussian"
+    assert report["headline"].name == "gaussian"
     assert "trade_off" not in report["lower_bounds"]
 
 
@@ -135,8 +139,8 @@ def test_a_challenge_that_moves_the_sums_differently_every_time_has_no_normal_lo
     config: Config,
 ) -> None:
     _, report = judged(config, *play(config, noise=1.0, spread=0.1))
-    assert report["headline"]["name"] == "mu_gdp"
-    assert "differently in every trial" in report["lower_bounds"]["gaussian"]["reason"]
+    assert report["headline"].name == "mu_gdp"
+    assert "differently in every trial" in report["lower_bounds"]["gaussian"].reason
 
 
 @pytest.mark.parametrize(
@@ -150,8 +154,8 @@ def test_a_twentieth_of_the_spread_is_as_far_from_normal_as_log_odds_may_be(
     mu = transcript["sensitivities"][:, 0]
     assert mixed_share(mu, 1.0) == pytest.approx(share, abs=3e-4)
     _, report = judged(config, mechanism, transcript)
-    assert report["headline"]["name"] == leading
-    assert [each["name"] for each in report["agreement"]["comparisons"]] == comparisons
+    assert report["headline"].name == leading
+    assert [each.name for each in report["agreement"].comparisons] == comparisons
 
 
 def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:
@@ -161,25 +165,25 @@ def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:
         judged(config, *play(config, noise=1.0, spread=s))[1]["lower_bounds"]["gaussian"]
         for s in (0.0, spread)
     )
-    assert mixed["details"]["mixed_share"] == pytest.approx(np.sqrt(spread), rel=0.01)
-    assert mixed["details"]["mu_low"] == pytest.approx(
-        exact["details"]["mu_low"] * (1 - mixed["details"]["mixed_share"])
+    assert mixed.details["mixed_share"] == pytest.approx(np.sqrt(spread), rel=0.01)
+    assert mixed.details["mu_low"] == pytest.approx(
+        exact.details["mu_low"] * (1 - mixed.details["mixed_share"])
     )
-    assert 0 < mixed["epsilon"] < exact["epsilon"]
+    assert 0 < mixed.epsilon < exact.epsilon
 
 
 def test_common_random_numbers_leave_the_bounds_of_each_world_alone(small: Make) -> None:
     config = small({"training.rounds": ROUNDS, "trials.pairing": "common"})
     _, report = judged(config, *play(config, noise=1.0))
-    held = {name for name, found in report["lower_bounds"].items() if not found["reason"]}
+    held = {name for name, found in report["lower_bounds"].items() if not found.reason}
     assert held == {"clopper_pearson", "clopper_pearson_split", "mu_gdp", "privacy_profile"}
-    assert report["headline"]["name"] == "mu_gdp"
-    assert report["agreement"]["comparisons"] == []
+    assert report["headline"].name == "mu_gdp"
+    assert report["agreement"].comparisons == []
 
 
 def test_the_looks_share_what_may_go_wrong(config: Config, small: Make) -> None:
     mechanism, transcript = play(config, noise=1.0)
-    prediction = {"deterministic": True, "mu": mechanism.mu}
+    prediction = predicted(mechanism.mu)
     stopped = small({"training.rounds": ROUNDS, **STOPPING})
     errors = []
     for planned in (config, stopped):
@@ -196,9 +200,9 @@ def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
     _, fixed = judged(planned, *game)
     _, stopped = judged(small({"training.rounds": ROUNDS, **STOPPING}), *game)
     for name, bound in stopped["lower_bounds"].items():
-        assert bound["confidence"] == 0.95
-        if bound["epsilon"] > 0:
-            assert bound["epsilon"] < fixed["lower_bounds"][name]["epsilon"]
+        assert bound.confidence == 0.95
+        if bound.epsilon > 0:
+            assert bound.epsilon < fixed["lower_bounds"][name].epsilon
 
 
 def test_a_look_of_several_pays_in_the_trade_off_curve_too(
@@ -221,18 +225,18 @@ def test_sampled_steps_lead_with_their_trade_off_curve(small: Make) -> None:
     config = small({"training.sampling-rate": 0.3})
     _, report = judged(config, *play(config, noise=1.0))
     bounds = report["lower_bounds"]
-    assert report["headline"]["name"] == "trade_off"
-    assert report["headline"]["epsilon"] == bounds["trade_off"]["epsilon"] > 0
-    assert "see trade_off" in bounds["mu_gdp"]["reason"]
-    assert bounds["gaussian"]["reason"] == "log-odds are not normal under sampling"
+    assert report["headline"].name == "trade_off"
+    assert report["headline"].epsilon == bounds["trade_off"].epsilon > 0
+    assert "see trade_off" in bounds["mu_gdp"].reason
+    assert bounds["gaussian"].reason == "log-odds are not normal under sampling"
 
 
 def test_local_steps_leave_what_counts_decisions(small: Make) -> None:
     config = small({"training.local-steps": 2, "federation.trust": "local"})
     _, report = judged(config, *play(config, noise=1.0))
-    assert report["headline"]["name"] == "mu_gdp"
-    assert report["lower_bounds"]["privacy_profile"]["reason"]
-    assert report["agreement"] == {"agree": None, "comparisons": []}
+    assert report["headline"].name == "mu_gdp"
+    assert report["lower_bounds"]["privacy_profile"].reason
+    assert report["agreement"] == Agreement(None, [])
 
 
 def test_the_headline_does_not_depend_on_which_bound_is_largest() -> None:
@@ -249,21 +253,6 @@ def test_the_profile_lies_about_that_of_the_claimed_mechanism(config: Config) ->
     game = play(config, noise=1.0)
     profile = bounds_audit.profile_of(config, *game, 0.999)
     assert profile is not None
-    for direction in profile["directions"].values():
-        assert np.all(np.array(direction["low"]) <= profile["theory"])
-        assert np.all(np.array(direction["high"]) >= profile["theory"])
-
-
-def test_a_report_groups_bounds_by_what_they_trust(config: Config) -> None:
-    _, empirical = judged(config, *play(config, noise=1.0))
-    mechanism = {"noise": "isotropic", "effective_noise_multiplier": 1.0, "clipping": True}
-    report = {"empirical": empirical, "bounds": {"tight_epsilon": None}, "mechanism": mechanism}
-    titles = {name: bounds_report.TITLES[name] for name in empirical["lower_bounds"]}
-    grouped = {trust: [row.name for row in rows] for trust, rows in bounds_report.groups(report)}
-    trusting = titles.pop("privacy_profile")
-    assert grouped == {
-        bounds_report.MEASURED: list(titles.values()),
-        bounds_report.TRUSTING: [trusting],
-    }
-    assert "agrees with the one measured without it" in bounds_report.agreement(report)
-    assert [title for title, *_, leads in bounds_report.points(report) if leads] == ["Gaussian"]
+    for direction in profile.directions.values():
+        assert np.all(np.array(direction.low) <= profile.theory)
+        assert np.all(np.array(direction.high) >= profile.theory)

@@ -1,6 +1,7 @@
 """A challenge that was made is played like any other, and the report says what it proves of one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.report import writing
 from fedsim.report.page import Pictures, render_html
+from fedsim.results.measured import Crafted
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 
@@ -110,7 +112,7 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
         directory = RunDirectory.create(tmp_path / "run", config)
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         server_app.run(grid, config, directory)
-        return directory, directory.read_json("report.json")
+        return directory, directory.read_report()
 
     return execute
 
@@ -120,20 +122,20 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
     directory, report = finished(model_initialisation="worst-case", canaries_count=8)
-    crafted, delta = report["crafted"], report["bounds"]["delta"]
+    crafted, delta = report.crafted, report.bounds.delta
     mu = np.sqrt(3) / 4
-    assert crafted["epsilon"] == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
-    assert crafted["group_epsilon"] == pytest.approx(gaussian.epsilon(2 * mu, delta), rel=1e-3)
+    assert crafted.epsilon == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
+    assert crafted.group_epsilon == pytest.approx(gaussian.epsilon(2 * mu, delta), rel=1e-3)
     # The game is about the group, and so are its bounds.
-    assert report["bounds"]["tight_epsilon"] == pytest.approx(crafted["group_epsilon"])
-    assert report["bounds"]["rho_alpha"] == pytest.approx(gaussian.advantage(2 * mu), rel=1e-6)
-    assert report["prediction"]["mu"] == pytest.approx(2 * mu)
-    assert report["budget"]["epsilon"]["participant"] == pytest.approx(crafted["epsilon"])
-    assert report["challenge"]["records"] == 2
+    assert report.bounds.tight_epsilon == pytest.approx(crafted.group_epsilon)
+    assert report.bounds.rho_alpha == pytest.approx(gaussian.advantage(2 * mu), rel=1e-6)
+    assert report.prediction.mu == pytest.approx(2 * mu)
+    assert report.budget.epsilon["participant"] == pytest.approx(crafted.epsilon)
+    assert report.challenge.records == 2
     # A canary is one record.
-    assert report["one_run"]["claimed_epsilon"] == pytest.approx(crafted["epsilon"])
-    assert report["one_run"]["canary_mu"] == pytest.approx(mu)
-    assert set(crafted["lower_bounds"]) == {
+    assert report.one_run.claimed_epsilon == pytest.approx(crafted.epsilon)
+    assert report.one_run.canary_mu == pytest.approx(mu)
+    assert set(crafted.lower_bounds) == {
         "identification",
         "identification_mu_gdp",
         "identification_gaussian",
@@ -141,15 +143,15 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
         "released_model_mu_gdp",
     }
     # No record is in question, so that no loss is either.
-    assert set(report["membership_inference"]) == {"yeom"}
+    assert set(report.membership_inference) == {"yeom"}
     page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
-    assert report["membership_missing"] in page
+    assert report.membership_missing in page
     assert "What was put into D to be noticed" in page
     assert "from the released model alone" in page
     assert "What the released model gives away." in page
     assert (directory.path / "figures" / "poison.svg").exists()
     # The first model is not what differential privacy is about, and is no release of it either.
-    assert "fitted to the records of D, without noise" in report["mechanism"]["dp_note"]
+    assert "fitted to the records of D, without noise" in report.mechanism.dp_note
 
 
 def test_copies_of_a_record_are_not_said_to_be_made(
@@ -166,7 +168,7 @@ def test_the_replacement_of_what_was_made_is_the_original_record(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
     directory, report = finished(challenge_kind="blank", privacy_neighbouring="replace")
-    assert report["challenge"]["replacement"] == "the original record"
+    assert report.challenge.replacement == "the original record"
     page = (directory.path / "report.html").read_text()
     assert "<dt>Replacement</dt><dd>the original record</dd>" in page
 
@@ -182,16 +184,16 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     }
     found = crafted_report.bounds(transcript, 1, 1e-5, ALARM_CONFIDENCE)
     assert found["released_model"].epsilon > 2
-    claimed = {"epsilon": 0.5, "delta": 1e-5, "copies": 1}
+    claimed = Crafted("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
 
-    def raised(claim: dict[str, float], played: Design) -> dict[str, str]:
+    def raised(claim: Crafted, played: Design) -> dict[str, str]:
         return check.alarms(crafted_report.checks(claim, transcript, played))
 
     assert "poison_score" in raised(claimed, Design())
     exactly = found["released_model"].epsilon
-    assert not raised(claimed | {"epsilon": exactly}, Design())
+    assert not raised(replace(claimed, epsilon=exactly), Design())
     # An alarm at one of several looks has to be surer.
-    nearly = claimed | {"epsilon": exactly * 0.999}
+    nearly = replace(claimed, epsilon=exactly * 0.999)
     assert raised(nearly, Design())
     assert not raised(nearly, Design(share=0.5))
     # Of a group of four the same certainty proves a fourth.

@@ -1,5 +1,6 @@
 """A guarantee speaks of everything that was released, and never of one training of several."""
 
+import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from fedsim.deployment import kit
 from fedsim.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report import page as report
+from fedsim.report.summary import summary
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 from fedsim.trust.model import Vantage
@@ -41,9 +42,9 @@ def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: 
     found = of(small(CAMPAIGN))
     assert found.given
     assert found.released is not None
-    assert found.released["epsilon"] == pytest.approx(157.09, abs=0.01)
-    assert found.released["epsilon_of_one_training"] == pytest.approx(2.1972, abs=1e-4)
-    assert found.released["rounds"] == 12_000
+    assert found.released.epsilon == pytest.approx(157.09, abs=0.01)
+    assert found.released.epsilon_of_one_training == pytest.approx(2.1972, abs=1e-4)
+    assert found.released.rounds == 12_000
     assert "by 400 trainings together: epsilon 157.1 at delta 0.001" in found.note
     assert "guarantees nobody anything" in found.note
     alone = of(small(CAMPAIGN | {"trials.count": 1, "trials.worlds": "d-only"}))
@@ -65,8 +66,8 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     found, nominal = of(config), privacy.noise_multiplier(config)
     assert found.given
     assert found.released is not None
-    assert found.released["trainings"] == 1
-    assert found.released["epsilon"] <= config.privacy.stop_at
+    assert found.released.trainings == 1
+    assert found.released.epsilon <= config.privacy.stop_at
     assert budget.plan(config, nominal) == config.training.rounds
     kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     limits = tomllib.loads((tmp_path / "kit" / "clients" / "client-0" / "node.toml").read_text())
@@ -93,12 +94,12 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     found = directory.read_arrays("transcript.npz")
     assert not {*run_transcript.LOSS_ATTACK, *run_transcript.LOSSES} & found.keys()
     written = directory.read_report()
-    assert written["membership_inference"] == {}
+    assert written.membership_inference == {}
     console = Console(record=True, width=800)
-    console.print(report.summary(written))
+    console.print(summary(written))
     page, shown = (directory.path / "report.html").read_text(), console.export_text()
     assert "no loss of any left them" in page
-    for text in (written["mechanism"]["dp_note"], page, shown):
+    for text in (written.mechanism.dp_note, page, shown):
         assert guarantee.PLAYED in text
     assert "betray its members" not in page
     assert "Yeom" not in shown
@@ -111,9 +112,9 @@ def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Pat
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
-    told = directory.read_report()["pac"]
-    assert told["mutual_information"] == 0.01
-    assert told["released_information"] == pytest.approx(0.08)
+    told = directory.read_report().pac
+    assert told.mutual_information == 0.01
+    assert told.released_information == pytest.approx(0.08)
     assert "Told by all 8 trials together" in (directory.path / "report.html").read_text()
 
 
@@ -129,13 +130,11 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(
     written = directory.read_report()
     expected = of(config).released
     assert expected is not None
-    assert written["released"] == {
-        **expected,
-        "vantages": {**expected["vantages"], "server": None},
-    }
-    assert ledger.read(directory)[-1].released[0]["participant"] == expected["epsilon"]
+    assert expected.vantages["server"] == math.inf
+    assert written.released == expected
+    assert ledger.read(directory)[-1].released[0]["participant"] == expected.epsilon
     console = Console(record=True, width=400)
-    console.print(report.summary(written))
+    console.print(summary(written))
     page = (directory.path / "report.html").read_text()
     for text in (console.export_text(), page):
         assert f"everything released, by {'all 8' if trials > 1 else 'the one'} training" in text

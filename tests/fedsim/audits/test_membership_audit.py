@@ -16,7 +16,6 @@ from fedsim import client_app
 from fedsim.audits.membership_audit import (
     attacks,
     decisions,
-    key,
     observations,
     of_shadows,
     why_none,
@@ -25,7 +24,8 @@ from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
 from fedsim.game import federation
 from fedsim.protocol import messages
-from fedsim.report import report_figures, report_sections
+from fedsim.report.sections import membership
+from fedsim.results.measured import MembershipAttack
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.server import server_app
 
@@ -55,15 +55,15 @@ def test_shadows_and_games_have_each_half_of_either_world() -> None:
 
 def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small: Make) -> None:
     found = attacks(small(), transcript_of(400, 2.0), 0.95)
-    left_out = {"yeom_mean", "lira_fixed", "lira_offline_fixed"}
-    assert set(found) == {key(name) for name in ATTACKS} - left_out
+    left_out = {"yeom-mean", "lira-fixed", "lira-offline-fixed"}
+    assert set(found) == set(ATTACKS) - left_out
     for name, entry in found.items():
-        low, high = entry["advantage_interval"]
-        assert 0 < low <= entry["advantage"] <= high, name
-        assert entry["advantage"] == pytest.approx(entry["tpr"] - entry["fpr"]), name
-        assert entry["area_interval"][0] > 0.6, name
-        assert (entry["shadow_trials"], entry["games"]) == (200, 200), name
-    assert found["trajectory"]["area"] > found["lira"]["area"]
+        low, high = entry.advantage_interval
+        assert 0 < low <= entry.advantage <= high, name
+        assert entry.advantage == pytest.approx(entry.tpr - entry.fpr), name
+        assert entry.area_interval[0] > 0.6, name
+        assert (entry.shadow_trials, entry.games) == (200, 200), name
+    assert found["trajectory"].area > found["lira"].area
 
 
 STOPPING = {"trials.until-halfwidth": 0.05, "trials.count": 400, "trials.batch": 100}
@@ -74,7 +74,7 @@ def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
     fixed, stopped = (attacks(small(changes), arrays, 0.95) for changes in ({}, STOPPING))
     for name, entry in stopped.items():
         for interval in ("advantage_interval", "area_interval"):
-            (low, high), (least, most) = fixed[name][interval], entry[interval]
+            (low, high), (least, most) = getattr(fixed[name], interval), getattr(entry, interval)
             assert least < low < high < most, (name, interval)
 
 
@@ -84,15 +84,15 @@ def test_of_common_random_numbers_the_area_has_no_interval(small: Make) -> None:
     sides = np.flatnonzero(arrays["worlds"]), np.flatnonzero(~arrays["worlds"])
     pairs = {name: array[np.stack(sides, axis=1).ravel()] for name, array in arrays.items()}
     for name, entry in attacks(small({"trials.pairing": "common"}), pairs, 0.95).items():
-        assert entry["area"] > 0.5, name
-        assert entry["area_interval"] is None, name
+        assert entry.area > 0.5, name
+        assert entry.area_interval is None, name
 
 
 def test_nothing_is_found_where_there_is_nothing(small: Make) -> None:
     found = attacks(small(), transcript_of(400, 0.0, seed=1), 0.999)
     for entry in found.values():
-        assert entry["advantage_interval"][0] <= 0 <= entry["advantage_interval"][1]
-        assert entry["area_interval"][0] <= 0.5 <= entry["area_interval"][1]
+        assert entry.advantage_interval[0] <= 0 <= entry.advantage_interval[1]
+        assert entry.area_interval[0] <= 0.5 <= entry.area_interval[1]
 
 
 @pytest.mark.parametrize("name", ["lira", "trajectory"])
@@ -160,9 +160,9 @@ def test_a_run_records_the_challenges_loss_at_every_global_model(
     assert seen is not None
     assert seen.trajectory is not None
     np.testing.assert_array_equal(seen.trajectory[:, -1], seen.losses)
-    report = directory.read_json("report.json")
-    assert {"yeom", "yeom_challenge", "lira", "rmia", "trajectory"} <= set(
-        report["membership_inference"]
+    report = directory.read_report()
+    assert {"yeom", "yeom-challenge", "lira", "rmia", "trajectory"} <= set(
+        report.membership_inference
     )
     assert "LiRA on all global models" in (directory.path / "report.html").read_text()
 
@@ -199,14 +199,9 @@ def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> N
 
 
 def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_most() -> None:
-    found = {"advantage": 0.1, "advantage_interval": None}
-    rows = dict.fromkeys(("yeom", "lira", "rmia_offline", "trajectory"), found)
-    report = {"empirical": found, "membership_inference": rows}
-    named = [row["attack"] for row in report_sections.inference(report)]
-    assert named[1:] == [
-        "LiRA, online, on the challenge",
-        "RMIA, offline, on the challenge",
-        "LiRA on all global models, on the challenge",
-    ]
-    drawn = [point.label for point in report_figures._measured(report)]
-    assert drawn == ["DI adversary", "LiRA on all\nglobal models"]
+    found = MembershipAttack(0.1, None)
+    names = {name: membership.names(name, client=False) for name in ("lira", "rmia-offline")}
+    assert names["lira"][1] == "LiRA, online, on the challenge"
+    assert names["rmia-offline"][1] == "RMIA, offline, on the challenge"
+    attacks = dict.fromkeys(("yeom", "lira", "rmia-offline", "trajectory"), found)
+    assert membership.drawn(attacks, client=False) == {"LiRA on all\nglobal models": found}

@@ -1,7 +1,7 @@
 """What a report says of the residuals: what the tests found, and the cause that they point at."""
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,18 @@ from fedsim.audits import check, residual_report
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, to_run_config
-from fedsim.report import page, residual_section
-from fedsim.report.report_values import number
+from fedsim.pages.wording import number
+from fedsim.report import page
+from fedsim.report.sections import residuals as section
+from fedsim.results.measured import (
+    DirectionTest,
+    NoiseTest,
+    Residuals,
+    SamplingTest,
+    ScaleTest,
+    ShapeTest,
+)
+from fedsim.results.report import Report
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 
@@ -29,12 +39,11 @@ def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "render_html", lambda *_: "")
 
 
-def _run(config: Config, path: Path) -> tuple[dict[str, Any], Arrays]:
+def _run(config: Config, path: Path) -> tuple[Report, Arrays]:
     directory = RunDirectory.create(path, config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.run(grid, config, directory)
-    report = json.loads((path / "report.json").read_text(encoding="utf-8"))
-    return report, directory.read_arrays("transcript.npz")
+    return directory.read_report(), directory.read_arrays("transcript.npz")
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
@@ -45,9 +54,9 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
     config = small({"privacy.neighbouring": neighbouring, "trials.count": 4})
     report, seen = _run(config, tmp_path / "run")
     signs = np.where(seen["worlds"], 1, -1)
-    before = np.zeros((4, report["model"]["parameters"]))
+    before = np.zeros((4, report.model.parameters))
     for step in range(3):
-        noise = gaussian_noise(0, range(4), step + 1, SERVER, report["model"]["parameters"])
+        noise = gaussian_noise(0, range(4), step + 1, SERVER, report.model.parameters)
         ratio = seen["sensitivities"][:, step] / seen["noise_stds"][:, step]
         odds = np.diff(seen["log_odds"], axis=1, prepend=0)[:, step]
         along = odds / ratio - signs * ratio / 2
@@ -58,17 +67,17 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
             repeated = (noise * before).sum(1) / np.linalg.norm(before, axis=1)
             np.testing.assert_allclose(seen["residual_repeats"][:, step], repeated, atol=0.5)
         before += noise
-    assert (seen["residual_freedoms"] == report["model"]["parameters"] - 1).all()
-    assert report["residuals"]["sampling"] is None
-    assert report["residuals"]["noise"]["degrees_of_freedom"] == 12 * 649
-    ends = report["residuals"]["noise"]["interval"]
+    assert (seen["residual_freedoms"] == report.model.parameters - 1).all()
+    assert report.residuals.sampling is None
+    assert report.residuals.noise.degrees_of_freedom == 12 * 649
+    ends = report.residuals.noise.interval
     stopped = residual_report.report(config, seen, 0.95, Design(share=0.25))
     assert stopped is not None
-    assert stopped["confidence"] == 0.95
-    assert stopped["noise"]["interval"][0] < ends[0] < ends[1] < stopped["noise"]["interval"][1]
+    assert stopped.confidence == 0.95
+    assert stopped.noise.interval[0] < ends[0] < ends[1] < stopped.noise.interval[1]
     sure = residual_report.report(config, seen, 1 - 0.25 * 0.05)
     assert sure is not None
-    assert sure["noise"]["interval"] == stopped["noise"]["interval"]
+    assert sure.noise.interval == stopped.noise.interval
 
 
 @pytest.mark.parametrize(
@@ -82,8 +91,8 @@ def test_without_residuals_nothing_is_said_of_them(
     changes: dict[str, Scalar], small: Make, tmp_path: Path
 ) -> None:
     report, _ = _run(small({"trials.count": 4, "training.rounds": 2} | changes), tmp_path / "run")
-    assert report["residuals"] is None
-    assert residual_report.checks(report["residuals"]) == []
+    assert report.residuals is None
+    assert residual_report.checks(report.residuals) == []
 
 
 def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
@@ -91,17 +100,15 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
 ) -> None:
     config = small({"training.sampling-rate": 0.3})
     report, seen = _run(config, tmp_path / "run")
-    sampling = report["residuals"]["sampling"]
-    assert sampling["batches"] == 24
-    assert sampling["rate"] == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
-    assert sampling["p_value"] > 1e-3
-    told = dict(residual_section.entries(report))
-    assert (
-        f"p = {number(report['residuals']['noise']['p_value'])}"
-        in told["Noise, over what is claimed"]
-    )
+    sampling = report.residuals.sampling
+    assert sampling.batches == 24
+    assert sampling.rate == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
+    assert sampling.p_value > 1e-3
+    _, listing = section.SECTION.words(report)
+    told = dict(listing.entries)
+    assert f"p = {number(report.residuals.noise.p_value)}" in told["Noise, over what is claimed"]
     assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
-    assert residual_section.entries(report | {"residuals": None}) == []
+    assert section.SECTION.words(replace(report, residuals=None)) == []
 
 
 def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
@@ -109,9 +116,9 @@ def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
 ) -> None:
     report, seen = _run(small({"trials.count": 4}), tmp_path / "run")
     del seen["residual_shapes"]
-    assert report["residuals"]["shape"] is not None
+    assert report.residuals.shape is not None
     found = residual_report.report(small({"trials.count": 4}), seen, 0.95)
-    assert found == report["residuals"] | {"shape": None}
+    assert found == replace(report.residuals, shape=None)
 
 
 def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
@@ -124,7 +131,7 @@ def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
     once = residual_report.report(small(sampled), arrays, 0.95)
     common = small(sampled | {"trials.pairing": "common"})
     assert once is not None
-    assert once["sampling"]["batches"] == 60
+    assert once.sampling.batches == 60
     assert residual_report.report(common, twice, 0.95) == once
 
 
@@ -137,16 +144,20 @@ def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
         assert len(check.alarms(residual_report.checks(found, looked))) == shared
 
 
-def _found(**changes: Any) -> dict[str, Any]:
-    fine = {"statistic": 0.0, "p_value": 0.5, "cosine": 0.0, "steps": 9}
-    noise = {"ratio": 1.0, "p_value": 0.5, "by_step": [1.0, 1.0], "uneven": False}
-    return {
-        "noise": noise | changes.get("noise", {}),
-        "repeats": fine | changes.get("repeats", {}),
-        "scale": fine | {"factor": 1.0, "first_p_value": 0.5} | changes.get("scale", {}),
-        "shape": {"p_value": 0.5, "ratio": 0.8, "normal": 0.8} | changes.get("shape", {}),
-        "sampling": {"p_value": 0.5, "dispersion": 1.0, "rate": 0.2} | changes.get("sampling", {}),
-    }
+FINE = Residuals(
+    noise=NoiseTest(1.0, (0.9, 1.1), [1.0, 1.0], 0.5, False, 9),
+    repeats=DirectionTest(0.0, 0.5, 0.0, 9),
+    scale=ScaleTest(0.0, 0.5, 0.0, 9, factor=1.0, first_p_value=0.5),
+    shape=ShapeTest(0.8, 0.8, 0.5, 9),
+    sampling=SamplingTest(0.2, 1.0, 0.5, 9),
+    confidence=0.95,
+    note="",
+)
+
+
+def _found(**changes: Any) -> Residuals:
+    tests = {test: replace(getattr(FINE, test), **change) for test, change in changes.items()}
+    return replace(FINE, **tests)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ def test_only_integers_are_rounded(small: Make) -> None:
     assert trust_report.rounding(small(), 2.0, 650, 3) is None
     found = trust_report.rounding(small({"federation.trust": "distributed"}), 2.0, 650, 3)
     assert found is not None
-    assert found["sensitivity"] == pytest.approx(1 + found["step"] * np.sqrt(650))
-    assert found["relative_growth"] == pytest.approx(found["sensitivity"] - 1)
-    assert found["total_variation"] < 1e-20
+    assert found.sensitivity == pytest.approx(1 + found.step * np.sqrt(650))
+    assert found.relative_growth == pytest.approx(found.sensitivity - 1)
+    assert found.total_variation < 1e-20
 
 
 def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_path: Path) -> None:
@@ -40,40 +40,40 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     )
     directory = RunDirectory.create(tmp_path / "run", config)
     server_app.run(InProcessGrid(client_app.app, 5, to_run_config(config)), config, directory)
-    report, facts = directory.read_json("report.json"), directory.read_json("facts.json")
+    report, facts = directory.read_report(), directory.read_json("facts.json")
     std = directory.read_arrays("transcript.npz")["noise_stds"][0]
-    found, missing = report["dropouts"], [e for e, _ in directory.events() if "dropped" in e]
+    found, missing = report.dropouts, [e for e, _ in directory.events() if "dropped" in e]
     assert missing
-    assert found["rounds_with_missing_clients"] == len({event["of"] for event in missing})
+    assert found.rounds_with_missing_clients == len({event["of"] for event in missing})
     # Present, less the adversary and the one colluder; what the adversary faced or, where the
     # colluder itself was missing, at most that.
-    z, shares = facts["noise_multiplier"], found["fewest_shares"]
-    assert found["effective_noise_multiplier"][0] == pytest.approx(z * np.sqrt((shares - 2) / 5))
-    sensitivity = report["mechanism"]["rounding"]["sensitivity"]
-    assert found["effective_noise_multiplier"][0] <= std.min() / sensitivity * (1 + 1e-9)
-    text = " ".join(report["warnings"])
+    z, shares = facts["noise_multiplier"], found.fewest_shares
+    assert found.effective_noise_multiplier[0] == pytest.approx(z * np.sqrt((shares - 2) / 5))
+    sensitivity = report.mechanism.rounding.sensitivity
+    assert found.effective_noise_multiplier[0] <= std.min() / sensitivity * (1 + 1e-9)
+    text = " ".join(report.warnings)
     assert "in the clear: a simulation of secure aggregation" in text
     assert "Clients were missing in" in text
     assert "1 of 5 clients colluded" in text
     assert "charges these clients an infinite epsilon" in text
     # Neither is a guarantee, whatever the bounds say of the others.
-    assert not report["mechanism"]["dp_guarantee"]
-    assert "Secure aggregation was simulated" in report["mechanism"]["dp_note"]
-    assert "1 clients sent their noise" in report["mechanism"]["dp_note"]
-    notes = {row["vantage"]: row["note"] for row in report["bounds"]["vantages"]}
+    assert not report.mechanism.dp_guarantee
+    assert "Secure aggregation was simulated" in report.mechanism.dp_note
+    assert "1 clients sent their noise" in report.mechanism.dp_note
+    notes = {row.vantage: row.note for row in report.bounds.vantages}
     assert "as if aggregated securely" in notes["server"]
-    assert "as if aggregated securely" in report["vantages"]["server"]["note"]
+    assert "as if aggregated securely" in report.vantages["server"].note
     chosen = facts["challenge"]
     (told,) = colluders(config, Challenge(**chosen))
     spent = directory.read_arrays("transcript.npz")["epsilon_spent"]
     unprotected = np.isinf(spent[:, 1, -1])
     assert np.flatnonzero(unprotected).tolist() == [told]
-    assert report["budget"]["epsilon"]["participant"] == pytest.approx(spent[~unprotected, 1].max())
+    assert report.budget.epsilon["participant"] == pytest.approx(spent[~unprotected, 1].max())
     page = " ".join(directory.path.joinpath("report.html").read_text().split())
     assert "aggregated in the clear: a simulation of secure aggregation, as integers" in page
     assert "1 of the 5 clients told the adversary their noise" in page
     # Calibrated for two missing clients in every round: the target holds.
-    assert report["bounds"]["rho_beta"] <= 0.9
+    assert report.bounds.rho_beta <= 0.9
 
 
 def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row:
@@ -89,11 +89,11 @@ def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small
     rows = [_row(0, 1, 1, 4), _row(0, 2, 1, 4), _row(0, 2, 2, 5), _row(4, 1, 1, 4)]
     found = trust_report.dropouts(config, 2.0, rows)
     assert found is not None
-    assert found["rounds_with_missing_clients"] == 3
+    assert found.rounds_with_missing_clients == 3
     repeated = [replace(row, noise_source="seed") for row in rows]
     found = trust_report.dropouts(config, 2.0, repeated)
     assert found is not None
-    assert found["rounds_with_missing_clients"] == 2
+    assert found.rounds_with_missing_clients == 2
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
@@ -101,8 +101,7 @@ def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Mak
     keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
     missing = trust_report.dropouts(config, 2.0, [_row(0, 1, 1, 4)])
-    report = {"mechanism": {"rounding": None}, "dropouts": missing}
-    (said,) = trust_report.cautions(config, report)
+    (said,) = trust_report.cautions(config, None, missing)
     assert "the worst had 4 of 5" in said
     assert ("effective noise multiplier" in said) == (trust == "local")
 

@@ -56,4 +56,4 @@ def test_a_server_without_noise_is_predicted_to_win_what_it_wins(
     assert found is not None
     there, back = (_expected_sign(world, neighbouring, prior) for world in (True, False))
     expected = there if worlds == "d-only" else (there - back) / 2
-    assert found["advantage"] == pytest.approx(expected, abs=1e-12)
+    assert found.advantage == pytest.approx(expected, abs=1e-12)

@@ -20,8 +20,9 @@ from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, dump, to_run_config
 from fedsim.game import challenge
 from fedsim.report import page as report
-from fedsim.report import precision_section
+from fedsim.report.sections import precision as section
 from fedsim.report.writing import write_report as report_of
+from fedsim.results.report import decode
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 
@@ -86,7 +87,8 @@ def test_the_trials_of_a_pair_share_everything_but_the_world(
     gaussian = found["empirical"]["lower_bounds"]["gaussian"]
     assert gaussian["epsilon"] == 0
     assert gaussian["reason"]
-    page = dict(precision_section.entries(found))
+    (listing,) = section.SECTION.words(decode(found))
+    page = dict(listing.entries)
     assert page["Trials"] == "8 of 8 planned"
     assert page["Random numbers of the two worlds"] == "common"
     assert page["Why no more"] == "all 8 trials were run"

@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 
 from fedsim.figures import canvas, sensitivity_figures
 from fedsim.figures.sensitivity_figures import Followed, Relation
-from fedsim.report.report_figures import inline
+from fedsim.pages.pictures import inline
 
 Floats = npt.NDArray[np.float64]
 

@@ -239,7 +239,7 @@ def test_an_auditor_scores_what_the_server_scored(small: Make, tmp_path: Path) -
     for bound in report["bounds"].values():
         assert 0 <= bound["details"]["right"] <= bound["details"]["guesses"] == COUNT // 8
     assert set(report["spread"]) == {"binomial", "f_dp", "estimate"}
-    assert sum(report["scores"]["in"]) + sum(report["scores"]["out"]) == COUNT
+    assert sum(report["scores"]["included"]) + sum(report["scores"]["excluded"]) == COUNT
     page = (directory.path / "report.html").read_text()
     assert "One-run audit" in page
     assert "no confidence statement" in page

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,6 +10,7 @@ from fedsim import client_app
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.report import page
+from fedsim.results.report import Report
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 
@@ -67,7 +67,7 @@ KINDS: dict[str, dict[str, Scalar]] = {
 class Written:
     """What a run wrote: report.json, transcript.npz."""
 
-    report: dict[str, Any]
+    report: Report
     transcript: Arrays
 
 

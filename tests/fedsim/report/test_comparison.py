@@ -1,60 +1,76 @@
 """Several runs in one table: a row for each trust and vantage."""
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
 from fedsim.report import comparison
+from fedsim.results.measured import AtVantage
+from fedsim.results.report import Report
+from fedsim.results.theory import Released
+
+from .conftest import Runs
+
+Of = Callable[[str], Report]
 
 
-def _place(measured: float | None, within: bool | None, near: bool | None) -> dict[str, Any]:
-    empirical = {
-        "advantage": measured,
-        "advantage_interval": [0.1, 0.3],
-        "confidence": 0.95,
-        "within_bound": within,
-        "near_prediction": near,
+@pytest.fixture(scope="session")
+def of(written: Runs) -> Of:
+    """Return a function that makes the report of a run under a trust, measured at two vantages."""
+    report = written("central").report
+    found = report.vantages["participant"]
+    assert found.empirical is not None
+    assert found.prediction is not None
+    measured, predicted = found.empirical, replace(found.prediction, advantage=0.2)
+
+    def place(advantage: float, good: bool) -> AtVantage:
+        empirical = replace(
+            measured,
+            advantage=advantage,
+            advantage_interval=(0.1, 0.3),
+            within_bound=good,
+            near_prediction=good,
+        )
+        return replace(
+            found,
+            noise_multiplier=4.0,
+            epsilon=1.5,
+            rho_alpha=0.25,
+            prediction=predicted,
+            empirical=empirical,
+        )
+
+    vantages = {
+        "server": replace(place(0.9, False), noise_multiplier=0.0, epsilon=math.inf),
+        "participant": place(0.21, True),
+        "released-model": replace(place(0.0, True), prediction=None, empirical=None),
     }
-    return {
-        "noise_multiplier": 4.0,
-        "epsilon": 1.5,
-        "rho_alpha": 0.25,
-        "prediction": None if measured is None else {"advantage": 0.2},
-        "empirical": None if measured is None else empirical,
-    }
+
+    def make(trust: str) -> Report:
+        return replace(report, name="vantages", trust=trust, vantages=vantages)
+
+    return make
 
 
-def _report(trust: str) -> dict[str, Any]:
-    return {
-        "name": "vantages",
-        "trust": trust,
-        "colluding": 0,
-        "released": None,
-        "vantages": {
-            "server": _place(0.9, False, False) | {"noise_multiplier": 0.0, "epsilon": None},
-            "participant": _place(0.21, True, True),
-            "released-model": _place(None, None, None),
-        },
-    }
-
-
-def _side_by_side(reports: list[dict[str, Any]]) -> list[comparison.Row]:
+def _side_by_side(reports: list[Report]) -> list[comparison.Row]:
     directories = [Path(f"runs/{place}") for place in range(len(reports))]
     return comparison.side_by_side(directories, reports)
 
 
-def _shown(reports: list[dict[str, Any]]) -> str:
+def _shown(reports: list[Report]) -> str:
     console = Console(width=140)
     with console.capture() as capture:
         console.print(comparison.table(_side_by_side(reports)))
     return capture.get()
 
 
-def test_rows_are_trust_by_vantage_with_a_verdict() -> None:
-    rows = comparison.compare([_report("central"), _report("local")])
+def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
+    rows = comparison.compare([of("central"), of("local")])
     assert [(row["trust"], row["vantage"]) for row in rows] == [
         (trust, vantage)
         for trust in ("central", "local")
@@ -71,10 +87,10 @@ def test_rows_are_trust_by_vantage_with_a_verdict() -> None:
     assert rows[2]["measured"] is None
 
 
-def test_the_table_says_that_epsilon_is_infinite() -> None:
+def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
     console = Console(width=140)
     with console.capture() as capture:
-        console.print(comparison.table(_side_by_side([_report("central")])))
+        console.print(comparison.table(_side_by_side([of("central")])))
     server, participant, released = (
         line for line in capture.get().splitlines() if "central" in line
     )
@@ -86,10 +102,10 @@ def test_the_table_says_that_epsilon_is_infinite() -> None:
     assert "intervals at 95.0%" in capture.get()
 
 
-def test_eighty_characters_show_every_number_and_verdict() -> None:
+def test_eighty_characters_show_every_number_and_verdict(of: Of) -> None:
     console = Console(width=80)
     reports = [
-        _report(trust) | {"name": f"digits-{trust}", "colluding": 3}
+        replace(of(trust), name=f"digits-{trust}", colluding=3)
         for trust in ("central", "distributed")
     ]
     with console.capture() as capture:
@@ -109,47 +125,53 @@ def test_eighty_characters_show_every_number_and_verdict() -> None:
         assert words in shown
 
 
-def test_runs_of_one_name_are_told_apart_by_their_directories() -> None:
-    shown = _shown([_report("central"), _report("central")])
+def test_runs_of_one_name_are_told_apart_by_their_directories(of: Of) -> None:
+    shown = _shown([of("central"), of("central")])
     assert "1: vantages, runs/0" in shown
     assert "2: vantages, runs/1" in shown
     participants = [line.split()[0] for line in shown.splitlines() if "participant" in line]
     assert participants == ["1", "2"]
 
 
-def test_each_row_has_its_confidence_where_runs_differ() -> None:
-    other = _report("central")
-    other["vantages"]["participant"]["empirical"]["confidence"] = 0.5
-    shown = _shown([_report("central"), other])
+def test_each_row_has_its_confidence_where_runs_differ(of: Of) -> None:
+    other = of("central")
+    place = other.vantages["participant"]
+    assert place.empirical is not None
+    half = replace(place, empirical=replace(place.empirical, confidence=0.5))
+    other = replace(other, vantages={**other.vantages, "participant": half})
+    shown = _shown([of("central"), other])
     assert "intervals at" not in shown
     # The server's, and the participant's of the first run.
     assert (shown.count("at 95.0%"), shown.count("at 50.0%")) == (3, 1)
 
 
-def test_a_run_is_compared_with_itself_under_no_spelling(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_itself_under_no_spelling(of: Of, tmp_path: Path) -> None:
     run, link = tmp_path / "run", tmp_path / "link"
     run.mkdir()
     link.symlink_to(run)
     for other in (run, link, tmp_path / "run" / ".." / "run"):
         with pytest.raises(InputError, match=r"are one run; give every run once$"):
-            comparison.side_by_side([run, other], [_report("central"), _report("local")])
+            comparison.side_by_side([run, other], [of("central"), of("local")])
 
 
-def test_colluders_are_named_beside_the_trust() -> None:
+def test_colluders_are_named_beside_the_trust(of: Of) -> None:
     console = Console(width=140)
     with console.capture() as capture:
-        reports = [_report("local"), _report("local") | {"colluding": 3}]
+        reports = [of("local"), replace(of("local"), colluding=3)]
         console.print(comparison.table(_side_by_side(reports)))
     lines = [line for line in capture.get().splitlines() if "participant" in line]
     assert ["local, 3 collude" in line for line in lines] == [False, True]
 
 
-def test_a_run_with_real_noise_says_what_all_of_its_trainings_released() -> None:
+def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of: Of) -> None:
     released = {"trainings": 20, "epsilon": 29.5, "delta": 0.01, "vantage": "server"}
-    real = _report("local") | {"released": released | {"rho_beta": 1.0}}
-    rows = _side_by_side([_report("central"), real])
+    everything = Released(
+        **released, rounds=60, rho_beta=1.0, epsilon_of_one_training=2.0, vantages={}, game=""
+    )
+    real = replace(of("local"), released=everything)
+    rows = _side_by_side([of("central"), real])
     assert [row["released"] for row in rows] == [None] * 3 + [released] * 3
-    shown = " ".join(_shown([_report("central"), real]).split())
+    shown = " ".join(_shown([of("central"), real]).split())
     assert "ε = 29.500 at δ = 0.01 towards the server, released by all 20 trainings" in shown
     assert comparison.ADD_UP in shown
-    assert "released by" not in _shown([_report("central"), _report("local")])
+    assert "released by" not in _shown([of("central"), of("local")])

@@ -1,7 +1,7 @@
 """The page and the summary of real runs: what each kind says of itself, and what it draws."""
 
-import copy
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -9,8 +9,13 @@ import pytest
 from rich.console import Console
 
 from fedsim.config import flatten
-from fedsim.report.page import Pictures, render_html, summary, write_figures
-from fedsim.report.report_values import number, percent
+from fedsim.pages.blocks import Table
+from fedsim.pages.wording import number, percent
+from fedsim.report.page import Pictures, render_html, write_figures
+from fedsim.report.sections import lower_bounds
+from fedsim.report.sections.facts import TITLES
+from fedsim.report.summary import summary
+from fedsim.results.report import decode, encode
 
 from .conftest import KINDS
 
@@ -73,18 +78,18 @@ def shown(report):
 
 def changed(report, path, value):
     """A copy of the report with the value at one dotted path replaced."""
-    result = copy.deepcopy(report)
+    values = encode(report)
     *parents, last = path.split(".")
-    table = result
+    table = values
     for parent in parents:
         table = table[parent]
     table[last] = value
-    return result
+    return decode(values)
 
 
 @pytest.fixture
 def report(written):
-    return copy.deepcopy(written("central").report)
+    return written("central").report
 
 
 @pytest.fixture(scope="session")
@@ -115,12 +120,12 @@ def test_every_kind_of_run_has_a_page_and_a_summary_without_gaps(kind, written):
     text, terminal = told(report), shown(report)
     for words in (text, terminal):
         assert not re.findall(r"\bnan\b|None(?!:| was computed)|\{\}|\[\]", words)
-    for warning in report["warnings"]:
+    for warning in report.warnings:
         assert warning in text
         assert text.index(warning) < text.index("In short")
         assert " ".join(warning.split()) in " ".join(terminal.split())
-    assert report["mechanism"]["dp_guarantee"] == ("DP guarantee for everything released" in text)
-    assert report["mechanism"]["dp_guarantee"] or "not a DP guarantee" in text or "no DP" in text
+    assert report.mechanism.dp_guarantee == ("DP guarantee for everything released" in text)
+    assert report.mechanism.dp_guarantee or "not a DP guarantee" in text or "no DP" in text
 
 
 FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
@@ -138,7 +143,7 @@ FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
     ],
 )
 def test_a_run_draws_what_it_measured(kind, others, drawn):
-    assert FIGURES | others <= set(drawn(kind).drawn)
+    assert FIGURES | others <= set(drawn(kind).figures)
 
 
 # The page
@@ -170,16 +175,16 @@ def test_every_figure_has_a_text_alternative(html):
 
 
 def test_the_same_run_gives_the_same_page(written, drawn, html):
-    assert html == render_html(copy.deepcopy(written("central").report), drawn("central"))
+    assert html == render_html(written("central").report, drawn("central"))
 
 
 def test_the_appendix_lists_every_value_of_the_report(report, html):
     appendix = Page(html).words.partition("Every value of report.json")[2]
-    for name, value in flatten(report):
+    for name, value in flatten(encode(report)):
         assert name in appendix
         if isinstance(value, float):
             assert f"{value:.10g}" in appendix
-    for mean in report["utility"]["loss"]["mean"]:
+    for mean in report.utility.loss.mean:
         assert f"{mean:.10g}" in appendix
 
 
@@ -188,11 +193,10 @@ def test_hostile_text_is_shown_and_never_obeyed(report):
     for path in (
         *("name", "created", "trust", "device", "data.name", "challenge.measure"),
         *("bounds.accountant", "mechanism.dp_note", "versions.fedsim"),
+        *("vantages.server.note", "empirical.lower_bounds.clopper_pearson.method"),
     ):
         report = changed(report, path, hostile)
-    report["warnings"] = [hostile]
-    report["vantages"]["server"]["note"] = hostile
-    report["empirical"]["lower_bounds"]["clopper_pearson"]["method"] = hostile
+    report = replace(report, warnings=[hostile])
     html = render_html(report, Undrawn(report, {}))
     page = Page(html)
     assert "script" not in page.tags
@@ -201,12 +205,12 @@ def test_hostile_text_is_shown_and_never_obeyed(report):
 
 
 def test_rich_markup_in_a_name_is_shown_as_it_is(report):
-    assert "[bold]loud[/bold]" in shown(report | {"name": "[bold]loud[/bold]"})
+    assert "[bold]loud[/bold]" in shown(replace(report, name="[bold]loud[/bold]"))
 
 
 def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, monkeypatch):
     run = written("central")
-    monkeypatch.setattr("fedsim.report.report_figures.LARGEST_SVG", 1_000)
+    monkeypatch.setattr("fedsim.pages.pictures.LARGEST_SVG", 1_000)
     pictures = Pictures(run.report, run.transcript)
     page = Page(render_html(run.report, pictures))
     sources = [value for name, value in page.attributes if name == "src"]
@@ -219,7 +223,7 @@ def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, m
 
 def test_figures_are_written_as_standalone_svg(drawn, tmp_path):
     paths = write_figures(drawn("central"), tmp_path / "new" / "figures")
-    assert {path.stem for path in paths} == set(drawn("central").drawn)
+    assert {path.stem for path in paths} == set(drawn("central").figures)
     for path in paths:
         assert path.suffix == ".svg"
         assert ElementTree.fromstring(path.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
@@ -229,12 +233,12 @@ def test_figures_are_written_as_standalone_svg(drawn, tmp_path):
 
 
 def test_the_verdict_is_one_sentence_for_everybody(report):
-    share = percent(report["empirical"]["wins"] / report["trials"])
-    most = percent((1 + report["bounds"]["rho_alpha"]) / 2)
+    share = percent(report.empirical.wins / report.trials)
+    most = percent((1 + report.bounds.rho_alpha) / 2)
     assert (
         "An adversary who took part in this federation and knew everything except whether this "
         f"one person's record was used answered that question correctly in {share} of "
-        f"{report['trials']} trials, where tossing a coin is right in 50%. Theory allows at most "
+        f"{report.trials} trials, where tossing a coin is right in 50%. Theory allows at most "
         f"{most}."
     ) in told(report)
 
@@ -370,10 +374,10 @@ def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(wr
     report = written("local").report
     text, terminal = told(report), shown(report)
     assert text.count("audited here") == 1
-    assert text.index("In short") < text.index("To whom") < text.index("What the adversary saw")
-    for vantage, row in report["vantages"].items():
+    assert text.index("In short") < text.index("To whom") < text.index("The bounds from theory")
+    for vantage, row in report.vantages.items():
         assert f"advantage, {vantage}" in terminal
-        assert row["note"] in text
+        assert row.note in text
     assert "advantage, " not in shown(written("central").report)
 
 
@@ -386,18 +390,19 @@ def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(wr
     ],
 )
 def test_the_interval_is_read_against_the_bound(report, interval, words):
-    limit = report["bounds"]["rho_alpha"]
+    limit = report.bounds.rho_alpha
     ends = [limit + end for end in interval]
     html = render_html(changed(report, "empirical.advantage_interval", ends), Undrawn(report, {}))
     assert f"the limit ρα is {limit:.3f}. {words}" in Page(html).words
     assert 'class="verdict alarm"' not in html
-    alarming = changed(report, "empirical.advantage_interval", ends) | {"alarms": {"advantage": ""}}
+    alarming = changed(report, "empirical.advantage_interval", ends)
+    alarming = replace(alarming, alarms={"advantage": ""})
     assert 'class="verdict alarm"' in render_html(alarming, Undrawn(report, {}))
 
 
 def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(report):
-    leading = report["empirical"]["headline"]["name"]
-    limit = report["bounds"]["tight_epsilon"]
+    leading = report.empirical.headline.name
+    limit = report.bounds.tight_epsilon
     path = f"empirical.lower_bounds.{leading}"
     report = changed(changed(report, f"{path}.epsilon", limit + 0.1), f"{path}.p_value", 0.031)
     report = changed(
@@ -406,15 +411,23 @@ def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(re
     assert "Above theory, within chance (p = 0.031)" in told(report)
     assert "It is above its limit, within what chance alone gives." in told(report)
     assert "above theory, within chance (p = 0.031)" in shown(report)
-    report["alarms"] = {leading: "too much"}
+    report = replace(report, alarms={leading: "too much"})
     assert f"ε ≥ {limit + 0.1:.3f} ε ≤ {limit:.3f} Above theory." in told(report)
+
+
+def test_lower_bounds_are_apart_by_whether_they_trust_the_noise(report):
+    _, table = [b for b in lower_bounds.SECTION.words(report) if isinstance(b, Table)]
+    grouped = {group.title: [line.name.text for line in group.lines] for group in table.groups}
+    assert grouped[lower_bounds.TRUSTING] == [TITLES["privacy_profile"]]
+    assert len(grouped[lower_bounds.MEASURED]) == len(report.empirical.lower_bounds) - 1
+    assert "agrees with the one measured without it" in told(report)
 
 
 def test_a_lower_bound_that_says_nothing_says_why(written):
     refused = [
-        bound["reason"]
-        for bound in written("pairs").report["empirical"]["lower_bounds"].values()
-        if bound["reason"]
+        bound.reason
+        for bound in written("pairs").report.empirical.lower_bounds.values()
+        if bound.reason
     ]
     assert refused
     for reason in refused:
@@ -422,10 +435,10 @@ def test_a_lower_bound_that_says_nothing_says_why(written):
 
 
 def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report):
-    classic = number(report["empirical"]["epsilon"]["sensitivity"])
+    classic = number(report.empirical.epsilon.sensitivity)
     assert f"from sensitivities, classic RDP {classic} –" in told(report)
     same = changed(report, "bounds.accountant", "rdp-classic")
-    limit = number(report["bounds"]["epsilon"])
+    limit = number(report.bounds.epsilon)
     assert f"from sensitivities, classic RDP {classic} {limit}" in told(same)
 
 
@@ -435,43 +448,44 @@ def test_the_summary_sets_every_measure_beside_its_limit(report):
         for line in shown(report).splitlines()
         if "│" in line
     }
-    measured, bounds = report["empirical"], report["bounds"]
-    low, high = map(number, measured["advantage_interval"])
-    limit = f"ρα {bounds['rho_alpha']:.3f}"
-    assert rows["advantage"] == [number(measured["advantage"]), f"{low} to {high}", limit]
-    assert rows["advantage predicted"][0] == number(report["prediction"]["advantage"])
-    assert rows["δ′"][2] == f"at most {number(bounds['tail_limit'])}"
-    assert rows["accuracy"][0].endswith(percent(report["utility"]["accuracy"]["mean"][-1]))
-    yeom = report["membership_inference"]["yeom"]
-    assert rows["Yeom advantage"][0] == number(yeom["advantage"])
+    measured, bounds = report.empirical, report.bounds
+    low, high = map(number, measured.advantage_interval)
+    limit = f"ρα {bounds.rho_alpha:.3f}"
+    assert rows["advantage"] == [number(measured.advantage), f"{low} to {high}", limit]
+    assert rows["advantage predicted"][0] == number(report.prediction.advantage)
+    assert rows["δ′"][2] == f"at most {number(bounds.tail_limit)}"
+    assert rows["accuracy"][0].endswith(percent(report.utility.accuracy.mean[-1]))
+    yeom = report.membership_inference["yeom"]
+    assert rows["Yeom advantage"][0] == number(yeom.advantage)
 
 
 def test_every_number_that_was_measured_or_follows_from_theory_is_in_the_text(report):
     text = told(report)
     elsewhere = re.compile("sensitivity|confidence|delta$")  # in captions, or as they were given
     for table in ("empirical", "bounds", "prediction"):
-        for name, value in report[table].items():
+        for name, value in encode(report)[table].items():
             if isinstance(value, float) and not elsewhere.match(name):
                 assert {number(value), percent(value)} & set(re.findall(r"[^\s;:,()]+", text)), name
 
 
 def test_without_noise_certainty_is_drawn_and_not_divided_by(drawn):
-    assert "belief" in drawn("server").drawn
-    assert "log-odds" not in drawn("server").drawn
+    assert "belief" in drawn("server").figures
+    assert "log-odds" not in drawn("server").figures
 
 
 def test_sampled_steps_have_no_gaussian_curve(drawn, written):
-    assert "played again with the recorded gradient norms" in drawn("sampled").drawn["log-odds"][2]
-    assert "theory's, not a fit (μ" in drawn("central").drawn["log-odds"][2]
+    captions = {kind: drawn(kind).figures["log-odds"].caption for kind in ("sampled", "central")}
+    assert "played again with the recorded gradient norms" in captions["sampled"]
+    assert "theory's, not a fit (μ" in captions["central"]
 
 
 def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_figure(drawn, written):
     assert "has spent ε = ∞ towards the vantage server" in told(written("server").report)
-    assert "budget" not in drawn("server").drawn
+    assert "budget" not in drawn("server").figures
 
 
 def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(report):
-    withheld = report | {"membership_inference": {}, "membership_missing": "The clients protect"}
+    withheld = replace(report, membership_inference={}, membership_missing="The clients protect")
     assert "Does the final model betray its members?" in told(report)
     assert "Does the final model betray its members?" not in told(withheld)
     assert "Yeom advantage" not in shown(withheld)

@@ -17,7 +17,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.experiments import sweep
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
-from fedsim.report.bounds_report import TITLES
+from fedsim.report.sections.facts import TITLES
 from fedsim.server.plan import Plan
 
 Command = Callable[..., tuple[int, str, str]]

@@ -1,50 +1,22 @@
-"""The rows of a report's page, and how each measurement stands to its limit."""
+"""How measurements stand to their limits."""
 
-from dataclasses import dataclass
-
-from fedsim.report.report_values import Interval, Report, is_clipped, is_pac
-
-Entries = list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Label:
-    """What every reader must know before the numbers."""
-
-    title: str
-    text: str
+from fedsim.pages.blocks import Mark
+from fedsim.report.sections.facts import is_clipped, is_pac
+from fedsim.results.numbers import Ends
+from fedsim.results.report import Report
 
 
-@dataclass(frozen=True)
-class Mark:
-    """How a measurement stands to its limit; kind is good, caution or alarm."""
+def against(report: Report, name: str, interval: Ends | None, limit: float | None) -> Mark | None:
+    """Return how a confidence interval stands to its limit; None without either.
 
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured thing, its limit, and what both mean."""
-
-    name: str
-    answer: str
-    limit: str
-    reading: str
-    detail: str = ""
-    mark: Mark | None = None
-
-
-def against(
-    report: Report, name: str, interval: Interval | None, limit: float | None
-) -> Mark | None:
-    """Return how a confidence interval stands to its limit; None without either."""
+    name: of the alarm where it is above.
+    """
     if interval is None or limit is None:
         return None
     if limit >= 1:
         without_clipping = "No protection" if is_clipped(report) else "No guarantee"
         return Mark("caution", "No limit at this budget" if is_pac(report) else without_clipping)
-    if name in report["alarms"]:
+    if name in report.alarms:
         return Mark("alarm", "Above the limit")
     if interval[0] > limit:
         return Mark("caution", "Above the limit, within chance")
@@ -60,7 +32,7 @@ def beside_theory(
 
     alarm: its name among the alarms; chance: how often chance alone puts it above the limit.
     """
-    if alarm in report["alarms"]:
+    if alarm in report.alarms:
         return Mark("alarm", "Above theory")
     if value > limit:
         often = "" if chance is None else f" (p = {chance:.2g})"

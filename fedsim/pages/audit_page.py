@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from fedsim.report.report_template import STYLE
+from fedsim.pages.style import STYLE
 
 PARTS = """\
 {% macro settings(rows) %}

@@ -1,0 +1,1 @@
+"""What pages are made of: worded numbers, blocks, pictures and a frame."""

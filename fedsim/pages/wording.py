@@ -1,0 +1,62 @@
+"""How numbers and settings are worded: what was not measured is a dash, what is infinite ∞."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DASH, INFINITE = "–", "∞"
+
+
+def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
+    """Word an interval; "" for None."""
+    return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
+
+
+def number(value: float | None) -> str:
+    """Word a number with three significant digits or decimals."""
+    if value is None or math.isnan(value):
+        return DASH
+    if math.isinf(value):
+        return INFINITE if value > 0 else f"−{INFINITE}"
+    if value == round(value) and abs(value) < 1e5:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
+
+
+def percent(value: float | None) -> str:
+    """Word a probability as a percentage, without rounding up to certainty."""
+    if value is None or math.isnan(value):
+        return DASH
+    if value in (0, 1):
+        return f"{100 * value:.0f}%"
+    if 0.9995 <= value < 1:
+        return ">99.9%"
+    return f"{100 * value:.1f}%" if value >= 1e-2 else f"{100 * value:.2g}%"
+
+
+def setting(value: Any) -> str:
+    """Word a value of the configuration."""
+    if value is None:
+        return DASH
+    if isinstance(value, Mapping) and not value:
+        return "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else plain(value)
+
+
+def plain(value: Any) -> str:
+    """Return a value as text, floats with ten digits."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return DASH
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {plain(entry)}" for key, entry in value.items())
+    if isinstance(value, list | tuple):
+        separator = "; " if value and isinstance(value[0], Mapping) else ", "
+        return separator.join(map(plain, value))
+    if isinstance(value, float):
+        return f"{value:.10g}" if math.isfinite(value) else number(value)
+    return str(value)
+
+
+def at_least(epsilon: float) -> str:
+    """Say what a lower bound proves; 0 is nothing."""
+    return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"

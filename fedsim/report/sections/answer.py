@@ -1,0 +1,324 @@
+"""The answer of a report: how often the adversary was right, how sure it was, what that proves."""
+
+from dataclasses import replace
+
+from scipy.special import expit
+
+from adversaries.statistics.intervals import clopper_pearson
+from fedsim.audits import one_training
+from fedsim.audits.one_run_report import HEADLINE_NAME
+from fedsim.pages.blocks import Block, Group, Mark, Prose, Row, Table, of_row
+from fedsim.pages.wording import DASH, INFINITE, at_least, number, percent, span
+from fedsim.report.sections import lower_bounds, one_run
+from fedsim.report.sections.facts import (
+    accuracies,
+    advantage_alarm,
+    advantage_limit,
+    challenge_of,
+    confidence_of,
+    is_client,
+    is_clipped,
+    is_halves,
+    is_pac,
+    score_caution,
+    success,
+    success_ends,
+    trials_of,
+    yeom_bound,
+)
+from fedsim.report.sections.marks import against, gap
+from fedsim.report.sections.section import Section
+from fedsim.report.sections.theory import released
+from fedsim.results.numbers import Ends
+from fedsim.results.report import Report
+
+WHO = {
+    "participant": "An adversary who took part in this federation and knew everything",
+    "server": "An adversary who ran the server of this federation and knew everything",
+    "released-model": "An adversary who saw only the released model and knew everything",
+}
+NO_LIMIT_OF_BELIEF = (
+    "The belief of the most extreme trial. PAC privacy is about averages and sets it no limit."
+)
+UNCLIPPED_BELIEF = "The belief of the most extreme trial. Without clipping nothing sets it a limit."
+VAGUE = 0.5
+"""How wide the interval of the share of trials won is where the share is no finding."""
+
+
+def verdict(report: Report) -> str:
+    """Return the one sentence for everybody: how often the adversary was right, and the limit."""
+    if one_training.is_single(report):
+        return _of_one_training(report)
+    who = WHO.get(
+        report.vantage, f"An adversary at the vantage “{report.vantage}” who knew everything"
+    )
+    limit = advantage_limit(report)
+    before, after = _far_from_a_finding(report), _canaries_prove(report)
+    if is_halves(report):
+        who = who.replace("everything", "all candidates for the data")
+        whose = _made(report) or "this one person's record"
+        asked = f"which of them was used, and was asked whether {whose} was in it, answered"
+        asked += " correctly"
+        return f"{before}{who} but not {asked} in {_how_often(report)} {_pac_allows(report)}{after}"
+    if is_pac(report):
+        allowed = _pac_allows(report)
+    elif limit >= 1:
+        allowed = "Theory sets no limit below 100%: the adversary may always be right."
+    else:
+        allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
+    return (
+        f"{before}{who} except {_secret(report)} answered that question correctly in "
+        f"{_how_often(report)} {allowed}{after}"
+    )
+
+
+def standing(report: Report) -> str:
+    """Return the measured advantage, its interval and its limit as a sentence; "" of one trial."""
+    if one_training.is_single(report):
+        return ""
+    interval = report.empirical.advantage_interval
+    between = f" ({confidence_of(report)}interval {span(interval, number)})" if interval else ""
+    return (
+        f"On the scale of advantage, from 0 (a coin) to 1 (certainty), that is "
+        f"{number(report.empirical.advantage)}{between}; the limit "
+        f"{'of PAC privacy' if is_pac(report) else 'ρα'} is {number(advantage_limit(report))}."
+    )
+
+
+def mark(report: Report) -> Mark | None:
+    """Return how the measured advantage stands to its limit."""
+    return against(
+        report,
+        advantage_alarm(report),
+        report.empirical.advantage_interval,
+        advantage_limit(report),
+    )
+
+
+def _of_one_training(report: Report) -> str:
+    """Return what takes the place of the one sentence for everybody."""
+    said = [
+        one_training.CAUTION,
+        released(report),
+        "This one adversary came to believe with "
+        f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
+        f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}.",
+    ]
+    return " ".join(filter(None, said)) + _canaries_prove(report)
+
+
+def _secret(report: Report) -> str:
+    """Word the question of the game by what is in question."""
+    replaced = report.neighbouring == "replace"
+    if is_client(report):
+        if replaced:
+            return "which of two sets of data this one client used"
+        return "whether this one client's data were used"
+    copies, made = report.challenge.records, _made(report)
+    of, used = ("", "was used") if copies == 1 else (f"{copies} copies of ", "were used")
+    if made:
+        opposite = report.challenge.kind == "gradient"
+        other = f" or {of}{'its opposite' if opposite else 'the original record'}"
+        return f"whether {of}{made} {used}{other * replaced}"
+    if not replaced:
+        return f"whether {of}this one person's record {used}"
+    return "which of two people's records was used" + f", in {copies} copies," * bool(of)
+
+
+def _made(report: Report) -> str:
+    """Name what was made and is no person's; "" where a record of D is in question."""
+    kind = report.challenge.kind
+    if kind == "record":
+        return ""
+    return f"a {'gradient' if kind == 'gradient' else 'record'} that was made for the audit"
+
+
+def _how_often(report: Report) -> str:
+    return (
+        f"{percent(success(report))} of {trials_of(report)}, where tossing a coin is right in 50%."
+    )
+
+
+def _far_from_a_finding(report: Report) -> str:
+    """Return a sentence ahead of the others where so few trials prove little; else ""."""
+    between = _between(report)
+    if between is None or between[1] - between[0] < VAGUE:
+        return ""
+    return (
+        f"No finding yet: by {trials_of(report)} the adversary may be right in anything from "
+        f"{percent(between[0])} to {percent(between[1])} ({confidence_of(report)}interval). "
+    )
+
+
+def _between(report: Report) -> Ends | None:
+    """Return the interval of how often the adversary is right; of one world, of its trials."""
+    if ends := success_ends(report):
+        return ends
+    wins, ties = report.empirical.wins, report.empirical.ties
+    if wins is None or ties is None:
+        return None
+    trials, confidence = report.trials, report.empirical.confidence
+    high = clopper_pearson(wins + ties, trials, confidence).high
+    return clopper_pearson(wins, trials, confidence).low, high
+
+
+def _canaries_prove(report: Report) -> str:
+    """Return the headline of the one-run audit as a sentence; "" where there is none."""
+    if report.one_run is None:
+        return ""
+    bound = one_run.headline(report.one_run)
+    return (
+        f" The canaries of one trial prove {at_least(bound.epsilon)} with "
+        f"{percent(bound.confidence)} confidence ({HEADLINE_NAME}); claimed is "
+        f"ε = {number(report.one_run.claimed_epsilon)}."
+    )
+
+
+def _pac_allows(report: Report) -> str:
+    return (
+        f"PAC privacy allows at most {percent(report.pac.success_bound)} on average over "
+        "its stated prior; differential privacy sets no limit here."
+    )
+
+
+def questions(report: Report) -> list[Row]:
+    """Return the table at the top: question, answer, limit, reading."""
+    by_canaries = [] if report.one_run is None else [one_run.proven(report, report.one_run)]
+    yeom = report.membership_inference.get("yeom")  # None where clients protect their records
+    return [
+        _right(report),
+        *_sure(report),
+        *by_canaries,
+        _proven(report, bool(by_canaries)),
+        *([] if yeom is None else [_betrayal(report)]),
+        Row(
+            "What is the model worth?",
+            accuracies(report),
+            DASH,
+            "Accuracy before the first and after the last round.",
+        ),
+    ]
+
+
+def _right(report: Report) -> Row:
+    """Return the row about the advantage."""
+    limit, predicted = advantage_limit(report), report.prediction.advantage
+    between = success_ends(report)
+    return Row(
+        "How often was the adversary right?",
+        percent(success(report)),
+        percent((1 + limit) / 2),
+        "A coin is right in 50%."
+        + ("" if predicted is None else f" Predicted: {percent((1 + predicted) / 2)}."),
+        f"{confidence_of(report)}interval {span(between, percent)}" if between else "",
+        mark(report),
+    )
+
+
+def _sure(report: Report) -> list[Row]:
+    """Return the rows about the belief: how sure at most, and how often surer than allowed."""
+    largest, bounds = report.empirical.epsilon.belief, report.bounds
+    surest = Row(
+        "How sure did it become at most?",
+        percent(None if largest is None else float(expit(largest))),
+        percent(bounds.rho_beta),
+        "The belief of the most extreme trial. The limit ρβ may be passed, but no more often "
+        f"than the next row allows.{score_caution(report)}",
+    )
+    if is_pac(report) or not is_clipped(report):
+        # Without a limit of the belief nothing can be surer than it.
+        reading = NO_LIMIT_OF_BELIEF if is_pac(report) else UNCLIPPED_BELIEF
+        return [replace(surest, limit=DASH, reading=reading + score_caution(report))]
+    surer, most = report.empirical.delta_prime_interval, bounds.tail_limit
+    limited = most < 1
+    often = Row(
+        "How often was it surer than ρβ?",
+        percent(report.empirical.delta_prime),
+        percent(most) if limited else DASH,
+        f"Of the trials on D, with {challenge_of(report)} (δ′). The worst pair passes it in "
+        f"{percent(bounds.tail_probability)}, the tail of its privacy loss, which is not δ. "
+        f"A milder pair may do so more often{', up to the limit' * limited}."
+        f"{score_caution(report)}",
+        f"{confidence_of(report)}interval {span(surer, percent)}" if surer else "",
+        against(report, "delta_prime", surer, most)
+        if limited and not score_caution(report)
+        else None,
+    )
+    return [surest, often]
+
+
+def _proven(report: Report, by_canaries: bool) -> Row:
+    """Return the row about the lower bound that leads."""
+    leading = report.empirical.headline.name
+    proven = lower_bounds.rows(report)[leading]
+    unlimited = proven.limit == INFINITE
+    value = report.empirical.lower_bounds[leading].epsilon
+    return Row(
+        "How much do the trials prove beside it?"
+        if by_canaries
+        else "How much privacy loss is proven?",
+        at_least(value),
+        DASH if unlimited else f"ε ≤ {proven.limit}",
+        f"By {proven.name}, which assumes {lower_bounds.assumed(report)}. "
+        f"{gap(proven.mark, unlimited, 'trials')}",
+        mark=proven.mark if value else None,
+    )
+
+
+def _betrayal(report: Report) -> Row:
+    """Return the row about the final model's members."""
+    found = report.membership_inference["yeom"]
+    fresh, own = found.advantage_interval, found.advantage_interval_of_these
+    vacuous = "none ({})" if report.bounds.yeom_bound >= 1 else "{}"
+    return Row(
+        "Does the final model betray its members?",
+        number(found.advantage),
+        # The bound is about the unit of privacy.
+        DASH if is_client(report) else vacuous.format(yeom_bound(report)),
+        "Advantage of membership inference (Yeom), which knows far less than the adversary. "
+        "Its interval is over fresh records and trials"
+        + (f"; for these records it is {span(own, number)}." if own else ".")
+        + " It asks about single records, which the bounds are not about." * is_client(report),
+        f"{confidence_of(report)}interval {span(fresh, number)}" if fresh else "",
+    )
+
+
+def game(report: Report) -> str:
+    """Say what is played in every trial, and what advantage and belief are."""
+    advantage = "Advantage is its true-positive rate less its false-positive rate"
+    if is_halves(report):
+        return (
+            "The game: in every trial the federation is trained afresh, on a secret candidate: one "
+            f"of {report.pac.candidates} random halves of the records of all clients "
+            "but the adversary. The adversary knows all candidates, and the mechanism, but not "
+            "which it is, and must tell whether the challenge record is in it. "
+            f"{advantage}; belief is the probability that it assigns to the record's being in it "
+            "by Bayes' rule."
+        )
+    return (
+        f"The game: in every trial the federation is trained afresh, on the data D with "
+        f"{challenge_of(report)} or on the neighbouring D′{_neighbour(report)}. The adversary "
+        f"knows both, and the mechanism, and must tell which it was. {advantage}; belief is the "
+        "probability that it assigns to D by Bayes' rule."
+    )
+
+
+def _neighbour(report: Report) -> str:
+    """Say how D' differs where all data of a client are in question."""
+    if not is_client(report):
+        return ""
+    if report.neighbouring == "replace":
+        return ", where as many others take their place"
+    return ", where it has none and its update is 0; that it takes part is no secret"
+
+
+def _words(report: Report) -> list[Block]:
+    headings = "RoundGame", "Answer", "Limit from theory", "Reading"
+    lines = [of_row(row) for row in questions(report)]
+    return [
+        Table(headings, [Group("", lines)], style="questions"),
+        Prose(game(report), small=True),
+    ]
+
+
+SECTION = Section("In short", _words)

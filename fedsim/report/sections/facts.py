@@ -1,0 +1,144 @@
+"""What kind of run a report is of, and what its measurements are held to."""
+
+import math
+
+from fedsim.pages.wording import DASH, number, percent, plain
+from fedsim.results.numbers import Ends
+from fedsim.results.report import Report
+
+TITLES = {
+    "clopper_pearson": "Clopper–Pearson",
+    "clopper_pearson_split": "Clopper–Pearson, split trials",
+    "clopper_pearson_bonferroni": "Clopper–Pearson, paid ranks",
+    "jeffreys": "Jeffreys (credible)",
+    "mu_gdp": "μ of Gaussian privacy",
+    "gaussian": "Gaussian",
+    "gaussian_unequal": "Gaussian, unequal variances",
+    "privacy_profile": "Privacy profile",
+    "trade_off": "Sampled trade-off curve",
+}
+"""Of the lower bounds on epsilon."""
+
+
+def is_unprotected(report: Report) -> bool:
+    """Whether no noise at all hides the record from the audited vantage."""
+    return report.mechanism.effective_noise_multiplier == 0
+
+
+def is_pac(report: Report) -> bool:
+    """Whether the noise was shaped by stated candidates, which is no differential privacy."""
+    return report.mechanism.noise == "pac"
+
+
+def is_halves(report: Report) -> bool:
+    """Whether the secret was one of several random halves of the data, and not D or D'."""
+    return is_pac(report) and report.pac.prior == "halves"
+
+
+def is_client(report: Report) -> bool:
+    """Whether all data of a client are in question."""
+    return report.unit == "client"
+
+
+def is_clipped(report: Report) -> bool:
+    """Whether clipping bounded what one record can change."""
+    return report.mechanism.clipping
+
+
+def is_sampled(report: Report) -> bool:
+    """Whether a record joins a round only with a probability below 1."""
+    return report.mechanism.sampling_rate < 1
+
+
+def takes_local_steps(report: Report) -> bool:
+    """Whether clients took several steps on their own in a round."""
+    return report.mechanism.local_steps > 1
+
+
+def is_alarming(report: Report) -> bool:
+    """Whether anything contradicts theory."""
+    return bool(report.alarms)
+
+
+def advantage_limit(report: Report) -> float:
+    """Return what the advantage is held to: rho_alpha, or the bound of PAC privacy alone."""
+    return report.pac.advantage_bound if is_pac(report) else report.bounds.rho_alpha
+
+
+def advantage_alarm(report: Report) -> str:
+    """Return the name of the alarm that says the advantage is above its limit."""
+    return "pac_advantage" if is_pac(report) else "advantage"
+
+
+def success(report: Report) -> float | None:
+    """Return the share of trials that the adversary won; ties are not won."""
+    wins = report.empirical.wins
+    return None if wins is None else wins / report.trials
+
+
+def success_ends(report: Report) -> Ends | None:
+    """Return the interval of the share of trials won."""
+    ends = report.empirical.advantage_interval
+    return None if ends is None else ((1 + ends[0]) / 2, (1 + ends[1]) / 2)
+
+
+def challenge_of(report: Report) -> str:
+    """Name what is in question."""
+    challenge = report.challenge
+    if is_client(report):
+        return f"all {challenge.records} records of client {challenge.client}"
+    what = "gradient" if challenge.kind == "gradient" else "record"
+    if challenge.records == 1:
+        return f"the challenge {what}"
+    return f"{challenge.records} challenge {what}s"
+
+
+def trials_of(report: Report) -> str:
+    """Say how many trials there were."""
+    return f"{report.trials} trial{'s' * (report.trials != 1)}"
+
+
+def confidence_of(report: Report) -> str:
+    """Return the confidence of every interval as the start of a phrase, such as "95% "."""
+    return f"{100 * report.empirical.confidence:g}% "
+
+
+def score_caution(report: Report) -> str:
+    """Say where log-odds are no likelihood, of whatever takes them for one."""
+    if report.vantage == "released-model":
+        return " Of the released model it describes an attack's score and is not bounded."
+    if takes_local_steps(report):
+        return " With local steps it describes the score of a linearised attack and is not bounded."
+    return ""
+
+
+def standard_errors_apart(report: Report) -> str:
+    """Say how far prediction and measurement differ, and how often by chance; "" if unknown."""
+    measured, predicted = report.empirical.advantage, report.prediction.advantage
+    distance = report.prediction.distance
+    if measured is None or predicted is None or distance is None or not distance.standard_error:
+        return ""
+    error = math.hypot(distance.standard_error, report.prediction.standard_error or 0.0)
+    apart = abs(measured - predicted) / error
+    return f"({apart:.1f} standard errors apart, p = {number(distance.p_value)})"
+
+
+def yeom_bound(report: Report) -> str:
+    """Word Yeom's bound on membership inference, which is proven for pure epsilon."""
+    return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, of pure ε"
+
+
+def accuracies(report: Report) -> str:
+    """Word the mean accuracy before the first and after the last round."""
+    means = report.utility.accuracy.mean
+    return f"{percent(means[0])} → {percent(means[-1])}" if means else DASH
+
+
+def clients_of(report: Report) -> str:
+    """Name what the noise hides."""
+    return "a client's data" if is_client(report) else "the record"
+
+
+def at_delta(delta: float) -> str:
+    """Word at which delta an epsilon is stated."""
+    return f"at δ = {plain(delta)}"

@@ -1,0 +1,84 @@
+"""Membership inference: weaker attacks, from losses alone."""
+
+from collections.abc import Mapping
+
+from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
+from fedsim.audits import yeom
+from fedsim.pages.blocks import Block, Cell, Group, Line, Prose, Table
+from fedsim.pages.wording import number, percent, span
+from fedsim.report.sections.facts import is_client
+from fedsim.report.sections.section import Section
+from fedsim.results.measured import MembershipAttack
+from fedsim.results.report import Report
+
+ATTACKS = {
+    yeom.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
+    yeom.CHALLENGE: ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
+}
+"""The short and the long names of the two that learn from no shadow models."""
+
+CLIENT_ATTACK = (
+    "Yeom on the\nchallenged client",
+    "Yeom on the target client: by the mean loss of its records",
+)
+"""The attack on the challenge where that is not a record."""
+
+SHORT = {"trajectory": "LiRA on all\nglobal models"}
+"""Of the attacks on the challenge by losses, those that are drawn: the one that sees most."""
+
+MEANING = (
+    "Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's compares "
+    "a record's loss with the mean loss of the training data. Those on the challenge play the "
+    "adversary's own game; all but Yeom's first two learn from one half of the trials, as shadow "
+    "models, and are judged on the other half."
+)
+
+
+def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, MembershipAttack]:
+    """Return the attacks that stand beside the adversary in a figure, by their short names.
+
+    Not the one about all records, which the bound is not about. client: whether all data of a
+    client are in question.
+    """
+    return {
+        names(name, client)[0]: found
+        for name, found in attacks.items()
+        if name == yeom.CHALLENGE or name in SHORT
+    }
+
+
+def names(name: str, client: bool) -> tuple[str, str]:
+    """Return the short and the long name of an attack."""
+    if name == yeom.CHALLENGE and client:
+        return CLIENT_ATTACK
+    if attack := LOSS_ATTACKS.get(name):
+        return SHORT.get(name, attack.title), f"{attack.title}, on the challenge"
+    return ATTACKS.get(name, (name, name))
+
+
+def _line(report: Report, name: str, found: MembershipAttack) -> Line:
+    detail = span(found.advantage_interval, number)
+    return Line(
+        Cell(names(name, is_client(report))[1]),
+        [
+            Cell(number(found.advantage), detail, style="value"),
+            # What goes by no threshold has no rates, and what gives no scores no area.
+            Cell(percent(found.tpr)),
+            Cell(percent(found.fpr)),
+            Cell(number(found.area)),
+        ],
+    )
+
+
+def _words(report: Report) -> list[Block]:
+    blocks: list[Block] = []
+    if report.membership_inference:
+        lines = [_line(report, name, found) for name, found in report.membership_inference.items()]
+        headings = "Attack", "Advantage", "True positives", "False positives", "AUC"
+        blocks = [Prose(MEANING), Table(headings, [Group("", lines)])]
+    if report.membership_missing is not None:
+        blocks.append(Prose(report.membership_missing, small=True))
+    return blocks
+
+
+SECTION = Section("Membership inference", _words)

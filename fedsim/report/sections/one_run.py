@@ -1,0 +1,117 @@
+"""The one-run audit: what canaries prove in a single training."""
+
+import math
+
+import numpy as np
+
+from fedsim.audits.one_run_report import HEADLINE_NAME, LEADING, NAMES
+from fedsim.figures import belief_figures
+from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose, Row
+from fedsim.pages.wording import DASH, at_least, number, percent, plain, span
+from fedsim.report.sections.marks import beside_theory, gap
+from fedsim.report.sections.section import Section, Transcript
+from fedsim.results.measured import CanaryEstimate, LowerBound, OneRun
+from fedsim.results.report import Report
+
+
+def headline(found: OneRun) -> LowerBound:
+    """Return the bound that leads, of the headline's trial."""
+    return found.bounds[LEADING]
+
+
+def proven(report: Report, found: OneRun) -> Row:
+    """Return the headline of the one-run audit beside its claim."""
+    bound, limit = headline(found), found.canary_epsilon
+    unlimited = math.isinf(limit)
+    mark = None if unlimited else beside_theory(report, "one_run", bound.epsilon, limit)
+    return Row(
+        "How much privacy loss is proven?",
+        at_least(bound.epsilon),
+        DASH if unlimited else f"ε ≤ {number(limit)}",
+        f"By the {HEADLINE_NAME}, of one canary. Claimed: ε = {number(found.claimed_epsilon)} "
+        f"towards a participant. {gap(mark, unlimited, 'canaries')}",
+        f"one trial, {percent(bound.confidence)} confidence",
+        mark if bound.epsilon else None,
+    )
+
+
+def summary(found: OneRun) -> Entries:
+    """Return the three numbers for the terminal."""
+    values = {name: number(bound.epsilon) for name, bound in found.bounds.items()}
+    values["estimate"] = DASH if found.estimate.reason else number(found.estimate.epsilon)
+    return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
+
+
+def _entries(found: OneRun) -> Entries:
+    limit = number(found.canary_epsilon)
+    rows = [
+        ("ε claimed, towards a participant", number(found.claimed_epsilon)),
+        ("ε of one canary by the claimed noise", f"{limit} (μ = {number(found.canary_mu)})"),
+    ]
+    for name, bound in found.bounds.items():
+        right, guesses = plain(bound.details["right"]), plain(bound.details["guesses"])
+        said = (
+            f"{number(bound.epsilon)} with {percent(bound.confidence)} confidence: {right} of "
+            f"{guesses} guesses right. Assumes {bound.assumes}."
+        )
+        rows.append((f"ε at least, {NAMES[name]}", said))
+    estimated = _estimated(found.estimate, found.confidence)
+    rows.append(("ε estimated, no confidence statement", estimated))
+    for name, spread in (found.spread or {}).items():
+        between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
+        said = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
+        rows.append((f"Over {found.trials} trials, {NAMES[name]}", said))
+    return rows
+
+
+def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
+    if estimate.reason:
+        return f"none: {estimate.reason}"
+    ends = estimate.epsilon_interval
+    between = span((ends.low, ends.high), number)
+    return (
+        f"{number(estimate.epsilon)} (μ = {number(estimate.mu)}; {between} "
+        f"at {percent(confidence)}). Presumes {estimate.assumes}"
+    )
+
+
+def _reading(found: OneRun) -> list[str]:
+    """Return, in whole sentences, what was done and what it is about."""
+    clients = ", ".join(map(str, found.clients))
+    less = ", less what the auditor knew that the data add" if found.known_data else ""
+    return [
+        f"{found.count} canaries of kind “{found.kind}” were planted at clients "
+        f"{clients}, each in the whole training or not by a fair coin, and scored by the "
+        f"aggregates of all rounds{less}. The headline is trial {found.headline_trial}, decided "
+        "before the run; every other trial is another such audit.",
+        found.note,
+        *([found.alarm] if found.alarm else []),
+    ]
+
+
+def _words(report: Report) -> list[Block]:
+    found = report.one_run
+    if found is None:
+        return []
+    return [*map(Prose, _reading(found)), Listing(_entries(found)), Place("one-run")]
+
+
+def _figures(report: Report, _: Transcript) -> list[Figure]:
+    found = report.one_run
+    if found is None:
+        return []
+    scores = found.scores
+    return [
+        Figure(
+            "one-run",
+            belief_figures.canary_scores(
+                np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
+            ),
+            "Canaries in and out.",
+            f"The scores of the canaries of trial {found.headline_trial}: the "
+            "less the two overlap, the more of them are guessed.",
+        )
+    ]
+
+
+SECTION = Section("One-run audit", _words, _figures)

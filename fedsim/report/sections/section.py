@@ -1,0 +1,67 @@
+"""What a section of a report is, and what its figures are drawn from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedsim.figures.canvas import Bools, Floats
+from fedsim.pages.blocks import Block, Figure
+from fedsim.results.report import Report
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """What the adversary saw of T trials of k rounds.
+
+    Attributes:
+        worlds: whether each trial trained on D, [T]
+        log_odds, sensitivities, noise_stds: after each round, [T, k]
+        poison_scores: of the released models, [T], where the challenge was made
+    """
+
+    worlds: Bools
+    log_odds: Floats
+    sensitivities: Floats
+    noise_stds: Floats
+    poison_scores: Floats | None = None
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
+        """Take the arrays of a run, as `run_transcript.read` has checked them."""
+        return cls(
+            arrays["worlds"],
+            arrays["log_odds"],
+            arrays["sensitivities"],
+            arrays["noise_stds"],
+            arrays.get("poison_scores"),
+        )
+
+
+def _nothing_said(_: Report) -> Sequence[Block]:
+    return ()
+
+
+def _nothing_drawn(_: Report, __: Transcript) -> Sequence[Figure]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the page of a run: what it says, and what it draws.
+
+    What it is about was measured in `fedsim.audits`, which may not word it, and stands in the
+    report.
+
+    Attributes:
+        title: its heading, or how the report words that
+        words: report -> blocks; a section without blocks and figures is left out
+        figures: report, transcript -> figures; those that no block places stand at the end
+    """
+
+    title: str | Callable[[Report], str]
+    words: Callable[[Report], Sequence[Block]] = _nothing_said
+    figures: Callable[[Report, Transcript], Sequence[Figure]] = _nothing_drawn
+
+    def heading(self, report: Report) -> str:
+        """Return the heading of the section in a report."""
+        return self.title if isinstance(self.title, str) else self.title(report)

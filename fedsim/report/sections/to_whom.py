@@ -1,0 +1,132 @@
+"""To whom the target is identifiable: bounds, prediction and measurement at every vantage."""
+
+from fedsim.figures import bound_figures
+from fedsim.figures.bound_figures import VantagePoint
+from fedsim.pages.blocks import Block, Cell, Figure, Group, Line, Mark, Place, Prose, Table
+from fedsim.pages.wording import number, percent, span
+from fedsim.report.sections.facts import clients_of, confidence_of, is_pac, takes_local_steps
+from fedsim.report.sections.section import Section, Transcript
+from fedsim.results.measured import AtVantage
+from fedsim.results.report import Report
+from fedsim.results.theory import VantageBounds
+from fedsim.trust import Trust
+
+TRUST = {trust.value: trust.model.words for trust in Trust}
+
+HEADINGS = (
+    *("Vantage", "Noise multiplier", "ε", "Belief at most (ρβ)", "Advantage at most (ρα)"),
+    *("Predicted", "Measured", "Note"),
+)
+
+
+def trust(report: Report) -> str:
+    """Say who added the noise, how the messages were summed, and what the bounds count on."""
+    words = TRUST.get(report.trust, "")
+    if rounding := report.mechanism.rounding:
+        words += (
+            f" They were {rounding.note}, as integers: for the rounding "
+            "the noise, like the sensitivity, is "
+            f"{percent(rounding.relative_growth)} larger."
+        )
+    if report.colluding:
+        words += (
+            f" {report.colluding} of the {report.clients} clients told the adversary their noise, "
+            "and the bounds count on none of it."
+        )
+    if takes_local_steps(report):
+        words += (
+            " Clients take several steps of their own in a round, each at a model that only their "
+            "own noise hides; so the bounds grant every vantage all of these steps."
+        )
+    return words
+
+
+def standing(report: Report, row: AtVantage) -> Mark | None:
+    """Return how one vantage's measurement stands to its bound and its prediction."""
+    found = row.empirical
+    if found is None or found.within_bound is None or is_pac(report):
+        return None
+    if row.rho_alpha >= 1:
+        return Mark("caution", "No protection")
+    if not found.within_bound:
+        return Mark("alarm", "Above the limit")
+    if found.near_prediction is False:
+        return Mark("caution", "Apart from the prediction")
+    return Mark("good", "Within the limit")
+
+
+def _line(report: Report, bounds: VantageBounds) -> Line:
+    row, here = report.vantages[bounds.vantage], bounds.vantage == report.vantage
+    note = bounds.note or (
+        f"nothing hides {clients_of(report)} here" if bounds.noise_multiplier == 0 else ""
+    )
+    if is_pac(report) and bounds.vantage != "server":
+        note = "no bound by differential privacy: see PAC privacy below"
+    if row.note and not is_pac(report):
+        note = row.note
+    measured, predicted = row.empirical, row.prediction
+    return Line(
+        Cell(bounds.vantage, "audited here" * here),
+        [
+            Cell(number(bounds.noise_multiplier)),
+            Cell(number(bounds.epsilon)),
+            Cell(percent(bounds.rho_beta)),
+            Cell(number(bounds.rho_alpha)),
+            Cell(number(None if predicted is None else predicted.advantage)),
+            Cell(
+                number(None if measured is None else measured.advantage),
+                span(None if measured is None else measured.advantage_interval, number),
+                style="value",
+            ),
+            Cell(note, mark=standing(report, row), style=""),
+        ],
+        here,
+    )
+
+
+def _words(report: Report) -> list[Block]:
+    return [
+        Prose(
+            f"The same noise protects differently depending on who looks. {trust(report)} The "
+            "audited vantage is highlighted."
+        ),
+        Place("to-whom"),
+        Table(
+            HEADINGS,
+            [Group("", [_line(report, bounds) for bounds in report.bounds.vantages])],
+            style="vantages",
+        ),
+    ]
+
+
+def _figures(report: Report, _: Transcript) -> list[Figure]:
+    """Return what each vantage achieved; nothing where only one was measured, or none is bounded.
+
+    Under PAC noise no bound of differential privacy is there to compare with.
+    """
+    points = [
+        VantagePoint(
+            name.replace("-", " "),
+            row.rho_alpha,
+            None if row.prediction is None else row.prediction.advantage,
+            None if row.empirical is None else row.empirical.advantage,
+            None if row.empirical is None else row.empirical.advantage_interval,
+        )
+        for name, row in report.vantages.items()
+    ]
+    several = sum(point.measured is not None for point in points) > 1
+    if not several or is_pac(report):
+        return []
+    return [
+        Figure(
+            "to-whom",
+            bound_figures.vantages(points),
+            "To whom the person is identifiable.",
+            "The advantage of an adversary at each vantage: measured, with the "
+            f"{confidence_of(report)}interval; predicted for this run; and the most that the noise "
+            "allows (the grey bar). 0 is a coin, 1 is certainty.",
+        )
+    ]
+
+
+SECTION = Section("To whom", _words, _figures)

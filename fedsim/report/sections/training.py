@@ -1,0 +1,118 @@
+"""What was trained, and how it was audited."""
+
+from fedsim.pages.blocks import Block, Prose
+from fedsim.pages.wording import plain
+from fedsim.report.sections.facts import (
+    is_client,
+    is_clipped,
+    is_halves,
+    is_sampled,
+    takes_local_steps,
+    trials_of,
+)
+from fedsim.report.sections.section import Section
+from fedsim.results.report import Report
+
+AUDIT_MODES = {
+    "participant": "The beliefs were computed by the adversary itself, from what a client receives "
+    "and the background knowledge of the threat model.",
+    "oracle": "The beliefs were computed by the auditor, from the noise that was drawn; they "
+    "are the adversary's, which it would have computed at greater cost.",
+}
+
+
+def scope(report: Report) -> str:
+    """Return the size and the setting of the run in one line."""
+    local_steps = report.mechanism.local_steps
+    return " · ".join(
+        (
+            trials_of(report),
+            f"{report.rounds} rounds",
+            f"{report.clients} clients",
+            f"{report.trust} trust",
+            f"vantage: {report.vantage}",
+            f"neighbouring: {report.neighbouring}",
+            *(["unit of privacy: a client's whole data"] * is_client(report)),
+            *([f"sampling rate {_rate(report)}"] * is_sampled(report)),
+            *([f"{local_steps} local steps"] * (local_steps > 1)),
+        )
+    )
+
+
+def optimizer_settings(report: Report) -> dict[str, dict[str, float]]:
+    """Return the settings of each optimiser as they are named, by the optimiser."""
+    training = report.training
+    return {
+        "sgd": {"momentum": training.momentum},
+        "adam": {"β₁": training.beta1, "β₂": training.beta2, "ε": training.adam_epsilon},
+    }
+
+
+def _rate(report: Report) -> str:
+    return plain(report.mechanism.sampling_rate)
+
+
+def _step(report: Report) -> str:
+    """Say what a round's step is."""
+    if is_sampled(report):
+        return (
+            f"In each of {report.rounds} rounds every record took part with probability "
+            f"{_rate(report)}, by itself (Poisson sampling). The bounds count on it that nobody "
+            "learns whether the challenge record did; the adversary is taken to know of all others."
+        )
+    if takes_local_steps(report):
+        return (
+            f"In each of {report.rounds} rounds every client took {report.mechanism.local_steps} "
+            f"noisy steps on a model of its own: {report.mechanism.steps} noisy steps are "
+            "accounted. The adversary sees only their sum, and decides by a linearised attack's "
+            "score."
+        )
+    if is_halves(report):
+        return (
+            f"In each of {report.rounds} rounds the records of the trial's secret candidate took "
+            "part, one of several random halves of the records of all clients but the adversary."
+        )
+    if is_client(report):
+        epochs, size = report.training.local_epochs, report.training.batch_size
+        return (
+            f"In each of {report.rounds} rounds every client trained a copy of the model on its "
+            f"own records, without noise, for {epochs} epoch{'s' * (epochs != 1)} in "
+            f"{f'batches of {size}' if size else 'one batch'}, and sent how far it came, "
+            "clipped as a whole. Only that is accounted for, whatever the client did in between."
+        )
+    return f"In each of {report.rounds} rounds every record took part, in one step."
+
+
+def _optimisation(report: Report) -> str:
+    training = report.training
+    named = optimizer_settings(report).get(training.optimizer, {})
+    settings = ", ".join(f"{name} {plain(value)}" for name, value in named.items() if value)
+    warmup, local_rate = training.warmup_rounds, training.local_learning_rate
+    return (
+        f"The server's optimiser was {training.optimizer}{f' ({settings})' if settings else ''}, "
+        f"its learning rate {plain(training.learning_rate)} on the schedule {training.schedule}"
+        f"{f' after {warmup} rounds of warm-up' if warmup else ''}"
+        f"{f', that of the clients {plain(local_rate)}' if local_rate else ''}. It works on what "
+        "is released anyway and costs no privacy."
+    )
+
+
+def _gradients(report: Report) -> str:
+    """Say in which precision and by which rules per-example gradients were clipped."""
+    sentence = f"Forward and backward passes ran in {report.precision}"
+    fallbacks = report.model.gradient_fallbacks
+    if not fallbacks:
+        clipped = is_clipped(report) and not is_client(report)
+        what = "was clipped" if clipped else "gave its gradients"
+        return f"{sentence}; every layer {what} by its own rule."
+    layers = "; ".join(f"{name} ({reason})" for name, reason in fallbacks.items())
+    return f"{sentence}; layers whose gradients went through torch.func: {layers}."
+
+
+def _words(report: Report) -> list[Block]:
+    audited = AUDIT_MODES.get(report.audit_mode, "")
+    said = [_step(report), _optimisation(report), audited, _gradients(report)]
+    return [Prose(sentence) for sentence in said if sentence]
+
+
+SECTION = Section("What was trained, and how it was audited", _words)

@@ -1,0 +1,42 @@
+"""Numbers of a report: infinite where they are, as "Infinity" in JSON, which has no infinity."""
+
+import math
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+INFINITIES = "Infinity", "-Infinity"
+
+
+class _Infinite:
+    """Has pydantic read and write infinity as a word, and refuse other words and NaN."""
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        word = core_schema.no_info_after_validator_function(
+            float, core_schema.literal_schema(list(INFINITIES))
+        )
+        return core_schema.union_schema(
+            [core_schema.float_schema(strict=True, allow_inf_nan=False), word],
+            serialization=core_schema.plain_serializer_function_ser_schema(_written),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, _: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"type": "number"}, {"enum": list(INFINITIES)}]}
+
+
+def _written(number: float) -> float | str:
+    if math.isnan(number):
+        raise ArithmeticError("a number of the report is not a number")
+    if math.isinf(number):
+        return INFINITIES[number < 0]
+    return float(number)
+
+
+Real = Annotated[float, _Infinite()]
+"""A number that may be infinite."""
+
+Ends = tuple[Real, Real]
+"""The ends of an interval."""
