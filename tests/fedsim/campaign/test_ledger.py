@@ -711,10 +711,10 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
     assert report["mechanism"]["steps"] == 5
     assert report["bounds"]["epsilon"] == pytest.approx(closed_form(5))
     assert any("released 2 rounds of the same trials" in text for text in report["warnings"])
-    other = writing.write_report(directory, delta=0.05)["budget"]
-    assert other["epsilon"]["participant"] == PLD.epsilon(Mechanism.alike(Z, 5), 0.05)
-    assert len(other["epsilon_by_round"]) == 3
-    assert other["delta"] == 0.05
+    other = writing.write_report(directory, delta=0.05).budget
+    assert other.epsilon["participant"] == PLD.epsilon(Mechanism.alike(Z, 5), 0.05)
+    assert len(other.epsilon_by_round) == 3
+    assert other.delta == 0.05
 
 
 def test_a_restart_from_the_seed_releases_the_same_again(
@@ -802,8 +802,8 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     path = directory.path / "ledger.jsonl"
     path.write_bytes((tmp_path / "other" / "ledger.jsonl").read_bytes())
     report = writing.write_report(directory)
-    assert report["mechanism"]["effective_noise_multiplier"] is None
-    rows = {row["vantage"]: row["noise_multiplier"] for row in report["bounds"]["vantages"]}
+    assert report.mechanism.effective_noise_multiplier is None
+    rows = {row.vantage: row.noise_multiplier for row in report.bounds.vantages}
     assert rows == {"server": Z, "participant": None, "released-model": None}
     both = 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2)
-    assert report["bounds"]["epsilon"] == pytest.approx(closed_form(1, both))
+    assert report.bounds.epsilon == pytest.approx(closed_form(1, both))

@@ -252,8 +252,8 @@ def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     # A typo is taken back, as far as there are trials; until then reports are of those there are.
     extend(directory, 40_000)
     between = report_of(directory)
-    assert between["campaign"]["extended_from"] == 8
-    assert any("extended from 8 to 14" in warning for warning in between["warnings"])
+    assert between.campaign.extended_from == 8
+    assert any("extended from 8 to 14" in warning for warning in between.warnings)
     with pytest.raises(InputError, match="is to have 40000 trials, 14 of which"):
         extend(directory, 12)
     assert extend(directory, 14).trials.first == 8
