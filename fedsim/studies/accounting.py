@@ -214,7 +214,7 @@ def _label(
     # Noise may be all that it should be, and yet none of it stand before the vantage asked for.
     found = guarantee.of(config, run.training, run.everything, run.trainings, delta, vantage)
     document["dp_guarantee"], document["dp_note"] = found.given, found.note
-    document["released"] = found.released
+    document["released"] = None if found.released is None else asdict(found.released)
     reason = unbounded(config)
     if reason is not None:
         document["note"] = reason

@@ -644,7 +644,7 @@ def test_the_training_stops_at_the_last_round_within_the_budget(
     assert report["bounds"]["epsilon"] == pytest.approx(closed_form(4))
     budget = report["budget"]
     assert budget["epsilon"]["participant"] <= budget["stop_at"] < closed_form(5)
-    assert budget["epsilon"]["server"] is None
+    assert budget["epsilon"]["server"] == "Infinity"
     np.testing.assert_allclose(budget["epsilon_by_round"], [closed_form(n) for n in (1, 2, 3, 4)])
     expected = {"rounds_planned": 6, "rounds_run": 4, "stopped": True, "earlier_attempts": 0}
     expected |= {"vantage": "participant", "delta": DELTA, "accountant": "pld"}

@@ -326,7 +326,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         }
         found = one_run_report.report(config, arrays, claimed, 1e-5, 0.95)
         assert found is not None
-        assert found["spread"] is None  # one trial has none
+        assert found.spread is None  # one trial has none
         alarms[noise] = check.alarms(one_run_report.checks(found))
     assert not alarms[2.0]
     assert "more than the claimed noise allows" in alarms[0.2]["one_run"]
