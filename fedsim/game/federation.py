@@ -24,7 +24,8 @@ from fedsim.game import crafting
 from fedsim.game.crafting import Crafted
 from fedsim.mechanisms.vantages import measured
 from fedsim.training import fitting, models
-from fedsim.training.clipping import Clipper, Cut
+from fedsim.training.clipping import Clipper
+from fedsim.training.cutting import Cut
 from fedsim.training.evaluation import evaluate, logits
 from fedsim.trust.model import Vantage
 

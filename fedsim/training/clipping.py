@@ -20,6 +20,8 @@ from adversaries.errors import InputError
 from fedsim.common.blocks import Pool, even, run, slices
 from fedsim.common.device import Precision, reduced
 from fedsim.common.memory import Footprint, footprint, readable
+from fedsim.training import cutting
+from fedsim.training.cutting import Cut
 from fedsim.training.gradients import Dense, Gradient, formed, weighted_sum
 from fedsim.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.training.losses import per_example
@@ -28,37 +30,12 @@ from fedsim.training.models import flatten, parameter_shapes, size, unflatten
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
 
-BLOCK_TRIALS = 2
-"""Trials for which a block has room at least, so that they share the first layer's input."""
-
-BLOCKS = 8
-"""Blocks into which trials are cut if there is enough to do, so that threads share them evenly."""
-
-WORTH_A_BLOCK, WORTH_A_CUT = 2**22, 2**18
-"""Bytes of examples in a block from which it is worth while to cut the trials further, so that
-threads have more blocks; and, where there are too few trials for that, the records."""
-
 SAMPLED = 0.8
 """The share of records, below which each trial's are gathered instead of weighting all of them."""
 
 Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
 """Parameters, features and labels, as `LayerwiseModel.gradients` takes them -> unclipped gradients.
 """
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How many trials and records are computed at once.
-
-    Attributes:
-        trials: of a block.
-        records: of a block.
-        bytes: peak working memory of all threads' blocks, and of the sums that wait to be added.
-    """
-
-    trials: int
-    records: int
-    bytes: float
 
 
 @dataclass(frozen=True)
@@ -132,14 +109,7 @@ class Clipper:
             inside = weights[trials].gather(1, here)
             return self._sum(pool, parameters[trials], features[here], labels[here], inside)
 
-        # Blocks are float32; what adds them up, always in the same order, is float64.
-        blocks = [
-            (trials, part)
-            for trials in slices(len(parameters), cut.trials)
-            for part in slices(records, cut.records)
-        ]
-        for (trials, _), added in zip(blocks, run(block, blocks, self.threads), strict=True):
-            total[trials].add_(added)
+        self._add_up(total, block, cut.blocks(len(parameters), records))
         return total
 
     def clipped_sums(
@@ -176,13 +146,7 @@ class Clipper:
                 sums[:, position] = weighted_sum(gradients, scale * mask)
             return sums
 
-        blocks = [
-            (trials, part)
-            for trials in slices(len(parameters), cut.trials)
-            for part in slices(len(labels), cut.records)
-        ]
-        for (trials, _), added in zip(blocks, run(block, blocks, self.threads), strict=True):
-            total[trials].add_(added)
+        self._add_up(total, block, cut.blocks(len(parameters), len(labels)))
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -268,11 +232,7 @@ class Clipper:
             found = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
             return torch.linalg.vector_norm(found, dim=-1)
 
-        blocks = [
-            (trials, part)
-            for trials in slices(len(parameters), trials_at_once)
-            for part in slices(groups.shape[1], at_once)
-        ]
+        blocks = cutting.blocks(len(parameters), trials_at_once, groups.shape[1], at_once)
         distances = torch.empty(groups.shape[:2], dtype=torch.float64, device=parameters.device)
         for place, found in zip(blocks, run(block, blocks, self.threads), strict=True):
             distances[place] = found
@@ -315,30 +275,28 @@ class Clipper:
             waiting = (self.threads + 1) * 4 * trials * sums * size(self.model)
             return self.threads * need.bytes(trials, records) + waiting
 
-        # How many examples (one record in one trial) a block holds.
         examples = BLOCK_BYTES[record.device.type] / need.example
-        # As many records that what a trial costs of itself is little.
-        fewest = max(need.trial, WORTH_A_CUT) / need.example
-        most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
-        records_at_once = even(records, most)
-        # Then trials: as fill the block, but no fewer than a block is worth while for.
-        fewest = WORTH_A_BLOCK / (records_at_once * need.example)
-        most = min(examples / records_at_once, max(fewest, trials / BLOCKS))
-        trials_at_once = even(trials, most)
-        # Where memory is short: fewer trials at once, then fewer records.
+        at_once = cutting.examples_at_once(need, examples, trials, records)
         limit = math.inf if self.max_memory is None else self.max_memory
-        while held(trials_at_once, records_at_once) > limit:
-            if trials_at_once > 1:
-                trials_at_once //= 2
-            elif records_at_once > 1:
-                records_at_once //= 2
-            else:
+        while held(*at_once) > limit:
+            if at_once == (1, 1):
                 raise InputError(
                     f"run.max-memory leaves {readable(limit)} for gradients, but one record takes "
                     f"{readable(held(1, 1))} with run.threads = {self.threads}; allow more memory "
                     "or fewer threads"
                 )
-        return Cut(trials_at_once, records_at_once, held(trials_at_once, records_at_once))
+            at_once = cutting.halved(*at_once)
+        return Cut(*at_once, held(*at_once))
+
+    def _add_up(
+        self,
+        total: Tensor,
+        block: Callable[[slice, slice], Tensor],
+        blocks: Sequence[tuple[slice, slice]],
+    ) -> None:
+        """Add what all blocks come to, each float32, to a total in float64, in their order."""
+        for (trials, _), added in zip(blocks, run(block, blocks, self.threads), strict=True):
+            total[trials].add_(added)
 
     def _method(
         self, record: Tensor, label: Tensor, precision: Precision, own: bool = False
