@@ -17,6 +17,9 @@ from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
 from fedsim.noise import Noise
 from fedsim.noise.mechanism import Floats, Noised, Summed, Trials
+from fedsim.report.order import SECTIONS
+from fedsim.report.page import Pictures, render_html
+from fedsim.results.report import Report
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
@@ -52,10 +55,9 @@ def lay_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayDown:
     return lay
 
 
-def _report(tmp_path: Path, number: int = 0) -> dict[str, Any]:
+def _report(tmp_path: Path, number: int = 0) -> Report:
     """Return the report of a run of the fixture `run`."""
-    report: dict[str, Any] = RunDirectory.open(tmp_path / f"run-{number}").read_report()
-    return report
+    return RunDirectory.open(tmp_path / f"run-{number}").read_report()
 
 
 def test_a_membership_attack_is_played_in_a_run(
@@ -63,9 +65,9 @@ def test_a_membership_attack_is_played_in_a_run(
 ) -> None:
     lay_down("A membership attack", allow=("QUANTILE",))
     run(small({"audit.attacks": "mine:QUANTILE", "trials.count": 24, "trials.batch": 24}))
-    found = _report(tmp_path)["membership_inference"]["mine:QUANTILE"]
-    assert found["games"] == found["shadow_trials"] == 12
-    assert -1 <= found["advantage"] <= 1
+    found = _report(tmp_path).membership_inference["mine:QUANTILE"]
+    assert found.games == found.shadow_trials == 12
+    assert -1 <= found.advantage <= 1
 
 
 def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
@@ -86,8 +88,8 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
     effect = (arrays["sensitivities"] / arrays["noise_stds"])[::2, 0] ** 2
     np.testing.assert_allclose(np.diff(by_world)[:, 0], effect, rtol=1e-4)
     report = _report(tmp_path, 1)
-    assert not report["vantages"]["server"]["exact_posterior"]
-    assert report["alarms"] == {}
+    assert not report.vantages["server"].exact_posterior
+    assert report.alarms == {}
 
 
 def test_a_trust_model_is_one_that_every_vantage_goes_by(
@@ -103,6 +105,18 @@ def test_a_trust_model_is_one_that_every_vantage_goes_by(
         np.testing.assert_allclose(known[name], worked_out[name], rtol=0, atol=1e-6)
     one_of_three = known["noise_stds_server"] / known["noise_stds"]
     np.testing.assert_allclose(one_of_three, 1 / np.sqrt(2))
+
+
+def test_a_report_section_stands_on_the_page_in_its_place(
+    small: Make, run: Run, tmp_path: Path
+) -> None:
+    section = _named("A report section")["SECTION"]
+    run(small({}))
+    report = _report(tmp_path)
+    page = render_html(report, Pictures(report, {}, (*SECTIONS[:2], section, *SECTIONS[2:])))
+    headings = re.findall(r"<h2>([^<]*)</h2>", page)
+    assert headings[:3] == ["In short", "To whom", "Where the time went"]
+    assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
 
 
 def test_a_noise_mechanism_learns_the_likelihood_ratio_of_what_it_releases() -> None:
@@ -135,8 +149,8 @@ def test_a_noise_mechanism_is_run_and_hides_more_of_the_target(
     np.testing.assert_array_equal(arrays["noise_stds"], isotropic["noise_stds"])
     assert np.isfinite(arrays["log_odds"]).all()
     report = _report(tmp_path, 1)
-    assert report["alarms"] == {}
-    assert report["mechanism"]["mu"] > report["prediction"]["mu"]
+    assert report.alarms == {}
+    assert report.mechanism.mu > report.prediction.mu
 
 
 def test_a_data_set_is_learnt_by_a_model(
@@ -152,7 +166,7 @@ def test_a_data_set_is_learnt_by_a_model(
     few: dict[str, Scalar] = {"trials.count": 2, "trials.batch": 2, "privacy.rho-beta": 0.0}
     arrays = run(small(own | few | {"privacy.noise-multiplier": 0.01, "training.rounds": 20}))
     assert arrays["accuracies"][-1].mean() > 0.8
-    assert _report(tmp_path)["model"]["parameters"] == 21 * 32 + 33 * 3
+    assert _report(tmp_path).model.parameters == 21 * 32 + 33 * 3
 
 
 def test_an_accountant_calibrates_and_keeps_the_budget(
@@ -166,8 +180,8 @@ def test_an_accountant_calibrates_and_keeps_the_budget(
     target: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.epsilon": 2.0}
     run(small(target | {"privacy.accountant": "mine:ZCDP", "trials.count": 2, "trials.batch": 2}))
     report = _report(tmp_path)
-    assert report["budget"]["epsilon"]["participant"] == pytest.approx(2)
-    assert report["bounds"]["tight_epsilon"] < 1.5
+    assert report.budget.epsilon["participant"] == pytest.approx(2)
+    assert report.bounds.tight_epsilon < 1.5
     asked = ["calibrate", "--epsilon", "1", "--delta", "1e-5", "--steps", "10", "--accountant"]
     with pytest.raises(SystemExit) as ended:
         main([*asked, "mine:ZCDP"])

@@ -18,6 +18,8 @@ class _Infinite:
         )
         return core_schema.union_schema(
             [core_schema.float_schema(strict=True, allow_inf_nan=False), word],
+            custom_error_type="real",
+            custom_error_message='neither a number nor "Infinity"',
             serialization=core_schema.plain_serializer_function_ser_schema(_written),
         )
 

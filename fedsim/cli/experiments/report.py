@@ -1,5 +1,6 @@
 """`fedsim report`: make the report of a finished run again, or compare several."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,13 +9,14 @@ import typer
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.results.report import encode
+from fedsim.results.report import encode, schema
 
 
 def report(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR...", help="Finished runs; one, or several.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="RUN_DIR...", help="Finished runs; one, or several."),
+    ] = None,
     confidence: Annotated[
         float | None, typer.Option(help="Confidence of every interval and bound, e.g. 0.99.")
     ] = None,
@@ -24,6 +26,9 @@ def report(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report, or the comparison, as JSON.")
     ] = False,
+    as_schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of report.json, and no report.")
+    ] = False,
 ) -> None:
     """Write report.json, report.html and the figures of RUN_DIR anew from its transcript.
 
@@ -31,6 +36,13 @@ def report(
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
     """
+    if as_schema:
+        if directories:
+            raise InputError("--schema is the same for every run; leave RUN_DIR out")
+        typer.echo(json.dumps(schema(), indent=2))
+        return
+    if not directories:
+        raise InputError("the report of what? Give RUN_DIR, or --schema")
     runs = [RunDirectory.open(directory) for directory in directories]
     if len(runs) > 1:
         if confidence is not None or delta is not None:

@@ -1,0 +1,100 @@
+"""report.json: its schema, what is refused, and what comes back as it was."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.main import main
+from fedsim.config import Config, Scalar
+from fedsim.results.report import decode, encode, schema
+
+from .conftest import KINDS, Runs
+
+Values = dict[str, Any]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_follows_the_schema_and_comes_back_as_it_was(kind: str, written: Runs) -> None:
+    report = written(kind).report
+    values = json.loads(json.dumps(encode(report), allow_nan=False))
+    jsonschema.validate(values, schema())
+    assert decode(values) == report
+
+
+def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written: Runs) -> None:
+    report = written("server").report
+    assert report.bounds.epsilon == report.mechanism.mu == math.inf
+    values = encode(report)
+    assert values["bounds"]["epsilon"] == values["mechanism"]["mu"] == "Infinity"
+    assert values["bayesian"] is None
+    nobody = replace(report, bounds=replace(report.bounds, epsilon=math.nan))
+    with pytest.raises(ValueError, match="not a number"):
+        encode(nobody)
+
+
+def _without(values: Values) -> None:
+    del values["bounds"]["rho_alpha"]
+
+
+def _another(values: Values) -> None:
+    values["bounds"]["rho_gamma"] = 0.5
+
+
+def _word(values: Values) -> None:
+    values["bounds"]["epsilon"] = "large"
+
+
+def _number(values: Values) -> None:
+    values["name"] = 7
+
+
+DAMAGE = {
+    "it has no 'bounds.rho_alpha'": _without,
+    "it has 'bounds.rho_gamma', which no report has": _another,
+    "its 'bounds.epsilon' is 'large'": _word,
+    "its 'name' is 7": _number,
+}
+
+
+@pytest.mark.parametrize("complaint", DAMAGE)
+def test_a_report_that_was_changed_by_hand_is_refused(complaint: str, written: Runs) -> None:
+    values = encode(written("central").report)
+    DAMAGE[complaint](values)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values, schema())
+    with pytest.raises(ValueError, match=complaint):
+        decode(values)
+
+
+def test_a_damaged_report_is_one_line_and_status_2(
+    written: Runs,
+    small: Callable[[dict[str, Scalar]], Config],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = encode(written("central").report)
+    _word(values)
+    directory = RunDirectory.create(tmp_path / "run", small({}))
+    directory.write_json("report.json", values)
+    with pytest.raises(InputError, match=r"is damaged \(its 'bounds.epsilon' is 'large'\)"):
+        directory.read_report()
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(directory.path), str(directory.path)])
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_the_command_prints_the_schema_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["report", "--schema"])
+    assert ended.value.code in (0, None)
+    assert json.loads(capsys.readouterr().out) == schema()
+    jsonschema.Draft202012Validator.check_schema(schema())
