@@ -2,7 +2,6 @@
 
 from fedsim.config import Config
 from fedsim.results.theory import Budget
-from fedsim.seats import at_server
 from fedsim.trust.model import Vantage
 
 UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
@@ -18,6 +17,8 @@ SYSTEM_NOISE = (
 
 def dp_failings(config: Config) -> list[str]:
     """Return every reason why the run gives nobody a guarantee."""
+    from fedsim.seats import at_server  # noqa: PLC0415  (torch is slow to import)
+
     failings = []
     if failing := config.privacy.noise.mechanism.failing:
         failings.append(failing)

@@ -8,7 +8,6 @@ from fedsim.campaign import batches
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config
 from fedsim.mechanisms.vantages import measured, suffix
-from fedsim.seats import at_server
 from fedsim.trust.model import Vantage
 
 FILE = "transcript.npz"
@@ -87,6 +86,8 @@ def read(directory: RunDirectory) -> Arrays:
 
 def _incomplete(config: Config, arrays: Arrays) -> str:
     """Return which array is missing or of another type, "" where none is."""
+    from fedsim.seats import at_server  # noqa: PLC0415  (torch is slow to import)
+
     needed = [*NEEDED, *config.privacy.noise.mechanism.columns]
     if at_server.seat(config).follows and Vantage.PARTICIPANT in measured(config):
         ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
