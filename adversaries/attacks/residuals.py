@@ -362,13 +362,19 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
     return SamplingTest(
         rate=joined / coins,
         dispersion=float(np.square(sizes - mean).mean() / variance),
-        p_value=min(1.0, 2 * min(of_rate, _two_sided(*_tails_of_squares(sizes, records, rate)))),
+        p_value=min(1.0, 2 * min(of_rate, _two_sided(*tails_of_squares(sizes, records, rate)))),
         batches=sizes.size,
     )
 
 
-def _tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, float]:
-    """Return the chances that the squares' sum is at most, and at least, what it is."""
+def tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, float]:
+    """Return the chances that the squares' sum is at most, and at least, what it is.
+
+    Args:
+        sizes: float64 [k], of the batches; the squares are of their distances from the centre.
+        records: of which each is in a batch, or is not.
+        rate: with which it is.
+    """
     # The law of one batch: its size's squared distance from the centre.
     centre, possible = round(records * rate), np.arange(records + 1)
     law, squares = binom.pmf(possible, records, rate), np.square(possible - centre)

@@ -96,11 +96,11 @@ def compare(
     true_groups = both[names[0]][1]
     table = values.shape if values.ndim == 2 else (len(values), 1)
     # The correlations as they are, and in every bootstrap sample, [resamples, heuristics].
-    points = _rhos(groups, true_groups, np.ones(values.size))
+    points = weighted_rhos(groups, true_groups, np.ones(values.size))
     drawn = np.empty((resamples, len(names)))
     for row in drawn:
         counts = [_multiplicities(length, generator) for length in table]
-        row[:] = _rhos(groups, true_groups, np.outer(*counts).ravel())
+        row[:] = weighted_rhos(groups, true_groups, np.outer(*counts).ravel())
     tail = 100 * (1 - confidence) / 2
     low, high = np.transpose([_interval(column, tail, 1.0) for column in drawn.T])
     # Best first; of equals the one that was named first.
@@ -196,10 +196,18 @@ def _multiplicities(length: int, generator: np.random.Generator) -> Floats:
     return np.bincount(drawn, minlength=length).astype(np.float64)
 
 
-def _rhos(groups: Mapping[str, Groups], truth: Groups, weights: Floats) -> Floats:
+def weighted_rhos(groups: Mapping[str, Groups], truth: Groups, weights: Floats) -> Floats:
     """Return Spearman's rho of each heuristic in a sample that has each value `weights` times.
 
-    With weights, nothing needs to be sorted again; NaN where the sample orders nothing.
+    With weights, nothing needs to be sorted again.
+
+    Args:
+        groups: by heuristic, the group of equal values that each value is of, int [n].
+        truth: those of the true values.
+        weights: float64 [n].
+
+    Returns:
+        A rho for each heuristic; NaN where the sample orders nothing.
     """
     true_scores = _scores(truth, weights)
     deviations = weights @ (true_scores * true_scores)

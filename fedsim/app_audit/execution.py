@@ -148,7 +148,7 @@ class _AuditGrid(InProcessGrid):
             )
         return super().get_node_ids()
 
-    def _execute(self, message: Message) -> Message:
+    def execute(self, message: Message) -> Message:
         context = self.contexts[message.metadata.dst_node_id]
         self._asked = 0
         training = message.metadata.message_type.startswith("train")
@@ -158,7 +158,7 @@ class _AuditGrid(InProcessGrid):
                 return reply
         self.in_client = True
         try:
-            reply = super()._execute(message)
+            reply = super().execute(message)
         finally:
             self.in_client = False
         if training:

@@ -99,7 +99,7 @@ def report(
         if len(scores) > 1
         else None,
         scores=_histogram(*mine),
-        alarm=_alarm(mine, guesses, delta, limit),
+        alarm=alarm(mine, guesses, delta, limit),
         note=NOTE,
     )
 
@@ -151,12 +151,20 @@ def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64])
     return CanaryScores(edges.tolist(), those.tolist(), others.tolist())
 
 
-def _alarm(
+def alarm(
     mine: tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]],
     guesses: int,
     delta: float,
     limit: float,
 ) -> str | None:
+    """Return the alarm that canaries raise which show more than the noise allows, or None.
+
+    Args:
+        mine: the coins of the canaries, bool [m], and their scores, float64 [m].
+        guesses: of the attack that is bounded; 0 to take the best number.
+        delta: of both epsilons.
+        limit: the epsilon of the claimed noise at this delta.
+    """
     # One of the two would do; both are looked at, so that each has half of what may go wrong.
     sure = 1 - (1 - ALARM_CONFIDENCE) / 2
     proven = max(

@@ -167,7 +167,7 @@ async def _upkeep(running: uvicorn.Server, server: Path) -> None:
         logs.rotate(server / "logs")
         if (written := _written(server)) != shown:
             shown = written
-            _take_up(running.config, server)
+            take_up(running.config, server)
 
 
 def _written(server: Path) -> list[float]:
@@ -176,7 +176,7 @@ def _written(server: Path) -> list[float]:
     return [file.stat().st_mtime if file.exists() else 0 for file in files]
 
 
-def _take_up(config: uvicorn.Config, server: Path) -> None:
+def take_up(config: uvicorn.Config, server: Path) -> None:
     """Show new connections the certificate that is there now; one that does not fit, to none."""
     try:
         if config.ssl is not None:

@@ -101,7 +101,7 @@ def _serve_apps(place: Path, supernode: int) -> None:
         while os.getppid() == supernode:
             try:
                 if token := runtime.task():
-                    running.append(_start_app(address, folder / "ca", token))
+                    running.append(start_app(address, folder / "ca", token))
             except httpx.HTTPError:
                 time.sleep(1)  # the SuperNode is about to listen, or to end
             running = [process for process in running if process.poll() is None]
@@ -111,7 +111,7 @@ def _serve_apps(place: Path, supernode: int) -> None:
             time.sleep(POLL_INTERVAL)
 
 
-def _start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes]:
+def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes]:
     """Start the process of a task, which ends with this one."""
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())

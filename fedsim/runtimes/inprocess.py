@@ -88,7 +88,7 @@ class InProcessGrid(Grid):
             messages: one after another.
             timeout: not looked at.
         """
-        return [self._execute(message) for message in messages]
+        return [self.execute(message) for message in messages]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Return the ids of messages whose replies were computed, and are kept.
@@ -98,7 +98,7 @@ class InProcessGrid(Grid):
         """
         ids = []
         for message in messages:
-            reply = self._execute(message)
+            reply = self.execute(message)
             ids.append(message.metadata.message_id)
             self._replies[message.metadata.message_id] = reply
         return ids
@@ -107,7 +107,12 @@ class InProcessGrid(Grid):
         """Return, and forget, the replies that are there."""
         return [self._replies.pop(id) for id in message_ids if id in self._replies]
 
-    def _execute(self, message: Message) -> Message:
+    def execute(self, message: Message) -> Message:
+        """Return the ClientApp's reply to one message; what every message passes through.
+
+        Args:
+            message: for a node of this grid.
+        """
         assign_message_id(message)
         # Strategies may put one record into many messages: a client that changed it would change
         # the others' too. Arrays hold immutable bytes, which a deep copy shares.

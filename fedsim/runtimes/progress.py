@@ -45,13 +45,13 @@ def progress(directory: RunDirectory, config: Config, console: Console) -> Itera
     )
     with Progress(*columns, console=console, transient=True, disable=_is_hidden(console)) as bar:
         rounds = config.training.rounds
-        task = bar.add_task("starting", total=_steps(config, rounds), rounds=rounds)
+        task = bar.add_task("starting", total=planned_steps(config, rounds), rounds=rounds)
 
         def follow(position: int) -> None:
             while True:
                 ending = stop.is_set()
                 for event, behind in directory.events(position):
-                    _show(bar, task, event, config)
+                    show(bar, task, event, config)
                     position = behind
                 if ending:
                     return
@@ -108,15 +108,28 @@ def _is_hidden(console: Console) -> bool:
     return console.quiet or not (console.is_terminal or console.is_jupyter)
 
 
-def _steps(config: Config, rounds: int) -> int:
-    """Return the length of the progress bar: the rounds of every batch, and its conclusion."""
+def planned_steps(config: Config, rounds: int) -> int:
+    """Return the length of the progress bar: the rounds of every batch, and its conclusion.
+
+    Args:
+        config: the experiment.
+        rounds: that a batch of trials trains.
+    """
     return -(-config.trials.count // config.trials.batch) * (rounds + 1)
 
 
-def _show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) -> None:
+def show(bar: Progress, task: TaskID, event: dict[str, Any], config: Config) -> None:
+    """Show one line of the run's events.
+
+    Args:
+        bar: the progress bars.
+        task: the run's.
+        event: the line.
+        config: the experiment.
+    """
     if "rounds" in event:
         rounds = event["rounds"]
-        bar.update(task, total=_steps(config, rounds), rounds=rounds)
+        bar.update(task, total=planned_steps(config, rounds), rounds=rounds)
     if "dropped" in event or "auditor" in event:
         return
     if "waiting" in event:

@@ -162,11 +162,11 @@ def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[No
             time.sleep(0.1)
         yield
     finally:
-        _stop(process.pid)
+        stop(process.pid)
         process.wait()
 
 
-def _stop(pid: int) -> None:
+def stop(pid: int) -> None:
     """End a process in order, then whatever it leaves behind (the app's processes, Ray)."""
     family = []
     # One that ends by itself meanwhile is what is wanted, and no error to report instead.

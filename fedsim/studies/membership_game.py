@@ -98,7 +98,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     nominal = privacy.noise_multiplier(config)
     if known.device.type == "cpu":
         single_threaded_kernels()
-    rounds = _seen(config.training.rounds)
+    rounds = observed_rounds(config.training.rounds)
     everybody = known.members(np.arange(config.data.records))
     others = tuple(tensor[:POPULATION] for tensor in known.held_out())
     along = np.empty((count, len(rounds), config.data.records))
@@ -266,7 +266,7 @@ def _check_memory(config: Config, count: int) -> None:
     """Raise InputError where the losses of so many models, and the attacks' copies, do not fit."""
     models, limit = max(1, count), config.run.memory_limit
     there = spare(torch.device("cpu")) if limit is None else limit
-    along = len(_seen(config.training.rounds)) * config.data.records
+    along = len(observed_rounds(config.training.rounds)) * config.data.records
     each = COPIES * 8 * (along + min(POPULATION, config.data.held_out))
     if models * each > there:
         fewer = f"--models at most {there // each}, or " * (there // each >= 2 * (FEWEST + 1))
@@ -310,7 +310,7 @@ def _short(inside: Bools) -> bool:
     return bool(np.minimum(inner, len(inside) - inner).min(initial=len(inside)) <= FEWEST)
 
 
-def _seen(rounds: int) -> tuple[int, ...]:
+def observed_rounds(rounds: int) -> tuple[int, ...]:
     """Return after which rounds losses are taken: before the first, and evenly to the last."""
     return tuple(int(round) for round in np.unique(np.linspace(0, rounds, SEEN + 1).round()))
 

@@ -120,7 +120,7 @@ def _tried(
         found = performance(scores, members, config.audit.confidence, RATES, generator, threshold)
         rows[name] = _row(attack, found, allowed_at)
         # One of the attacks would do: each has its share of what may go wrong.
-        if most is not None and _surely(found.advantage, len(attacks)) > most:
+        if most is not None and least_advantage(found.advantage, len(attacks)) > most:
             above.append(name)
     return rows, above
 
@@ -200,8 +200,13 @@ def verdict(report: Report) -> list[str]:
     return sentences
 
 
-def _surely(gained: MeanAdvantage, attacks: int) -> float:
-    """Return what the advantage of one of so many attacks is at least, as surely as an alarm."""
+def least_advantage(gained: MeanAdvantage, attacks: int) -> float:
+    """Return what the advantage of one of so many attacks is at least, as surely as an alarm.
+
+    Args:
+        gained: the advantage as it was measured; -1 follows from one without an error.
+        attacks: how many there are.
+    """
     if gained.standard_error is None:
         return -1.0
     quantile = stdtrit(gained.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)

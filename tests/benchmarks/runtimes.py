@@ -147,8 +147,8 @@ class _CountingGrid(InProcessGrid):
 
     bytes = 0
 
-    def _execute(self, message: Message) -> Message:
-        reply = super()._execute(message)
+    def execute(self, message: Message) -> Message:
+        reply = super().execute(message)
         if message.metadata.message_type.startswith("train"):
             self.bytes += sum(_size(one) for one in (message, reply))
         return reply

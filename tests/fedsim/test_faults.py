@@ -54,7 +54,7 @@ class FaultyGrid(InProcessGrid):
         ids = []
         for message in messages:
             content = copy.deepcopy(message.content)  # Flower's mod takes out what it reads
-            reply = self._execute(message)
+            reply = self.execute(message)
             message.content = content
             ids.append(message.metadata.message_id)
             if (arriving := self._fault(message, reply)) is not None:

@@ -22,6 +22,7 @@ from fedsim.cli.auditing import one_run
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
 from fedsim.data.loaders import purchase
+from fedsim.data.loaders.source import Source
 from fedsim.deployment import kit
 from fedsim.privacy import releases
 from fedsim.protocol import node_memory
@@ -138,8 +139,7 @@ def _description(folder: Path) -> Reader:
 
 def _loaded(name: str, root: Path, **options: Any) -> Callable[[], object]:
     def read() -> object:
-        data._load.cache_clear()
-        found = data.load(name, str(root), **options)
+        found = data.DATASETS[name](Source(name, str(root), **options))
         return found.train.features, found.train.labels, found.classes, found.attributes
 
     return read
@@ -197,14 +197,14 @@ def _purchases(folder: Path) -> Reader:
     path.parent.mkdir()
     path.write_text("".join(f"{n + 1}," + ",".join("01" * 300) + "\n" for n in range(4)))
 
-    return Reader(path, lambda: purchase._text(path))
+    return Reader(path, lambda: purchase.read_text(path))
 
 
 @_reader("scores of canaries")
 def _scores(folder: Path) -> Reader:
     path = folder / "scores.csv"
     path.write_text("trial,canary,included,score\n0,0,1,0.5\n0,1,0,-0.5\n1,0,1,1e3\n")
-    return Reader(path, lambda: one_run._read(path, None))
+    return Reader(path, lambda: one_run.read_scores(path, None))
 
 
 @_reader("what a node remembers")

@@ -152,7 +152,7 @@ def estimate(
 
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
-    number, included, scores = _read(scores_file, trial)
+    number, included, scores = read_scores(scores_file, trial)
     binomial = estimators.binomial_bound(included, scores, delta, confidence, guesses)
     f_dp = estimators.f_dp_bound(included, scores, delta, confidence, guesses)
     suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
@@ -201,7 +201,7 @@ def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
         return transcript_scores(reader.rounds(), root)
 
 
-def _read(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
+def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
     """Return the trial that is audited, its coins bool [m] and its scores float64 [m]."""
     try:
         # A spreadsheet begins its files with a mark of their encoding.

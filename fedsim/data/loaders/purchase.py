@@ -43,7 +43,7 @@ def purchase100(source: Source) -> Dataset:
             break
     else:
         (path,) = originals.find(source, FILES[:1])
-    bits, labels = _archive(path) if path.suffix == ".npz" else _text(path)
+    bits, labels = _archive(path) if path.suffix == ".npz" else read_text(path)
     shape = (ROWS, PRODUCTS)
     problem = ""
     if bits.shape != shape or labels.shape != shape[:1]:
@@ -86,7 +86,12 @@ def _archive(path: Path) -> Arrays:
     return arrays["features"], npz.numbered(arrays["labels"])
 
 
-def _text(path: Path) -> Arrays:
+def read_text(path: Path) -> Arrays:
+    """Return features uint8 [N, F] and labels [N] of a file in the original's format.
+
+    Raises:
+        InputError: it is not in that format.
+    """
 
     def refusal(reason: str) -> InputError:
         return InputError(

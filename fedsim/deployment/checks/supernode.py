@@ -33,7 +33,7 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
         return
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm, httpx.HTTPError):
         return  # which other lines say
-    yield _clock(ahead)
+    yield clock(ahead)
     if known is None:
         yield "registered", WRONG, "the server takes no signature of this node: see the clock"
     elif known:
@@ -47,7 +47,7 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
         )
 
 
-def _clock(ahead: float) -> Line:
+def clock(ahead: float) -> Line:
     """Say how far this clock is ahead of the server's, known to half a second."""
     way = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
     if not EARLIEST + 1 < -ahead < LATEST - 1:

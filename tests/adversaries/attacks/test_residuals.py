@@ -239,7 +239,7 @@ def test_the_tails_of_the_squares_are_those_of_all_samples(
     chances = stats.binom.pmf(sizes, records, rate).prod(axis=0)
     squares = np.square(sizes - round(records * rate)).sum(axis=0)
     for sample in np.random.default_rng(0).integers(0, records + 1, (5, batches)):
-        found = residuals._tails_of_squares(sample.astype(float), records, rate)
+        found = residuals.tails_of_squares(sample.astype(float), records, rate)
         seen = np.square(sample - round(records * rate)).sum()
         expected = chances[squares <= seen].sum(), chances[squares >= seen].sum()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
@@ -254,7 +254,7 @@ def test_where_the_law_of_the_squares_is_cut_or_replaced_its_tails_are_the_same(
         for values, spread in ((2**22, 64), (2**18, 30), (1, 64)):
             monkeypatch.setattr(residuals, "VALUES", values)
             monkeypatch.setattr(residuals, "SPREAD", spread)
-            found.append(residuals._tails_of_squares(sizes + shift, 400, 0.1))
+            found.append(residuals.tails_of_squares(sizes + shift, 400, 0.1))
         np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
         np.testing.assert_allclose(found[2], found[0], rtol=0.05)
 

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import binom, spearmanr
 
 from adversaries.errors import InputError
-from adversaries.neighbours.rank_correlation import Comparison, _rhos, check, compare, reach
+from adversaries.neighbours.rank_correlation import Comparison, check, compare, reach, weighted_rhos
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -48,7 +48,7 @@ def test_weights_stand_for_repeated_values() -> None:
     heuristic, truth = rng(1).integers(0, 9, 50).astype(float), rng(2).normal(size=50)
     weights = rng(3).integers(0, 4, 50)
     groups, true_groups = check(heuristic, truth)
-    found = _rhos({"it": groups}, true_groups, weights.astype(float))
+    found = weighted_rhos({"it": groups}, true_groups, weights.astype(float))
     expected = spearmanr(np.repeat(heuristic, weights), np.repeat(truth, weights)).statistic
     np.testing.assert_allclose(found, [expected], rtol=1e-12)
 

@@ -1,15 +1,16 @@
 """An app runs in a process of its own: what its code does there is never a verdict."""
 
 import socket
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from adversaries.errors import InputError
+from fedsim.app_audit import worker
 from fedsim.app_audit.measurement import AppFailedError
 from fedsim.app_audit.process import opened
-from fedsim.app_audit.worker import _serve
 
 APP = Path(__file__).parents[2] / "apps" / "dp_app"
 
@@ -96,8 +97,8 @@ def _runs(process: int) -> bool:
     return state[0] != "Z"
 
 
-def test_a_process_that_nobody_asks_anything_ends_quietly() -> None:
+def test_a_process_that_nobody_asks_anything_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     ours.close()
-    with theirs:
-        _serve(theirs)
+    monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])
+    worker.main()

@@ -1,7 +1,6 @@
 """A measurement supports a claim only where it might have refuted it."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +30,21 @@ def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound: float) -
     assert won.low > bound
 
 
+class Planted(LiveAudit):
+    """An audit with canaries of these coins and scores."""
+
+    def __init__(self, coins: np.ndarray, scores: np.ndarray) -> None:
+        super().__init__()
+        self.coins, self.scores = coins, scores
+
+    def canary_effect(self, confidence: float) -> canaries.Effect | None:
+        return canaries.effect(self.coins, self.scores, confidence)
+
+    @property
+    def canary_sides(self) -> tuple[int, int]:
+        return int(self.coins.sum()), int((~self.coins).sum())
+
+
 @pytest.mark.parametrize("claimed", [0.2, 2.0])
 def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
     claimed: float, monkeypatch: pytest.MonkeyPatch
@@ -39,11 +53,9 @@ def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
 
     def planted(count: int) -> LiveAudit:
         """Return an audit with canaries whose signal is exactly twice the claimed."""
-        audit: Any = LiveAudit()
         coins = np.arange(count) % 2 == 0
         spread = np.sqrt((count - 2) / count) * np.where(np.arange(count) % 4 < 2, 1, -1)
-        audit._coins, audit._scores = [coins], [spread + 2 * claimed * coins]
-        return audit
+        return Planted(coins, spread + 2 * claimed * coins)
 
     few = planted(4)
     # Two a side, which were once taken for enough.

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from fedsim.auditor import live_claim, live_report
 from fedsim.auditor.live_audit import LiveAudit
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, to_run_config
+from fedsim.game import canary
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import server_app
 from fedsim.transcripts import reader
@@ -31,6 +33,14 @@ Bits = np.ndarray
 def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
     for each in rounds:
         audit.observe(each)
+
+
+def _summary(report: dict[str, Any]) -> str:
+    """Return what the terminal shows of a report."""
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(live_report.summary(report))
+    return captured.get()
 
 
 def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
@@ -123,10 +133,7 @@ def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bi
     report = _report(_claiming(rounds, 30.0), worlds)
     assert len(report["alarms"]) == 1
     assert "the noise is not what was claimed" in report["alarms"][0]
-    console = Console(record=True, width=200, file=None, quiet=False)
-    with console.capture() as captured:
-        console.print(live_report.summary(report))
-    assert "Alarm: The advantage is at least" in captured.get()
+    assert "Alarm: The advantage is at least" in _summary(report)
 
 
 def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
@@ -228,19 +235,25 @@ def test_rounds_are_counted_where_there_are_canaries_alone(
     audit = LiveAudit(canary_seed=11, challenge=False)
     _replay(audit, seen[0])
     report = live_report.assemble(audit, FACTS, 0.95)
-    assert dict(live_report._rows(report))["rounds"] == "2 of 2, 0 missed"
+    assert "2 of 2, 0 missed" in _summary(report)
     late = LiveAudit(canary_seed=11, challenge=False)
     _replay(late, seen[0][1:])
     report = live_report.assemble(late, FACTS, 0.95)
-    assert dict(live_report._rows(report))["rounds"] == "2 of 2, 1 missed"
+    assert "2 of 2, 1 missed" in _summary(report)
 
 
 def test_canaries_too_few_to_measure_are_said_to_be(
-    uneven: tuple[list[ObservedRound], Bits],
+    uneven: tuple[list[ObservedRound], Bits], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit = LiveAudit(canary_seed=11, challenge=False)
+    really = canary.draw
+
+    def always(*arguments: Any) -> tuple[Bits, Bits]:
+        coins, directions = really(*arguments)
+        return np.ones_like(coins), directions
+
+    monkeypatch.setattr(canary, "draw", always)
     _replay(audit, uneven[0])
-    audit._coins = [np.ones_like(coins) for coins in audit._coins]
     said = live_report.verdict(live_report.assemble(audit, FACTS, 0.95))
     assert said == "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
 
@@ -250,7 +263,7 @@ def test_without_the_worlds_nobody_says_who_was_right(
 ) -> None:
     report = _report(seen[0])
     assert report["empirical"] is None
-    assert "of 2, 0 missed" in dict(live_report._rows(report))["rounds"]
+    assert "of 2, 0 missed" in _summary(report)
 
 
 def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:

@@ -136,8 +136,8 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
     replies: list[dict[str, Any]] = []
 
     class Watching(InProcessGrid):
-        def _execute(self, message):  # type: ignore[no-untyped-def]
-            reply = super()._execute(message)
+        def execute(self, message):  # type: ignore[no-untyped-def]
+            reply = super().execute(message)
             if message.metadata.message_type == "train":
                 records = reply.content.array_records
                 arrays = {name: messages.arrays_of(record) for name, record in records.items()}

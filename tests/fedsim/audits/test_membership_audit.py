@@ -134,10 +134,10 @@ class Watching(InProcessGrid):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.models: list[npt.NDArray[np.float32]] = []
 
-    def _execute(self, message: Message) -> Message:
+    def execute(self, message: Message) -> Message:
         if messages.MODEL in message.content and message.metadata.dst_node_id == FIRST_NODE:
             self.models.append(messages.only(message.content.array_records[messages.MODEL]).copy())
-        return super()._execute(message)
+        return super().execute(message)
 
 
 @pytest.mark.parametrize("mode", [pytest.param("participant", marks=pytest.mark.slow), "oracle"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flwr.serverapp.strategy import Result
 from scipy.special import logit
 
 from adversaries.errors import InputError
@@ -25,6 +26,7 @@ from fedsim.report.writing import write_report as report_of
 from fedsim.results.report import decode
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.strategy import DPSGD
 
 Make = Callable[[dict[str, Scalar]], Config]
 
@@ -49,14 +51,14 @@ def _stop_before(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
     """Kill the process, as it were, where it would begin this batch of those that it runs."""
     begun = []
 
-    def run_some(*arguments: object) -> Arrays:
+    def run_some(*arguments: object, **options: object) -> Result:
         if len(begun) == batches:
             raise KeyboardInterrupt
         begun.append(arguments)
-        return run_batch(*arguments)  # type: ignore[arg-type]
+        return start(*arguments, **options)  # type: ignore[arg-type]
 
-    run_batch = server_app._run_batch
-    monkeypatch.setattr(server_app, "_run_batch", run_some)
+    start = DPSGD.start
+    monkeypatch.setattr(DPSGD, "start", run_some)
 
 
 @pytest.mark.parametrize(

@@ -262,11 +262,11 @@ def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path: P
     config.load()
     first = _shown(config, server)
     renew(tmp_path / "kit", 30)
-    proxy._take_up(config, server)
+    proxy.take_up(config, server)
     second = _shown(config, server)
     assert first != second
     (server / "server.key").write_bytes(certificates.authority(1).private)
-    proxy._take_up(config, server)
+    proxy.take_up(config, server)
     assert _shown(config, server) == second
 
 

@@ -26,7 +26,7 @@ def test_a_tasks_token_is_on_no_command_line(
         f"pathlib.Path('{tmp_path}/seen').write_text(token.read_text() + ' '.join(sys.argv))\n"
     )
     app.chmod(0o700)
-    assert supernode._start_app("127.0.0.1:9094", tmp_path / "ca", "a-token").wait(30) == 0
+    assert supernode.start_app("127.0.0.1:9094", tmp_path / "ca", "a-token").wait(30) == 0
     seen = (tmp_path / "seen").read_text()
     assert seen.startswith("a-token")
     assert seen.count("a-token") == 1
@@ -83,7 +83,7 @@ def test_a_supernode_ends_with_the_process_that_starts_its_apps(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(supernode, "_serve_apps", fail)
+    monkeypatch.setattr(kit, "port", fail)
     monkeypatch.setattr(os, "kill", lambda *call: ended.append(call))
     with pytest.raises(type(error)):
         supernode.serve_apps(tmp_path, os.getppid())

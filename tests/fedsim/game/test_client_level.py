@@ -203,11 +203,11 @@ class RecordingGrid(InProcessGrid):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
 
-    def _execute(self, message: Message) -> Message:
+    def execute(self, message: Message) -> Message:
         partition = message.metadata.dst_node_id - FIRST_NODE
         received = (message.metadata.message_type, copy.deepcopy(message.content))
         self.recorded.setdefault(partition, []).append(received)
-        return super()._execute(message)
+        return super().execute(message)
 
 
 def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str, Any]]:

@@ -443,10 +443,10 @@ def test_the_challenged_client_is_not_told_the_world_under_pac_noise(
     seen: list[bool] = []
 
     class Watching(InProcessGrid):
-        def _execute(self, message):  # type: ignore[no-untyped-def]
+        def execute(self, message):  # type: ignore[no-untyped-def]
             if message.metadata.message_type == "train":
                 seen.append("worlds" in message.content.array_records)
-            return super()._execute(message)
+            return super().execute(message)
 
     config = small(PAC)
     directory = RunDirectory.create(tmp_path / "run", config)

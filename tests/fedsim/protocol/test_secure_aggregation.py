@@ -35,8 +35,8 @@ class ListeningGrid(InProcessGrid):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.heard: list[Message] = []
 
-    def _execute(self, message: Message) -> Message:
-        self.heard.append(super()._execute(message))
+    def execute(self, message: Message) -> Message:
+        self.heard.append(super().execute(message))
         return self.heard[-1]
 
 

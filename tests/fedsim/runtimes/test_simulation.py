@@ -194,7 +194,7 @@ def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
         gone.wait()
-    simulation._stop(gone.pid)
+    simulation.stop(gone.pid)
 
     def too_late(process: psutil.Process) -> None:
         raise psutil.NoSuchProcess(process.pid)
@@ -203,7 +203,7 @@ def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
     monkeypatch.setattr(psutil.Process, "terminate", lambda process: None)
     monkeypatch.setattr(psutil.Process, "kill", too_late)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stubborn:
-        simulation._stop(stubborn.pid)
+        simulation.stop(stubborn.pid)
         assert stubborn.stdin is not None
         stubborn.stdin.close()
 

@@ -72,12 +72,12 @@ class RecordingGrid(InProcessGrid):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
 
-    def _execute(self, message: Message) -> Message:
+    def execute(self, message: Message) -> Message:
         metadata = message.metadata
         self.recorded.setdefault(metadata.dst_node_id - FIRST_NODE, []).append(
             (metadata.message_type, copy.deepcopy(message.content))
         )
-        return super()._execute(message)
+        return super().execute(message)
 
 
 def _record(config: Config, directory: RunDirectory) -> tuple[RecordingGrid, Arrays, int]:

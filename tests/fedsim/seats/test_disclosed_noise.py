@@ -219,8 +219,8 @@ def _replies(config: Config, directory: RunDirectory) -> list[tuple[int, bool]]:
     replies = []
 
     class Watching(InProcessGrid):
-        def _execute(self, message):  # type: ignore[no-untyped-def]
-            reply = super()._execute(message)
+        def execute(self, message):  # type: ignore[no-untyped-def]
+            reply = super().execute(message)
             if message.metadata.message_type == "train":
                 records = reply.content.array_records
                 partition = int(messages.metric(reply, "partition"))

@@ -60,8 +60,8 @@ class Unreliable(InProcessGrid):
         ]
         return super().pull_messages(here)
 
-    def _execute(self, message: Message) -> Message:
-        reply = super()._execute(message)
+    def execute(self, message: Message) -> Message:
+        reply = super().execute(message)
         if message.metadata.dst_node_id in self.failing:
             return Message(Error(code=0, reason="it failed"), reply_to=message)
         return reply

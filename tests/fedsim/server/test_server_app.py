@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flwr.serverapp.strategy import Result
 
 from adversaries.errors import InputError
 from fedsim import client_app
@@ -13,6 +14,7 @@ from fedsim.config import Config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 from fedsim.server.plan import prepare
+from fedsim.server.strategy import DPSGD
 
 Run = Callable[[Config], Arrays]
 Make = Callable[..., Config]
@@ -77,14 +79,14 @@ def test_a_killed_run_resumes_after_its_last_batch(
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     batches = []
 
-    def run_two_batches(*arguments: object) -> Arrays:
+    def run_two_batches(*arguments: object, **options: object) -> Result:
         if len(batches) == 2:
             raise Killed
         batches.append(arguments)
-        return run_batch(*arguments)  # type: ignore[arg-type]
+        return start(*arguments, **options)  # type: ignore[arg-type]
 
-    run_batch = server_app._run_batch
-    monkeypatch.setattr(server_app, "_run_batch", run_two_batches)
+    start = DPSGD.start
+    monkeypatch.setattr(DPSGD, "start", run_two_batches)
     with pytest.raises(Killed):
         server_app.run(grid, config, directory)
     assert not (directory.path / "report.json").exists()

@@ -356,10 +356,10 @@ def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -
     gained = MeanAdvantage(0.5, 0.1, None, 48)
     for looks in (1, 11):
         expected = 0.5 + 0.1 * student.ppf((1 - ALARM_CONFIDENCE) / looks, 47)
-        assert membership_report._surely(gained, looks) == pytest.approx(expected)
-    assert membership_report._surely(MeanAdvantage(0.5, None, None, 1), 1) == -1
+        assert membership_report.least_advantage(gained, looks) == pytest.approx(expected)
+    assert membership_report.least_advantage(MeanAdvantage(0.5, None, None, 1), 1) == -1
 
 
 def test_rounds_are_seen_evenly_up_to_the_last() -> None:
-    assert membership_game._seen(30) == (0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30)
-    assert membership_game._seen(3) == (0, 1, 2, 3)
+    assert membership_game.observed_rounds(30) == (0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30)
+    assert membership_game.observed_rounds(3) == (0, 1, 2, 3)

@@ -156,12 +156,12 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 def forged(path: Path, payload: bytes, length: int | None = None) -> None:
     """Append a record with fitting checksums, as a hostile writer would."""
-    writer = Writer(path, FACTS)
+    Writer(path, FACTS).close()
+    chain = path.read_bytes()[-framing.DIGEST :]
     prefix = framing.PREFIX.pack(framing.ROUND, len(payload) if length is None else length)
-    digest = hashlib.sha256(writer._digest + prefix + payload).digest()
-    writer.close()
+    digest = hashlib.sha256(chain + prefix + payload).digest()
     with path.open("ab") as file:
-        file.write(prefix + framing.guard(writer._digest, prefix) + payload + digest)
+        file.write(prefix + framing.guard(chain, prefix) + payload + digest)
 
 
 def text(**changes: object) -> bytes:

@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from fedsim import __version__
 from fedsim.config import Config
-from fedsim.runtimes.progress import _show, _steps, preparing
+from fedsim.runtimes.progress import planned_steps, preparing, show
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -475,7 +475,7 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
 ) -> None:
     config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
-    task = bar.add_task("", total=_steps(config, 30), rounds=30)
+    task = bar.add_task("", total=planned_steps(config, 30), rounds=30)
     shown = []
     for event in [
         {"phase": "training", "rounds": 2},
@@ -485,7 +485,7 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
         {"round": 2, "trials": [4, 8], "epsilon": 0.75},
         {"phase": "batch", "trials": [4, 8]},
     ]:
-        _show(bar, task, event, config)
+        show(bar, task, event, config)
         shown.append((bar.tasks[0].completed, bar.tasks[0].description))
     assert [done for done, _ in shown] == [0, 1, 2, 3, 5, 6]
     assert bar.tasks[0].total == 6

@@ -3,6 +3,7 @@
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import pytest
 from fedsim.deployment import kit, wheel
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
-from fedsim.runtimes import flower_command
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]
@@ -73,9 +73,13 @@ def test_commands_that_are_not_there(written: Path, found: Found, change: Change
 
 
 def test_flowers_commands_are_beside_the_interpreter_of_fedsim(
-    found: Found, monkeypatch: pytest.MonkeyPatch
+    found: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flower_command, "_search_path", lambda: "/nowhere")
+    alone = tmp_path / "bin" / "fedsim"
+    alone.parent.mkdir()
+    alone.touch(0o700)
+    monkeypatch.setattr(sys, "executable", str(alone.with_name("python")))
+    monkeypatch.setenv("PATH", str(alone.parent))
     assert "flower-superlink is neither beside" in found("server")["commands"]
 
 

@@ -85,7 +85,8 @@ def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         deployment, "statuses", lambda _: {"client-0's": "online", "client-1's": "registered"}
     )
-    monkeypatch.setattr(server_checks, "_service", lambda _, name, port, *__: (name, OK, f"{port}"))
+    monkeypatch.setattr(connection_checks, "process", lambda *_: 1)
+    monkeypatch.setattr(connection_checks, "listening", lambda *_: True)
     return server
 
 

@@ -98,6 +98,6 @@ def test_a_runtime_api_that_is_anybodys(
     ],
 )
 def test_a_clock_that_differs(ahead: float, state: str, said: str) -> None:
-    what, found, message = supernode_checks._clock(ahead)
+    what, found, message = supernode_checks.clock(ahead)
     assert (what, found) == ("clock", state)
     assert said in message
