@@ -9,8 +9,7 @@ import pytest
 
 from fedsim.deployment import certificates, kit
 from fedsim.deployment import run as deployment
-from fedsim.deployment.checks import machines
-from fedsim.deployment.checks import server as server_checks
+from fedsim.deployment.checks import connection, machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
 
 Found = Callable[[str], dict[str, str]]
@@ -85,8 +84,8 @@ def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         deployment, "statuses", lambda _: {"client-0's": "online", "client-1's": "registered"}
     )
-    monkeypatch.setattr(connection_checks, "process", lambda *_: 1)
-    monkeypatch.setattr(connection_checks, "listening", lambda *_: True)
+    monkeypatch.setattr(connection, "process", lambda *_: 1)
+    monkeypatch.setattr(connection, "listening", lambda *_: True)
     return server
 
 
