@@ -73,7 +73,7 @@ def account(
     if source is not None:
         given = {
             "noise-multiplier": noise_multiplier,
-            "steps": rounds,
+            "rounds": rounds,
             "local-steps": local_steps,
             "sampling-rate": sampling_rate,
             "neighbouring": neighbouring,
@@ -85,7 +85,7 @@ def account(
         subject = _read(source, {"trust": who, "colluders": colluding})
     elif noise_multiplier is None or rounds is None:
         raise InputError(
-            "what mechanism? Give --noise-multiplier and --steps, a configuration, a run "
+            "what mechanism? Give --noise-multiplier and --rounds, a configuration, a run "
             "directory, or a file with [[rounds]]"
         )
     else:

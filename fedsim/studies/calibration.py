@@ -22,7 +22,7 @@ from fedsim.studies.statements import Guarantee, Row, chosen
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
-Unknown = Literal["noise_multiplier", "steps", "sampling_rate"]
+Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
 
 DEFAULT_ACCOUNTANT = "pld"
 
@@ -30,7 +30,7 @@ ASSUMED_DELTA = 1e-5
 """Where a target needs no delta: the answer does not depend on it, only the epsilon beside it."""
 
 REPEATED = (
-    *("noise_multiplier", "steps", "sampling_rate"),
+    *("noise_multiplier", "rounds", "sampling_rate"),
     *("effective_noise_multiplier", "rho_alpha"),
 )
 """What the answer by every accountant repeats of the mechanism that it finds."""
@@ -134,7 +134,7 @@ class Sought:
         effective = effective_noise_multiplier(
             self.noise_multiplier, *setting, colluders=self.colluding
         )
-        if self.unknown == "steps":
+        if self.unknown == "rounds":
             count = calibration.steps(
                 requirement, effective, self.sampling_rate, self.neighbouring, self.local_steps
             )
@@ -361,17 +361,17 @@ def _calibrated(
 
 
 def _unknown(
-    noise_multiplier: float | None, steps: int | None, sampling_rate: float | None
+    noise_multiplier: float | None, rounds: int | None, sampling_rate: float | None
 ) -> Unknown:
     if noise_multiplier is None:
-        if steps is None:
+        if rounds is None:
             raise InputError(
-                "give --steps to find the noise, --noise-multiplier to find the rounds, or both to "
-                "find the sampling rate"
+                "give --rounds to find the noise, --noise-multiplier to find the rounds, or both "
+                "to find the sampling rate"
             )
         return "noise_multiplier"
-    if steps is None:
-        return "steps"
+    if rounds is None:
+        return "rounds"
     if sampling_rate is None:
         return "sampling_rate"
     raise InputError(

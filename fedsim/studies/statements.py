@@ -76,7 +76,7 @@ def asked(releases: Releases, vantage: Vantage) -> Row:
     return {
         "noise_multiplier": common("noise_multiplier"),
         "effective_noise_multiplier": multipliers.pop() if len(multipliers) == 1 else None,
-        "steps": releases.count,
+        "rounds": releases.count,
         "local_steps": common("local_steps"),
         "sampling_rate": common("sampling_rate"),
         "sampling": "full batch" if common("sampling_rate") == 1 else "Poisson",
@@ -87,7 +87,7 @@ def asked(releases: Releases, vantage: Vantage) -> Row:
         "vantage": vantage.value,
         "clients": releases.clients,
         "colluding": releases.colluders,
-        "rounds": [asdict(alike) for alike in rounds],
+        "round_groups": [asdict(alike) for alike in rounds],
     }
 
 

@@ -57,7 +57,7 @@ def test_type_checkers_are_told_of_the_same_names() -> None:
 
 def test_theory_is_that_of_the_commands(printed: Callable[..., object], tmp_path: Path) -> None:
     found = fedsim.calibrate(rho_alpha=0.25, rounds=30, trust="local", clients=4)
-    command = "calibrate --rho-alpha 0.25 --steps 30 --trust local --clients 4 --json"
+    command = "calibrate --rho-alpha 0.25 --rounds 30 --trust local --clients 4 --json"
     assert printed(*command.split()) == as_json(found.document)
     assert found.value == found.document["noise_multiplier"]
     path = tmp_path / "experiment.toml"

@@ -20,7 +20,7 @@ from fedsim.studies.statements import Guarantee, Row
 def account(
     source: options.Source = None,
     noise_multiplier: options.NoiseMultiplierGiven = None,
-    steps: options.StepsGiven = None,
+    rounds: options.RoundsGiven = None,
     delta: options.DeltaGiven = None,
     local_steps: options.LocalSteps = None,
     sampling_rate: options.SamplingRateGiven = None,
@@ -38,7 +38,7 @@ def account(
 
     Example, 30 rounds with noise of 8.38 times the clipping norm:
 
-    fedsim account --noise-multiplier 8.38 --steps 30 --delta 0.01
+    fedsim account --noise-multiplier 8.38 --rounds 30 --delta 0.01
 
     Rounds that differ, or what a run really released:
 
@@ -51,7 +51,7 @@ def account(
     found = accounting.account(
         source,
         noise_multiplier=noise_multiplier,
-        rounds=steps,
+        rounds=rounds,
         delta=delta,
         local_steps=local_steps,
         sampling_rate=sampling_rate,

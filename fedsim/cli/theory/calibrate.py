@@ -25,7 +25,7 @@ def calibrate(
     epsilon: options.Epsilon = None,
     mutual_information: options.MutualInformation = None,
     delta: options.Deltas = None,
-    steps: options.StepsSought = None,
+    rounds: options.RoundsSought = None,
     noise_multiplier: options.NoiseMultiplierSought = None,
     local_steps: options.LocalSteps = None,
     sampling_rate: options.SamplingRateSought = None,
@@ -43,7 +43,7 @@ def calibrate(
 
     Example, 30 rounds after which nobody is more than 90 % sure of anyone:
 
-    fedsim calibrate --rho-beta 0.9 --delta 0.01 --steps 30
+    fedsim calibrate --rho-beta 0.9 --delta 0.01 --rounds 30
 
     How many rounds does this noise allow?
 
@@ -52,7 +52,7 @@ def calibrate(
     beliefs, deltas = _numbers("rho-beta", rho_beta), _numbers("delta", delta)
     known: dict[str, Any] = {
         "noise_multiplier": noise_multiplier,
-        "rounds": steps,
+        "rounds": rounds,
         "local_steps": local_steps,
         "sampling_rate": sampling_rate,
         "neighbouring": neighbouring,
@@ -119,10 +119,9 @@ def _print_answer(found: Calibrated, title: str, columns: Sequence[str]) -> None
     guarantees.print_accountants(title, rows, shown, console)
 
 
-FOUND = {"steps": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
+FOUND = {"rounds": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
 COLUMNS = {
     "noise_multiplier": "noise multiplier",
-    "steps": "rounds",
     "sampling_rate": "sampling rate",
     "effective_noise_multiplier": "effective noise",
     "rho_alpha": "rho_alpha",

@@ -21,7 +21,7 @@ def show(sought: Sought, beliefs: list[float], deltas: list[float], *, as_json: 
     if sought.unknown != "noise_multiplier" or sought.rounds is None or not beliefs:
         raise InputError(
             "several targets compare how much noise they need; give them as --rho-beta, with "
-            "--steps and without --noise-multiplier"
+            "--rounds and without --noise-multiplier"
         )
     # Refuse what makes no sense before the searches, which find effective multipliers.
     per_effective = sought.nominal(1.0)

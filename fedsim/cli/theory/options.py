@@ -48,13 +48,13 @@ Source = Annotated[
     typer.Argument(
         metavar="[SOURCE]",
         help="A configuration, a run directory, or a TOML file with [[rounds]] that differ; "
-        "instead of --noise-multiplier and --steps.",
+        "instead of --noise-multiplier and --rounds.",
     ),
 ]
 NoiseMultiplierGiven = Annotated[
     float | None, typer.Option(help="Noise standard deviation over the sensitivity of a sum.")
 ]
-StepsGiven = Annotated[
+RoundsGiven = Annotated[
     int | None,
     typer.Option(help="Number of rounds, k: noisy sums that leave a client or the server."),
 ]
@@ -108,7 +108,7 @@ Deltas = Annotated[
         help="With which the guarantee may fail, e.g. 1/records; several with commas.",
     ),
 ]
-StepsSought = Annotated[
+RoundsSought = Annotated[
     int | None,
     typer.Option(help="Number of rounds, k. Left out beside --noise-multiplier: sought."),
 ]
@@ -120,7 +120,7 @@ SamplingRateSought = Annotated[
     float | None,
     typer.Option(
         help="Probability that a record joins a step; 1: full batches. Left out beside "
-        "--noise-multiplier and --steps: sought.",
+        "--noise-multiplier and --rounds: sought.",
         show_default="1",
     ),
 ]

@@ -25,11 +25,11 @@ app = typer.Typer()
 app.command()(calibrate)
 app.command()(account)
 
-CALIBRATE = "calibrate --rho-beta 0.9 --delta 0.01 --steps 30"
-ACCOUNT = "account --noise-multiplier 8.38022703488798 --steps 30 --delta 0.01"
+CALIBRATE = "calibrate --rho-beta 0.9 --delta 0.01 --rounds 30"
+ACCOUNT = "account --noise-multiplier 8.38022703488798 --rounds 30 --delta 0.01"
 KEYS = {
     *("noise_multiplier", "effective_noise_multiplier", "epsilon", "delta", "rho_beta"),
-    *("rho_alpha", "steps", "sampling_rate", "neighbouring", "trust", "vantage", "clients"),
+    *("rho_alpha", "rounds", "sampling_rate", "neighbouring", "trust", "vantage", "clients"),
     *("accountant", "accountants"),
 }
 
@@ -67,7 +67,7 @@ def test_calibrate_answers_the_request_by_every_accountant() -> None:
     assert answer["epsilon"] == pytest.approx(math.log(9), rel=1e-12)
     assert answer["rho_beta"] == pytest.approx(0.9, rel=1e-12)
     assert answer["rho_alpha"] == pytest.approx(0.369, abs=5e-4)
-    assert (answer["steps"], answer["delta"], answer["sampling_rate"]) == (30, 0.01, 1.0)
+    assert (answer["rounds"], answer["delta"], answer["sampling_rate"]) == (30, 0.01, 1.0)
     assert (answer["trust"], answer["vantage"], answer["clients"]) == ("central", "participant", 2)
 
 
@@ -78,7 +78,7 @@ def test_calibrate_reproduces_the_papers_noise_with_the_papers_accountant() -> N
 
 
 def test_an_epsilon_may_be_given_instead_of_a_belief() -> None:
-    by_epsilon = f"calibrate --epsilon {math.log(9)!r} --delta 0.01 --steps 30"
+    by_epsilon = f"calibrate --epsilon {math.log(9)!r} --delta 0.01 --rounds 30"
     assert document(by_epsilon)["noise_multiplier"] == document(CALIBRATE)["noise_multiplier"]
 
 
@@ -87,7 +87,7 @@ def test_the_noise_of_other_clients_lowers_the_nominal_multiplier() -> None:
     assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
     assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
     again = document(
-        f"account --noise-multiplier {answer['noise_multiplier']!r} --steps 30 --delta 0.01 "
+        f"account --noise-multiplier {answer['noise_multiplier']!r} --rounds 30 --delta 0.01 "
         "--trust local --clients 5"
     )
     assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
@@ -100,7 +100,7 @@ def test_colluders_tell_their_noise() -> None:
     assert answer["colluding"] == 3
     assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
     assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
-    command = f"account --noise-multiplier {answer['noise_multiplier']!r} --steps 30 --delta 0.01"
+    command = f"account --noise-multiplier {answer['noise_multiplier']!r} --rounds 30 --delta 0.01"
     again = document(f"{command} {setting}")
     assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
     multipliers = {
@@ -114,7 +114,7 @@ def test_colluders_tell_their_noise() -> None:
     assert "collude" not in text(f"{command} --clients 8")
     rounds = f"calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4 {setting}"
     fewer = document(rounds.replace("--clients 8 --colluding 3", "--clients 5"))
-    assert document(rounds)["steps"] == fewer["steps"]
+    assert document(rounds)["rounds"] == fewer["rounds"]
     several = document(f"{CALIBRATE} {setting}".replace("0.9", "0.75,0.9"))["comparison"][1]
     assert several["nominal_tight"] == pytest.approx(5.699546592 / 2, rel=1e-6)
 
@@ -133,12 +133,12 @@ def test_colluders_may_be_supposed_of_a_described_federation(tmp_path: Path) -> 
 
 def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
     arguments = "--delta 0.01 --trust local --clients 5"
-    local = document(f"account --noise-multiplier 4 --steps 10 --local-steps 3 {arguments}")
-    plain = document("account --noise-multiplier 4 --steps 30 --delta 0.01")
-    assert (local["steps"], local["local_steps"]) == (10, 3)
+    local = document(f"account --noise-multiplier 4 --rounds 10 --local-steps 3 {arguments}")
+    plain = document("account --noise-multiplier 4 --rounds 30 --delta 0.01")
+    assert (local["rounds"], local["local_steps"]) == (10, 3)
     assert local["effective_noise_multiplier"] == 4
     assert local["epsilon"] == plain["epsilon"]
-    target = f"calibrate --epsilon {local['epsilon']!r} --steps 10 --local-steps 3 {arguments}"
+    target = f"calibrate --epsilon {local['epsilon']!r} --rounds 10 --local-steps 3 {arguments}"
     assert document(target)["noise_multiplier"] == pytest.approx(4, rel=1e-6)
     assert "10 rounds of 3 local steps: 30 noisy steps are accounted" in text(target)
 
@@ -180,7 +180,7 @@ def test_towards_a_server_with_clean_sums_epsilon_is_null_and_the_note_says_why(
 
 
 def test_a_fallback_for_a_minute_delta_is_stated() -> None:
-    command = "account --noise-multiplier 2 --steps 10 --delta 1e-15 --sampling-rate 0.01"
+    command = "account --noise-multiplier 2 --rounds 10 --delta 1e-15 --sampling-rate 0.01"
     assert "bounded by rdp" in document(command)["note"]
     assert "pld: delta is too small" in text(command)
 
@@ -206,23 +206,23 @@ def test_help_teaches_with_an_example(command: str) -> None:
     ("arguments", "complaint"),
     [
         (
-            "calibrate --delta 0.01 --steps 30",
+            "calibrate --delta 0.01 --rounds 30",
             "exactly one of --rho-beta, --rho-alpha, --epsilon and",
         ),
         (f"{CALIBRATE} --epsilon 1", "exactly one of --rho-beta, --rho-alpha, --epsilon and"),
-        ("calibrate --rho-beta 1.2 --delta 0.01 --steps 30", "rho_beta is 1.2"),
-        ("calibrate --epsilon -1 --delta 0.01 --steps 30", "epsilon is -1"),
-        ("calibrate --rho-beta 0.9 --delta 1 --steps 30", "delta is 1"),
-        ("calibrate --rho-beta 0.9 --delta 0.01 --steps 0", "steps is 0"),
+        ("calibrate --rho-beta 1.2 --delta 0.01 --rounds 30", "rho_beta is 1.2"),
+        ("calibrate --epsilon -1 --delta 0.01 --rounds 30", "epsilon is -1"),
+        ("calibrate --rho-beta 0.9 --delta 1 --rounds 30", "delta is 1"),
+        ("calibrate --rho-beta 0.9 --delta 0.01 --rounds 0", "steps is 0"),
         (f"{CALIBRATE} --sampling-rate 2", "sampling rate is 2"),
         (f"{CALIBRATE} --clients 1", "1 clients"),
         (f"{CALIBRATE} --vantage server", "no noise helps"),
         (f"{CALIBRATE} --clients 4 --colluding 3", "give 0 to 2"),
         (f"{ACCOUNT} --clients 4 --colluding -1", "give 0 to 2"),
         (f"{CALIBRATE} --accountant pdl", "did you mean 'pld'"),
-        ("account --noise-multiplier -1 --steps 30 --delta 0.01", "noise multiplier is -1"),
-        ("account --noise-multiplier 1 --steps 0 --delta 0.01", "steps is 0"),
-        ("account --noise-multiplier 1 --steps 30 --delta 1.5", "delta is 1.5"),
+        ("account --noise-multiplier -1 --rounds 30 --delta 0.01", "noise multiplier is -1"),
+        ("account --noise-multiplier 1 --rounds 0 --delta 0.01", "steps is 0"),
+        ("account --noise-multiplier 1 --rounds 30 --delta 1.5", "delta is 1.5"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(arguments: str, complaint: str) -> None:
@@ -237,38 +237,38 @@ def test_bad_input_is_refused_in_one_line(arguments: str, complaint: str) -> Non
 def test_given_the_noise_calibrate_finds_the_rounds() -> None:
     asked = "--rho-beta 0.9 --delta 0.01 --noise-multiplier 5.7"
     answer = document(f"calibrate {asked}")
-    assert (answer["found"], answer["steps"]) == ("steps", 30)
+    assert (answer["found"], answer["rounds"]) == ("rounds", 30)
     # The paper's accounting allows fewer.
-    assert answer["accountants"]["rdp-classic"]["steps"] < 30
+    assert answer["accountants"]["rdp-classic"]["rounds"] < 30
     assert "Most rounds: 30" in text(f"calibrate {asked}")
 
 
 def test_given_noise_and_rounds_calibrate_finds_the_sampling_rate() -> None:
-    asked = "--epsilon 2 --delta 1e-5 --noise-multiplier 1 --steps 500"
+    asked = "--epsilon 2 --delta 1e-5 --noise-multiplier 1 --rounds 500"
     found = document(f"calibrate {asked} --accountant rdp")
     assert found["found"] == "sampling_rate"
     again = document(
-        "account --noise-multiplier 1 --steps 500 --delta 1e-5 "
+        "account --noise-multiplier 1 --rounds 500 --delta 1e-5 "
         f"--sampling-rate {found['sampling_rate']!r}"
     )
     assert again["accountants"]["rdp"]["epsilon"] == pytest.approx(2.0, rel=1e-4)
 
 
 def test_a_bound_on_the_advantage_needs_no_delta() -> None:
-    answer = document("calibrate --rho-alpha 0.25 --steps 30")
+    answer = document("calibrate --rho-alpha 0.25 --rounds 30")
     assert answer["rho_alpha"] == pytest.approx(0.25, rel=1e-6)
     assert answer["accountants"]["pld"]["epsilon"] == answer["epsilon"]
 
 
 def test_a_budget_of_information_is_met_by_the_noise_that_is_found() -> None:
-    found = document("calibrate --mutual-information 0.1 --steps 30")
+    found = document("calibrate --mutual-information 0.1 --rounds 30")
     z = found["noise_multiplier"]
-    answer = document(f"account --noise-multiplier {z!r} --steps 30 --delta 1e-5")
+    answer = document(f"account --noise-multiplier {z!r} --rounds 30 --delta 1e-5")
     assert answer["pac"]["mutual_information"] == pytest.approx(0.1, rel=1e-6)
     assert answer["pac"]["advantage_bound"] > answer["rho_alpha"]
-    printed = text(f"account --noise-multiplier {z!r} --steps 30 --delta 1e-5")
+    printed = text(f"account --noise-multiplier {z!r} --rounds 30 --delta 1e-5")
     assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
-    assert "all that there is to know" in refusal("calibrate --mutual-information 1 --steps 30")
+    assert "all that there is to know" in refusal("calibrate --mutual-information 1 --rounds 30")
 
 
 def test_an_adversary_that_hardly_suspected_it_is_bounded_from_there() -> None:
@@ -287,7 +287,7 @@ def test_an_adversary_that_hardly_suspected_it_is_bounded_from_there() -> None:
 
 
 def test_several_targets_compare_the_papers_noise_with_the_tight_one() -> None:
-    command = "calibrate --rho-beta 0.75,0.9 --delta 0.01,0.001 --steps 30"
+    command = "calibrate --rho-beta 0.75,0.9 --delta 0.01,0.001 --rounds 30"
     rows = document(command)["comparison"]
     assert [(row["delta"], row["rho_beta"]) for row in rows] == [
         *((0.01, 0.75), (0.01, 0.9)),
@@ -309,7 +309,7 @@ def test_the_bounds_are_stated_for_every_trust_and_vantage() -> None:
 
 
 def test_a_trust_that_local_steps_rule_out_is_listed_with_its_reason() -> None:
-    command = "account --noise-multiplier 4 --steps 10 --local-steps 3 --delta 0.01 --trust local"
+    command = "account --noise-multiplier 4 --rounds 10 --local-steps 3 --delta 0.01 --trust local"
     refused = [row for row in document(command)["to_whom"] if "refusal" in row]
     assert [row["trust"] for row in refused] == ["central", "distributed"]
     assert all("choose trust local" in row["refusal"] for row in refused)
@@ -327,7 +327,7 @@ def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path: Path) -> Non
         '[federation]\nclients = 5\ntrust = "local"\n[training]\nrounds = 7\n'
     )
     answer = document(f"account {path}")
-    by_hand = "account --noise-multiplier 3 --steps 7 --trust local --clients 5 --delta"
+    by_hand = "account --noise-multiplier 3 --rounds 7 --trust local --clients 5 --delta"
     assert answer["epsilon"] == document(f"{by_hand} 0.02")["epsilon"]
     assert (
         document(f"account {path} --delta 0.001")["epsilon"]
@@ -347,7 +347,7 @@ def test_what_protects_a_whole_client_is_said_of_the_client(tmp_path: Path) -> N
     assert answer["unit"] == "client"
     assert (
         answer["epsilon"]
-        == (document("account --noise-multiplier 3 --steps 7 --delta 0.005")["epsilon"])
+        == (document("account --noise-multiplier 3 --rounds 7 --delta 0.005")["epsilon"])
     )
     said = text(f"account {path}")
     assert "sure that a given client's whole data was used" in said
@@ -362,12 +362,12 @@ def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
     )
     answer = document(f"account {path} --delta 0.01")
     assert answer["noise_multiplier"] is None
-    assert answer["steps"] == 30
+    assert answer["rounds"] == 30
     expected = gaussian.epsilon(math.sqrt(20 / 16 + 10 / 64), 0.01)
     assert answer["epsilon"] == pytest.approx(expected, rel=1e-9)
     assert "that differs between rounds" in text(f"account {path} --delta 0.01")
     assert "at which delta" in refusal(f"account {path}")
-    assert "says what --steps would" in refusal(f"account {path} --steps 3 --delta 0.1")
+    assert "says what --rounds would" in refusal(f"account {path} --rounds 3 --delta 0.1")
 
 
 def test_a_run_is_accounted_with_the_distances_that_it_gathered(
@@ -405,17 +405,17 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
     ("arguments", "complaint"),
     [
         ("account --delta 0.1", "what mechanism"),
-        ("account --noise-multiplier 1 --steps 3", "at which delta"),
+        ("account --noise-multiplier 1 --rounds 3", "at which delta"),
         ("account nothing.toml --delta 0.1", "cannot read"),
         (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
         (f"{ACCOUNT} --plot nowhere/epsilon.svg", "no directory"),
         (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
-        ("calibrate --rho-beta 0.9 --delta 0.01", "give --steps to find the noise"),
-        ("calibrate --rho-beta 0.9 --steps 3", "at which delta"),
-        ("calibrate --rho-beta high --delta 0.01 --steps 30", "--rho-beta is 'high'"),
+        ("calibrate --rho-beta 0.9 --delta 0.01", "give --rounds to find the noise"),
+        ("calibrate --rho-beta 0.9 --rounds 3", "at which delta"),
+        ("calibrate --rho-beta high --delta 0.01 --rounds 30", "--rho-beta is 'high'"),
         (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "nothing is left to find"),
         ("calibrate --rho-beta 0.6,0.9 --delta 0.01 --noise-multiplier 3", "several targets"),
-        ("calibrate --epsilon 1 --delta 0.01,0.1 --steps 30", "several targets"),
+        ("calibrate --epsilon 1 --delta 0.01,0.1 --rounds 30", "several targets"),
         ("calibrate --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
     ],
 )
@@ -520,7 +520,7 @@ def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path: Path) -> None
 
 
 def test_compared_targets_are_in_nominal_noise_too() -> None:
-    command = "calibrate --rho-beta 0.75,0.9 --delta 0.01 --steps 30"
+    command = "calibrate --rho-beta 0.75,0.9 --delta 0.01 --rounds 30"
     row = document(f"{command} --trust local --clients 5")["comparison"][1]
     # The participant removes its own noise and faces that of four others: sqrt(4) = 2.
     assert row["tight"] == pytest.approx(5.699546592, rel=1e-6)
@@ -535,14 +535,14 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("calibrate --rho-alpha 0.25 --steps 30 --accountant pdl", "did you mean 'pld'"),
-        ("calibrate --rho-alpha 0.25 --steps 30 --accountant rdp", "no say in --rho-alpha"),
+        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant pdl", "did you mean 'pld'"),
+        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no say in --rho-alpha"),
         (
-            "calibrate --mutual-information 0.1 --steps 30 --accountant rdp",
+            "calibrate --mutual-information 0.1 --rounds 30 --accountant rdp",
             "no say in --mutual-information",
         ),
         (
-            "calibrate --rho-beta 0.6,0.9 --delta 0.01 --steps 30 --accountant rdp",
+            "calibrate --rho-beta 0.6,0.9 --delta 0.01 --rounds 30 --accountant rdp",
             "always compare rdp-classic with pld",
         ),
         (
@@ -550,8 +550,8 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
             "no noise helps",
         ),
         (
-            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --steps 9 --vantage server",
-            "no noise helps",
+            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --rounds 9 --vantage ",
+            "serverno noise helps",
         ),
         (f"{ACCOUNT} --vantage server --plot epsilon.svg", "nothing to draw: epsilon is infinite"),
     ],
@@ -584,7 +584,7 @@ def test_a_figure_that_cannot_be_written_is_refused_before_the_accounting(
 
 
 def test_a_budget_of_information_says_what_it_is_worth_and_at_which_delta_epsilon_is() -> None:
-    command = "calibrate --mutual-information 0.1 --steps 30"
+    command = "calibrate --mutual-information 0.1 --rounds 30"
     assert document(command)["pac"]["mutual_information"] == pytest.approx(0.1, rel=1e-6)
     printed = text(command)
     assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
@@ -593,7 +593,7 @@ def test_a_budget_of_information_says_what_it_is_worth_and_at_which_delta_epsilo
 
 
 def test_more_information_than_a_bit_says_nothing() -> None:
-    printed = text("account --noise-multiplier 0.5 --steps 30 --delta 0.01")
+    printed = text("account --noise-multiplier 0.5 --rounds 30 --delta 0.01")
     # 30/2 ln(1 + 1/(4 z^2)) nats.
     assert f"PAC privacy says nothing here: {15 * math.log(2):.6g} nats" in printed
     assert "a guess is right" not in printed
@@ -603,7 +603,7 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
     commands = (
         CALIBRATE,
         f"{ACCOUNT} --trust local --clients 5",
-        "calibrate --rho-beta 0.53,0.9 --delta 0.001 --steps 30 --trust local --clients 5",
+        "calibrate --rho-beta 0.53,0.9 --delta 0.001 --rounds 30 --trust local --clients 5",
     )
     for command in commands:
         lines = narrow(command)
@@ -616,7 +616,7 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
 
 
 def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batches() -> None:
-    asked = "--delta 1e-5 --noise-multiplier 100 --steps 10"
+    asked = "--delta 1e-5 --noise-multiplier 100 --rounds 10"
     answer = document(f"calibrate --epsilon 5 {asked}")
     mu = math.sqrt(10) / 100
     assert answer["sampling_rate"] == 1
@@ -628,7 +628,7 @@ def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batc
 
 
 def test_an_epsilon_larger_than_any_float_has_a_note() -> None:
-    rows = document("account --noise-multiplier 0.02 --steps 3 --delta 0.01")["accountants"]
+    rows = document("account --noise-multiplier 0.02 --rounds 3 --delta 0.01")["accountants"]
     assert rows["advanced"]["epsilon"] is None
     assert rows["advanced"]["note"] == "larger than any float: no statement"
     assert rows["pld"]["epsilon"] > 1000
@@ -643,6 +643,6 @@ def test_an_unknown_key_among_the_rounds_is_named(tmp_path: Path) -> None:
 
 
 def test_a_belief_is_never_printed_as_certainty_while_epsilon_is_finite() -> None:
-    printed = text("account --noise-multiplier 0.5 --steps 400 --delta 1e-5")
+    printed = text("account --noise-multiplier 0.5 --rounds 400 --delta 1e-5")
     row = printed.split("advanced: advanced composition")[1]
     assert ">0.999999" in row.split("basic")[0]
