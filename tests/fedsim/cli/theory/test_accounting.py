@@ -550,8 +550,9 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
             "no noise helps",
         ),
         (
-            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --rounds 9 --vantage ",
-            "serverno noise helps",
+            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --rounds 9 "
+            "--vantage server",
+            "no noise helps",
         ),
         (f"{ACCOUNT} --vantage server --plot epsilon.svg", "nothing to draw: epsilon is infinite"),
     ],
