@@ -28,6 +28,7 @@ from fedsim.campaign.ledger_row import Row
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.privacy import identifiability
+from fedsim.results.measured import Campaign
 from fedsim.results.report import Report
 from fedsim.results.theory import Bounds, VantageBounds
 
@@ -107,17 +108,16 @@ def _measured(run: AuditedRun) -> Report:
         pac=pac_report.measure(run),
         crafted=crafted_report.measure(run),
         residuals=residual_report.report(config, transcript, confidence, run.played),
-        campaign=precision.assemble(
-            config,
-            facts,
-            transcript,
-            empirical.advantage_interval(run),
-            run.prediction.advantage,
-        ),
+        campaign=_campaign(run),
         alarms={},
         chance_alarms=0,
         warnings=[],
     )
+
+
+def _campaign(run: AuditedRun) -> Campaign:
+    ends, predicted = empirical.advantage_interval(run), run.prediction.advantage
+    return precision.assemble(run.config, run.facts, run.transcript, ends, predicted)
 
 
 def _bounds(run: AuditedRun) -> Bounds:

@@ -57,34 +57,13 @@ def bayesian_report(
         by_round=None,
         note="",
     )
-    if earlier := max(0, releases.count - rounds):
-        return replace(
-            stated,
-            note=f"no distances were kept of the {earlier} rounds that interrupted attempts "
-            "released: what all rounds cost together is not known",
-        )
+    if note := _why_unstated(releases.count - rounds, delta, gamma, pairs):
+        return replace(stated, note=note)
     strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
-    if strict <= gamma:
-        return replace(
-            stated,
-            note=f"delta {delta:g} is too small: what it leaves for a record at the percentile, "
-            f"{strict:g}, is not above the probability {gamma:g} that the estimator fails",
-        )
-    if pairs < 2:
-        return replace(stated, note="one distance in a round tells no spread: gather more pairs")
-    stds, training = transcript["noise_stds"][:trials], config.training
-    step = training.sampling_rate, config.privacy.neighbouring
-    bound = sensitivity(config.privacy.neighbouring, training.clipping_norm)
-    worst = bayesian.log_moments(bayesian.ORDERS, bound, stds, *step)
-    costs = bayesian.step_costs(bayesian.ORDERS, distances, stds, rounds, *step)
-    if training.clipping:  # no expectation is above what clipping allows, whatever the sample says
-        costs = np.minimum(costs, worst)
-    # A sum over some of the rounds bounds their loss too: the exponents of Theorem 1 need not add
-    # up to 1, since the expectation of a power below 1 is at most that power of the expectation.
-    spent = costs.cumsum(axis=1)
+    spent, worst = _spent(config, transcript)
     mean, orders = bayesian.epsilons(spent, bayesian.ORDERS, delta, gamma)
     each, strict_orders = bayesian.epsilons(spent, bayesian.ORDERS, strict, gamma)
-    shown = _shown(rounds, training.sampling_rate)
+    shown = _shown(rounds, config.training.sampling_rate)
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
@@ -96,7 +75,7 @@ def bayesian_report(
         worst_case_epsilon=float(
             bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max()
         )
-        if training.clipping
+        if config.training.clipping
         else math.inf,
         by_round=BayesianByRound(
             rounds=shown.tolist(),
@@ -108,6 +87,41 @@ def bayesian_report(
         ),
         note=_note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),
     )
+
+
+def _why_unstated(earlier: int, delta: float, gamma: float, pairs: int) -> str:
+    """Return why no epsilon of this accountant can be stated; "" where one can.
+
+    earlier: rounds that were released and of which there are no distances.
+    """
+    if earlier > 0:
+        return (
+            f"no distances were kept of the {earlier} rounds that interrupted attempts "
+            "released: what all rounds cost together is not known"
+        )
+    strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
+    if strict <= gamma:
+        return (
+            f"delta {delta:g} is too small: what it leaves for a record at the percentile, "
+            f"{strict:g}, is not above the probability {gamma:g} that the estimator fails"
+        )
+    return "one distance in a round tells no spread: gather more pairs" if pairs < 2 else ""
+
+
+def _spent(config: Config, transcript: Arrays) -> tuple[Floats, Floats]:
+    """Return log-moments by trial, round and order: spent so far, and at most of each round."""
+    distances, training = transcript["bayesian_distances"], config.training
+    trials, rounds, _ = distances.shape
+    stds = transcript["noise_stds"][:trials]
+    step = training.sampling_rate, config.privacy.neighbouring
+    bound = sensitivity(config.privacy.neighbouring, training.clipping_norm)
+    worst = bayesian.log_moments(bayesian.ORDERS, bound, stds, *step)
+    costs = bayesian.step_costs(bayesian.ORDERS, distances, stds, rounds, *step)
+    if training.clipping:  # no expectation is above what clipping allows, whatever the sample says
+        costs = np.minimum(costs, worst)
+    # A sum over some of the rounds bounds their loss too: the exponents of Theorem 1 need not add
+    # up to 1, since the expectation of a power below 1 is at most that power of the expectation.
+    return costs.cumsum(axis=1), worst
 
 
 def _shown(rounds: int, sampling_rate: float) -> npt.NDArray[np.int64]:
