@@ -126,10 +126,10 @@ def _expected(source: Path) -> _Expected:
         prediction = run.read_report().prediction
         advantage, origin = prediction.advantage, "the run's own prediction"
         found = replace(found, advantage=advantage, mu=prediction.mu, origin=origin)
-    elif config.privacy.noise == "pac":
+    elif config.privacy.noise.mechanism.by_candidate:
         raise InputError(
-            f"privacy.noise is 'pac' in '{source}', which bounds what is told on average and "
-            "sets the advantage no limit to plan for; give --advantage in its place"
+            f"privacy.noise is '{config.privacy.noise}' in '{source}', which bounds what is told "
+            "on average and sets the advantage no limit to plan for; give --advantage in its place"
         )
     else:
         mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
