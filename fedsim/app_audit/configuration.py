@@ -59,7 +59,7 @@ def claim_given(epsilon: float | None, delta: float | None, unit: str | None) ->
         return None
     if epsilon is None or delta is None:
         raise InputError(
-            "a claim is an epsilon at a delta; give both --claimed-epsilon and --claimed-delta"
+            "a claim is an epsilon at a delta; give both the claimed epsilon and the claimed delta"
         )
     return Claim(epsilon, delta, Scope.RUN, "given", unit=unit)
 

@@ -76,10 +76,10 @@ def _check(nodes: int, time_limit: float) -> None:
     if nodes < 2:
         raise InputError(f"{nodes} nodes are no federation; give at least 2")
     if not time_limit > 0:
-        raise InputError(f"in {time_limit:g} s no app runs; give --time-limit more")
+        raise InputError(f"in {time_limit:g} s no app runs; give a longer time limit")
     if time_limit > LONGEST_TIME:
         raise InputError(
-            f"{time_limit:g} s is no limit; give --time-limit {LONGEST_TIME:.0f} s at most"
+            f"{time_limit:g} s is no limit; give a time limit of {LONGEST_TIME:.0f} s at most"
         )
 
 

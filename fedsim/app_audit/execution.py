@@ -144,7 +144,8 @@ class _AuditGrid(InProcessGrid):
         self._asked += 1
         if self._asked > MOST_QUESTIONS:
             raise AppFailedError(
-                f"the app waits for more than {self._audited.nodes} clients; audit it with --nodes"
+                f"the app waits for more than {self._audited.nodes} clients; audit it "
+                "with more nodes"
             )
         return super().get_node_ids()
 

@@ -103,7 +103,7 @@ class AppProcess:
         except TimeoutError:
             raise AppFailedError(
                 f"the app did not answer within {self._time_limit:g} s, and there is no verdict; "
-                "give it more with --time-limit"
+                "give it a longer time limit"
             ) from None
         except ValidationError:
             raise AppFailedError(NO_MEASUREMENT) from None

@@ -235,7 +235,7 @@ def no_noise(subject: Subject) -> Finding | None:
             False,
             f"{configuration.strategies[0]} is not one of Flower's strategies: theory cannot tell "
             "what it adds, only the attack speaks",
-            "state the claim with --claimed-epsilon and --claimed-delta",
+            "state the claimed epsilon and delta",
         )
     seen = configuration.observation
     # Before the run nobody knows what training does.

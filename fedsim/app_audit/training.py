@@ -18,7 +18,7 @@ LIBRARIES = ("opacus", "tensorflow_privacy", "jax_privacy")
 
 DECLARE = (
     "if the claim is of a client's whole update as training returns it, say so with "
-    "--claimed-unit client"
+    "the claimed unit client"
 )
 
 

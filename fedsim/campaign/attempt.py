@@ -134,7 +134,7 @@ class Attempt:
             raise OtherClientsError(
                 f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
                 "over other clients than an attempt before, and the difference of the two sums has "
-                "none; nothing of it is released: begin another run with --out, or use "
+                "none; nothing of it is released: begin another run (run.out), or use "
                 'privacy.noise-source = "system"'
             )
         self._enter(row)

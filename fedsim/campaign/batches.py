@@ -217,5 +217,5 @@ def _check(
             raise InputError(
                 f"config.toml of '{directory.path}' was changed: {what} with {key} = "
                 f"{json.dumps(stored)}, and it says {json.dumps(value)} now; put it back, or "
-                "begin another run with --out"
+                "begin another run (run.out)"
             )

@@ -191,7 +191,7 @@ def _check_noise_source(config: Config, rows: Sequence[Row]) -> None:
         raise InputError(
             f"privacy.noise-source is '{source}', but rounds of this run had noise from "
             f"'{min(others)}', and the two do not add up; put it back in config.toml of the run "
-            "directory, or begin another run with --out"
+            "directory, or begin another run (run.out)"
         )
 
 
@@ -201,8 +201,8 @@ def _check_repeatable(config: Config, interrupted: set[int]) -> None:
     if noise.by_candidate and adds_up(config) and interrupted:
         raise InputError(
             f"the trials from {min(interrupted)} on were interrupted, and their {noise.title} "
-            "can neither be drawn again nor be counted in the mutual information; start anew with "
-            '--out, or use privacy.noise-source = "seed"'
+            "can neither be drawn again nor be counted in the mutual information; begin another "
+            'run (run.out), or use privacy.noise-source = "seed"'
         )
 
 

@@ -150,7 +150,7 @@ def lacking(directory: RunDirectory) -> InputError:
     """Return the error that says that rounds which were released are missing."""
     return InputError(
         f"{FILE} in '{directory.path}' lacks rounds that were released; restore it from a copy, or "
-        "begin another run with --out"
+        "begin another run (run.out)"
     )
 
 
@@ -164,5 +164,5 @@ def _read(directory: RunDirectory) -> Journal[Row]:
     return journal.read(
         directory.path / FILE,
         Row.of,
-        "nobody knows what was released; restore it from a copy, or begin another run with --out",
+        "nobody knows what was released; restore it from a copy, or begin another run (run.out)",
     )

@@ -74,7 +74,7 @@ def design(config: Config, trials: int) -> Design:
             f"there are {trials} trials, but interim analyses were planned at "
             f"{', '.join(map(str, planned))}, which have all of the significance: no interval "
             "would hold; put trials.batch, trials.until-halfwidth and "
-            "audit.confidence back where config.toml was changed, or begin another run with --out"
+            "audit.confidence back where config.toml was changed, or begin another run (run.out)"
         )
     return Design(config.trials.pairing == "common", planned[trials])
 

@@ -64,7 +64,7 @@ class RunDirectory:
             directory.write_text("config.toml", configuration.dump(config.placed_at("")))
         except OSError as error:
             raise InputError(
-                f"cannot write to '{path}': {error.strerror}; name another directory with --out"
+                f"cannot write to '{path}': {error.strerror}; name another directory (run.out)"
             ) from None
         return directory
 
@@ -81,15 +81,15 @@ class RunDirectory:
                     return True
                 raise InputError(
                     f"'{path}' holds a run with another configuration; "
-                    "name a new directory with --out"
+                    "name a new directory (run.out)"
                 )
             if path.exists() and (not path.is_dir() or private_files.any_whole(path)):
                 raise InputError(
-                    f"'{path}' exists and holds no fedsim run; name a new directory with --out"
+                    f"'{path}' exists and holds no fedsim run; name a new directory (run.out)"
                 )
         except OSError as error:
             raise InputError(
-                f"cannot read '{path}': {error.strerror}; name another directory with --out"
+                f"cannot read '{path}': {error.strerror}; name another directory (run.out)"
             ) from None
         return False
 
@@ -126,7 +126,7 @@ class RunDirectory:
             except BlockingIOError:
                 raise InputError(
                     f"another process is running '{self.path}'; wait for its end or stop it, or "
-                    "name a new directory with --out"
+                    "name a new directory (run.out)"
                 ) from None
             if not self.has(IDENTITY):
                 self.write_text(IDENTITY, f"{secrets.token_hex(16)}\n")

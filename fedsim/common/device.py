@@ -21,7 +21,7 @@ def resolve(name: str) -> torch.device:
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
-            "run.device is cuda, but torch finds no CUDA device; use --device auto or --device cpu"
+            "run.device is cuda, but torch finds no CUDA device; set it to auto or cpu"
         )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -50,7 +50,7 @@ def _one_target(config: "Config") -> None:
     if len(given) > 1:
         raise ValueError(
             f"{' and '.join(given)} are both set, but one decides the other; set one of them "
-            f"to 0, for example --set {given[0]}=0"
+            f"to 0, for example {given[0]}=0"
         )
     if 0 < privacy.rho_beta <= 0.5:
         raise ValueError(

@@ -72,10 +72,10 @@ def account(
     who = None if trust is None else chosen(Trust, trust, Trust.CENTRAL)
     if source is not None:
         given = {
-            "noise-multiplier": noise_multiplier,
+            "noise multiplier": noise_multiplier,
             "rounds": rounds,
-            "local-steps": local_steps,
-            "sampling-rate": sampling_rate,
+            "local steps": local_steps,
+            "sampling rate": sampling_rate,
             "neighbouring": neighbouring,
             "clients": clients,
             "participants": participants,
@@ -85,7 +85,7 @@ def account(
         subject = _read(source, {"trust": who, "colluders": colluding})
     elif noise_multiplier is None or rounds is None:
         raise InputError(
-            "what mechanism? Give --noise-multiplier and --rounds, a configuration, a run "
+            "what mechanism? Give noise multiplier and rounds, a configuration, a run "
             "directory, or a file with [[rounds]]"
         )
     else:
@@ -105,14 +105,14 @@ def account(
     if at is None:
         raise InputError(
             "at which delta? Give the probability with which the guarantee may fail, for example "
-            "--delta 1e-5"
+            "delta 1e-5"
         )
     return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage), prior)
 
 
 def _refuse_both(source: Path, by_hand: Mapping[str, object]) -> None:
     """Raise InputError where a source is given, and something that it says."""
-    if given := [f"--{name}" for name, value in by_hand.items() if value is not None]:
+    if given := [name for name, value in by_hand.items() if value is not None]:
         raise InputError(f"'{source}' says what {' and '.join(given)} would; give one or the other")
 
 
@@ -130,8 +130,8 @@ def _guarantee(
     if prior is not None:
         if by_pac:
             raise InputError(
-                "--prior restates bounds of DP, but PAC noise is no DP and is shaped for the prior "
-                "that privacy.pac-prior states; leave --prior out"
+                "a prior restates bounds of DP, but PAC noise is no DP and is shaped for the prior "
+                "that privacy.pac-prior states; leave the prior out"
             )
         document["from_prior"] = _from_prior(releases.towards(vantage), document["epsilon"], prior)
     document["bayesian"] = _bayesian(source, subject.training, delta, by_pac)

@@ -243,10 +243,10 @@ def calibrate(
         vantage,
     )
     targets = {
-        "--rho-beta": rho_beta,
-        "--rho-alpha": rho_alpha,
-        "--epsilon": epsilon,
-        "--mutual-information": mutual_information,
+        "rho-beta": rho_beta,
+        "rho-alpha": rho_alpha,
+        "epsilon": epsilon,
+        "mutual-information": mutual_information,
     }
     check_targets(targets, delta, accountant)
     at = ASSUMED_DELTA if delta is None else delta
@@ -265,7 +265,7 @@ def check_targets(targets: Mapping[str, object], delta: object, accountant: str)
     """Raise an error unless one target is given, with what it needs and no more.
 
     Args:
-        targets: by option; None for one that is not given.
+        targets: by name; None for one that is not given.
         delta: None if it is not given.
         accountant: its name.
 
@@ -276,16 +276,16 @@ def check_targets(targets: Mapping[str, object], delta: object, accountant: str)
     given = [name for name, value in targets.items() if value is not None]
     if len(given) != 1:
         raise InputError(
-            "give exactly one of --rho-beta, --rho-alpha, --epsilon and --mutual-information, for "
-            "example --rho-beta 0.9"
+            "give exactly one of rho-beta, rho-alpha, epsilon and mutual-information, for "
+            "example rho-beta 0.9"
         )
     find_accountant(accountant)
-    if given[0] in ("--rho-alpha", "--mutual-information"):
+    if given[0] in ("rho-alpha", "mutual-information"):
         refuse_accountant(accountant, f"it has no say in {given[0]}")
     elif delta is None:
         raise InputError(
             "at which delta? Give the probability with which the guarantee may fail, for "
-            "example --delta 0.01"
+            "example delta 0.01"
         )
 
 
@@ -300,7 +300,7 @@ def refuse_accountant(name: str, reason: str) -> None:
         InputError: another than the default.
     """
     if name != DEFAULT_ACCOUNTANT:
-        raise InputError(f"--accountant is '{name}', but {reason}; leave it out")
+        raise InputError(f"the accountant is '{name}', but {reason}; leave it out")
 
 
 def _met(
@@ -366,8 +366,8 @@ def _unknown(
     if noise_multiplier is None:
         if rounds is None:
             raise InputError(
-                "give --rounds to find the noise, --noise-multiplier to find the rounds, or both "
-                "to find the sampling rate"
+                "give rounds to find the noise, a noise multiplier to find the rounds, or both to "
+                "find the sampling rate"
             )
         return "noise_multiplier"
     if rounds is None:

@@ -180,4 +180,4 @@ def check(
     if claimed_epsilon is not None and not 0 <= claimed_epsilon < math.inf:
         raise InputError(f"the claimed epsilon is {claimed_epsilon}; give a number of at least 0")
     if claimed_unit is not None and claimed_epsilon is None:
-        raise InputError("a claimed unit is of a claim; give --claimed-epsilon with it")
+        raise InputError("a claimed unit is of a claim; give the claimed epsilon with it")

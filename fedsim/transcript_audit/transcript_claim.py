@@ -31,7 +31,7 @@ RECORDS = (
 UNKNOWN_UNIT = (
     "clients report an epsilon of their own ({}), so that it may be of their records, of which a "
     "transcript measures nothing; if it is of a client's whole update, say so: "
-    'record(..., unit="client"), or --claimed-unit client'
+    'record(..., unit="client"), or the claimed unit client'
 )
 NOISE_ELSEWHERE = (
     "nobody adds noise after the updates were sent, and what clients add before is part of what "
@@ -47,7 +47,7 @@ UNKNOWN_COUNT = (
 HIDDEN = "the configured noise is so small that rounding hides whether it was added"
 CANARY_UNIT = (
     "canaries measure what is learnt of a client's whole update as training returns it, and "
-    "nothing says that the claim is of that; if it is, say so with --claimed-unit client"
+    "nothing says that the claim is of that; if it is, say so with the claimed unit client"
 )
 CANARIES = "canaries may disprove a claim, and support none; record at the server as well"
 UNCERTAIN = (

@@ -160,7 +160,10 @@ def test_an_event_that_a_kill_tore_is_skipped(small: Make, tmp_path: Path) -> No
 def test_one_directory_has_one_run_at_a_time(small: Make, tmp_path: Path) -> None:
     config = small(TINY)
     directory = RunDirectory.create(tmp_path / "run", config)
-    with directory.lock(), pytest.raises(InputError, match=r"another process is running .*--out"):
+    with (
+        directory.lock(),
+        pytest.raises(InputError, match=r"another process .*run.out"),
+    ):
         _run(config, RunDirectory.open(directory.path))
     assert not list(directory.events())
     _run(config, directory)

@@ -64,10 +64,10 @@ def calibrate(
     if len(beliefs) > 1 or len(deltas) > 1:
         check_targets(
             {
-                "--rho-beta": beliefs or None,
-                "--rho-alpha": rho_alpha,
-                "--epsilon": epsilon,
-                "--mutual-information": mutual_information,
+                "rho-beta": beliefs or None,
+                "rho-alpha": rho_alpha,
+                "epsilon": epsilon,
+                "mutual-information": mutual_information,
             },
             deltas or None,
             accountant,

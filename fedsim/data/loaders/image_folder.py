@@ -34,7 +34,7 @@ def own(source: Source) -> Dataset:
 
     root, size = source.path, source.image_size
     if not root.is_dir():
-        raise InputError(f"there is no folder '{root}'; name one with --set data.root=PATH")
+        raise InputError(f"there is no folder '{root}'; name one with data.root=PATH")
     try:
         files = ImageFolder(str(root)).samples
     except FileNotFoundError as error:

@@ -50,9 +50,9 @@ def find(
         missing = " or ".join(f"'{names[found.index(None)]}{ending}'" for ending in endings)
         within = [f"its {folder}/" for folder in folders if folder != "."]
         problem = f"{source.name}: {missing} is not in {', '.join([repr(str(root)), *within])}"
-    advice = f"name the folder that holds {source.name}'s files with --set data.root=PATH"
+    advice = f"name the folder that holds {source.name}'s files with data.root=PATH"
     if fetch is not None:
-        advice += ", or let fedsim download them there with --set data.download=true"
+        advice += ", or let fedsim download them there with data.download=true"
     raise InputError(f"{problem}; {advice}")
 
 

@@ -35,7 +35,7 @@ class Source:
         """
         if not self.root:
             raise InputError(
-                f"{self.name} is read from files: say where they are with --set data.root=PATH "
+                f"{self.name} is read from files: say where they are with data.root=PATH "
                 "(docs/data.md)"
             )
         return Path(self.root).expanduser()
@@ -49,6 +49,6 @@ class Source:
         """
         if not self.path.is_file():
             raise InputError(
-                f"there is no file '{self.path}'; name {self.name}'s with --set data.root=PATH"
+                f"there is no file '{self.path}'; name {self.name}'s with data.root=PATH"
             )
         return self.path

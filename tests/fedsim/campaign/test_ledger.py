@@ -200,7 +200,7 @@ def test_the_seeds_noise_is_not_released_again_over_other_clients(
     attempt.charge(1, range(5))
     content = (directory.path / "ledger.jsonl").read_bytes()
     with pytest.raises(
-        OtherClientsError, match=r"round 1 .* begin another run with --out"
+        OtherClientsError, match=r"round 1 .* begin another run \(run\.out\)"
     ) as error:
         attempt.settle(1, then)
     assert "\n" not in str(error.value)
@@ -474,7 +474,7 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
         lambda: writing.write_report(directory),
         lambda: budget.plan(config, Z, directory),
     ):
-        with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds .*--out") as caught:
+        with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks .*run\.out") as caught:
             refused()
         assert "\n" not in str(caught.value)
 
@@ -529,7 +529,7 @@ def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_
         if source == "seed":
             assert budget.plan(config, nominal, directory) == 3
             continue
-        with pytest.raises(InputError, match=r"trials from 4 on .*--out, or use .*\"seed\"") as e:
+        with pytest.raises(InputError, match=r"trials from 4 on .*run\.out\), or .*\"seed\"") as e:
             execute(config, directory)
         assert "\n" not in str(e.value)
         # The batches of trials that are finished, or not begun, are no obstacle.

@@ -80,7 +80,7 @@ def test_what_a_kill_left_of_a_directory_is_used_again(
 
 def test_a_place_that_cannot_be_written_is_refused(small: Make, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cannot write to .*--out"):
+    with pytest.raises(InputError, match=r"cannot write to .*run\.out"):
         RunDirectory.create(tmp_path / "file" / "run", small())
 
 

@@ -16,7 +16,7 @@ def test_auto_takes_cuda_if_it_is_there() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_is_refused_where_there_is_none() -> None:
-    with pytest.raises(InputError, match="--device auto"):
+    with pytest.raises(InputError, match="set it to auto or cpu"):
         resolve("cuda")
 
 

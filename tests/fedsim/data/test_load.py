@@ -70,7 +70,7 @@ def test_an_unknown_dataset_is_refused_with_the_nearest_name() -> None:
 
 @pytest.mark.parametrize("name", READ_FROM_FILES)
 def test_a_dataset_of_files_says_how_to_name_them(name: str) -> None:
-    with pytest.raises(InputError, match=rf"^{name} is read from files.*--set data\.root=PATH"):
+    with pytest.raises(InputError, match=rf"^{name} is read from files.*data\.root=PATH"):
         load(name)
     with pytest.raises(InputError, match=r"there is no (folder|file) '/nowhere/at all'.*data.root"):
         load(name, "/nowhere/at all")

@@ -93,16 +93,16 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
 
 
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
-    assert "--claimed-delta" in refusal(f"audit --app {APP} --claimed-epsilon 1")
+    assert "the claimed delta" in refusal(f"audit --app {APP} --claimed-epsilon 1")
     assert "at least 2" in refusal(f"audit --app {APP} --nodes 1")
     assert "pyproject" in refusal(f"audit --app {tmp_path}")
     assert "in 0 rounds nothing is released" in refusal(f"audit --app {APP} --rounds 0")
     spelt = f"audit --app {APP} --run-config num-server-rounds=-1"
     assert "in -1 rounds nothing is released" in refusal(spelt)
-    assert "--time-limit" in refusal(f"audit --app {APP} --time-limit 0")
+    assert "a longer time limit" in refusal(f"audit --app {APP} --time-limit 0")
     for endless in ("inf", "1e10"):
         said = refusal(f"audit --app {APP} --time-limit {endless}")
-        assert "--time-limit 1000000 s at most" in said
+        assert "a time limit of 1000000 s at most" in said
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
     assert "--out" in refusal(f"audit --app {APP} --out {tmp_path}")
 

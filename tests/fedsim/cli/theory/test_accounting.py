@@ -367,7 +367,7 @@ def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
     assert answer["epsilon"] == pytest.approx(expected, rel=1e-9)
     assert "that differs between rounds" in text(f"account {path} --delta 0.01")
     assert "at which delta" in refusal(f"account {path}")
-    assert "says what --rounds would" in refusal(f"account {path} --rounds 3 --delta 0.1")
+    assert "says what rounds would" in refusal(f"account {path} --rounds 3 --delta 0.1")
 
 
 def test_a_run_is_accounted_with_the_distances_that_it_gathered(
@@ -410,7 +410,7 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
         (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
         (f"{ACCOUNT} --plot nowhere/epsilon.svg", "no directory"),
         (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
-        ("calibrate --rho-beta 0.9 --delta 0.01", "give --rounds to find the noise"),
+        ("calibrate --rho-beta 0.9 --delta 0.01", "give rounds to find the noise"),
         ("calibrate --rho-beta 0.9 --rounds 3", "at which delta"),
         ("calibrate --rho-beta high --delta 0.01 --rounds 30", "--rho-beta is 'high'"),
         (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "nothing is left to find"),
@@ -482,7 +482,7 @@ def test_pac_noise_is_accounted_by_its_budget_and_called_no_dp(tmp_path: Path) -
     printed = text(f"account {path}")
     assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
     assert "No protection" not in printed
-    assert "leave --prior out" in refusal(f"account {path} --prior 0.1")
+    assert "leave the prior out" in refusal(f"account {path} --prior 0.1")
     assert "PAC noise" in refusal(f"account {path} --plot {tmp_path / 'epsilon.svg'}")
 
 
@@ -536,10 +536,10 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
     ("arguments", "complaint"),
     [
         ("calibrate --rho-alpha 0.25 --rounds 30 --accountant pdl", "did you mean 'pld'"),
-        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no say in --rho-alpha"),
+        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no say in rho-alpha"),
         (
             "calibrate --mutual-information 0.1 --rounds 30 --accountant rdp",
-            "no say in --mutual-information",
+            "no say in mutual-information",
         ),
         (
             "calibrate --rho-beta 0.6,0.9 --delta 0.01 --rounds 30 --accountant rdp",

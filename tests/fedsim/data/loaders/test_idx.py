@@ -84,8 +84,8 @@ def test_a_missing_mnist_file_is_named_and_the_download_offered(
     assert (
         f"'{missing}' or '{missing}.gz' is not in '{tmp_path}', its raw/, its MNIST/" in complaint
     )
-    assert "--set data.root=PATH" in complaint
-    assert "--set data.download=true" in complaint
+    assert "data.root=PATH" in complaint
+    assert "data.download=true" in complaint
 
 
 @pytest.mark.parametrize("changed", idx.TRAIN + idx.TEST)
@@ -130,7 +130,7 @@ def test_what_is_missing_is_downloaded_only_when_asked(
 
     monkeypatch.setattr(datasets, "MNIST", torchvisions)
     root = tmp_path / "absent"
-    with pytest.raises(InputError, match=r"there is no folder.*--set data.download=true"):
+    with pytest.raises(InputError, match=r"there is no folder.*data.download=true"):
         load("mnist", str(root))
     assert not asked
     assert len(load("mnist", str(root), download=True).train) == 12
