@@ -20,7 +20,12 @@ from scipy.stats import binomtest
 from adversaries.errors import InputError
 from adversaries.statistics.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.statistics.forecast import trial_mu
-from adversaries.statistics.intervals import Frequency, Interval, clopper_pearson
+from adversaries.statistics.intervals import (
+    Frequency,
+    Interval,
+    check_positive_delta,
+    clopper_pearson,
+)
 from adversaries.statistics.trials import Bools, Floats, check_trials
 
 
@@ -220,8 +225,7 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
     """
     if not -1 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from -1 to 1")
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
+    check_positive_delta(delta)
     quantile = float(ndtri((max(0.0, advantage) + 1) / 2))
     return 2 * math.sqrt(2 * math.log(1.25 / delta)) * quantile
 

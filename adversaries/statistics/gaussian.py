@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import erf, erfcx, erfinv, ndtr
 
 from adversaries.errors import InputError
+from adversaries.statistics.intervals import check_positive_delta
 
 ROOT2 = math.sqrt(2)
 
@@ -72,7 +73,7 @@ def epsilon(mu: float, delta: float) -> float:
         InputError: unless mu >= 0 and 0 < delta < 1.
     """
     _check_mu(mu)
-    _check_delta(delta)
+    check_positive_delta(delta)
     if math.isinf(mu):
         return math.inf
     target = math.log(delta)
@@ -103,7 +104,7 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
         InputError: unless 0 <= epsilon < inf and 0 < delta < 1.
     """
     _check_epsilon(epsilon)
-    _check_delta(delta)
+    check_positive_delta(delta)
     if math.isinf(epsilon):
         raise InputError("epsilon is infinite, which any noise satisfies; give a finite epsilon")
     if epsilon == 0:
@@ -224,8 +225,3 @@ def _check_mu(mu: float) -> None:
 def _check_epsilon(epsilon: float) -> None:
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")

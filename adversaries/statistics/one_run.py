@@ -23,7 +23,7 @@ from scipy.stats import binom
 from adversaries.errors import InputError
 from adversaries.statistics.canaries import effect
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
-from adversaries.statistics.intervals import Interval, LowerBound, significance
+from adversaries.statistics.intervals import Interval, LowerBound, check_delta, significance
 from adversaries.statistics.trials import Bools, Floats, Ints
 
 SHARE = 8
@@ -452,8 +452,7 @@ class _Best:
 
 
 def _binomial(delta: float) -> Limit:
-    if not 0 <= delta < 1:
-        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
+    check_delta(delta)
 
     def limits(canaries: int, guesses: int, rights: Ints, alpha: float) -> Floats:
         found = [binomial_epsilon(canaries, guesses, v, delta, alpha) for v in rights.tolist()]

@@ -32,7 +32,7 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
 from fedsim.seats import adversary
 from fedsim.training.sampling import participation
-from fedsim.transcripts.records import ObservedRound
+from fedsim.transcripts.records import ObservedRound, not_of_an_auditor
 
 Floats = npt.NDArray[np.float64]
 
@@ -414,8 +414,5 @@ def _request(observed: ObservedRound) -> dict[str, Any]:
         )
     }
     if None in request.values() or "parameters" not in observed.model:
-        raise InputError(
-            f"round {observed.round} of this transcript was not recorded by an auditor's node of "
-            "fedsim; give the transcript that the node wrote"
-        )
+        raise not_of_an_auditor(observed)
     return request

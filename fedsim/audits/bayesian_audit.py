@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.errors import InputError
+from adversaries.statistics.intervals import check_positive_delta
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.privacy import bayesian
@@ -38,8 +38,7 @@ def bayesian_report(
     distances = transcript.get("bayesian_distances")
     if distances is None:
         return None
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; give a probability above 0 and below 1")
+    check_positive_delta(delta)
     trials, rounds, pairs = distances.shape
     gamma = bayesian.GAMMA * rounds
     vantage = config.federation.vantage

@@ -1,10 +1,11 @@
 """What every reader must know of a run before the numbers, in whole sentences."""
 
 from fedsim.config import Config
+from fedsim.config.refused import UNBOUNDED
 from fedsim.results.theory import Budget
 from fedsim.trust.model import Vantage
 
-UNCLIPPED = "gradients are not clipped: nothing bounds what one record can change"
+UNCLIPPED = f"gradients are not clipped: {UNBOUNDED}"
 """Why no vantage has a guarantee where clipping is off."""
 
 

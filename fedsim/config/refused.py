@@ -38,6 +38,9 @@ OF_NO_CANDIDATES = _noises(lambda noise: not noise.by_candidate)
 OF_OWN_LAW = _noises(lambda noise: noise.own_law)
 GAUSSIAN = _noises(lambda noise: not noise.own_law)
 
+UNBOUNDED = "nothing bounds what one record can change"
+"""What follows where gradients are not clipped."""
+
 REFUSED = (
     # --- Whose messages the server sees
     Need(
@@ -277,15 +280,13 @@ REFUSED = (
             equals("privacy.epsilon", 0),
             equals("privacy.mutual-information", 0),
         ),
-        why="so that nothing bounds what one record can change and no noise meets a target "
-        "(give privacy.noise-multiplier)",
+        why=f"so that {UNBOUNDED} and no noise meets a target (give privacy.noise-multiplier)",
         instead="training.clipping = true",
     ),
     Need(
         what=(equals("training.clipping", False),),
         needs=(equals("privacy.stop-at", 0),),
-        why="so that nothing bounds what one record can change and epsilon is infinite from the "
-        "first round on",
+        why=f"so that {UNBOUNDED} and epsilon is infinite from the first round on",
         instead="training.clipping = true",
     ),
     # --- Canaries

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from adversaries.errors import InputError
+from adversaries.statistics.intervals import check_positive_delta
 from fedsim.privacy.mechanism import Mechanism
 
 
@@ -48,8 +49,7 @@ class Accountant(ABC):
             InputError: unless 0 < delta < 1; the mechanism is not supported.
         """
         self._check(mechanism)
-        if not 0 < delta < 1:
-            raise InputError(f"delta is {delta}; give a probability above 0 and below 1")
+        check_positive_delta(delta)
         return math.inf if mechanism.noiseless else self._epsilon(mechanism, delta)
 
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from scipy.optimize import brentq
 
 from adversaries.errors import InputError
+from adversaries.statistics.intervals import check_positive_delta
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import MOST_STEPS, Mechanism, Neighbouring
@@ -54,8 +55,7 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
     chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
+    check_positive_delta(delta)
 
     # Where delta is at the resolution of the loss distribution, delta(epsilon) is flat: epsilon is
     # searched instead, which only has no root where the target is 0.

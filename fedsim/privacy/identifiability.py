@@ -14,6 +14,7 @@ from scipy.special import logit
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import check_positive_delta
 from fedsim.privacy.accounting import PLD, RENYI, accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
@@ -237,8 +238,7 @@ def theorem2_rho_alpha(epsilon: float, delta: float) -> float:
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; give a probability above 0 and below 1")
+    check_positive_delta(delta)
     return gaussian.advantage(epsilon / math.sqrt(2 * math.log(1.25 / delta)))
 
 

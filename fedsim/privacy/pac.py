@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from adversaries.errors import InputError
+from adversaries.statistics.intervals import check_delta
 from fedsim.privacy.mechanism import Mechanism
 
 Floats = npt.NDArray[np.float64]
@@ -200,8 +201,7 @@ def epsilon_of_success(success: float, delta: float) -> float:
     """
     if not 0.5 <= success <= 1:
         raise InputError(f"the success is {success}; give a probability from 0.5 to 1")
-    if not 0 <= delta < 1:
-        raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
+    check_delta(delta)
     if success == 1:
         return math.inf
     odds = (success - delta) / (1 - success)

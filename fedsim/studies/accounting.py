@@ -14,6 +14,7 @@ from fedsim.campaign import ledger, run_transcript, spending
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.common import reading
 from fedsim.config import Config
+from fedsim.config.refused import UNBOUNDED
 from fedsim.mechanisms import privacy
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy import releases as described
@@ -231,8 +232,8 @@ def unbounded(config: Config) -> str | None:
         return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"
     if not config.training.clipping:
         return (
-            "gradients are not clipped, so that nothing bounds what one record can change and no "
-            "noise is a multiple of it; epsilon is infinite"
+            f"gradients are not clipped, so that {UNBOUNDED} and no noise is a multiple of it; "
+            "epsilon is infinite"
         )
     return None
 

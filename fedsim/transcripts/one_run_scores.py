@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.game.federation import load as federation_of
 from fedsim.game.one_run import Scored, included, needs_data, scores
-from fedsim.transcripts.records import ObservedRound
+from fedsim.transcripts.records import ObservedRound, not_of_an_auditor
 
 
 def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
@@ -33,10 +33,7 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
     for observed in rounds:
         first = observed.mechanism.get("request.first-trial")
         if not isinstance(first, int) or "parameters" not in observed.model:
-            raise InputError(
-                f"round {observed.round} of this transcript was not recorded by an auditor's node "
-                "of fedsim; give the transcript that the node wrote"
-            )
+            raise not_of_an_auditor(observed)
         if config is None:
             config = _recorded(observed, data_root)
             known = federation_of(config) if needs_data(config) else None

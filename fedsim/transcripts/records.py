@@ -123,6 +123,18 @@ class ObservedRound:
     canary: Canary | None = None
 
 
+def not_of_an_auditor(observed: ObservedRound) -> InputError:
+    """Return the error for a round that no auditor's node of fedsim recorded.
+
+    Args:
+        observed: the round.
+    """
+    return InputError(
+        f"round {observed.round} of this transcript was not recorded by an auditor's node of "
+        "fedsim; give the transcript that the node wrote"
+    )
+
+
 @dataclass(frozen=True)
 class Transcript:
     """A transcript as it was found.

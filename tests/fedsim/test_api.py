@@ -130,6 +130,9 @@ def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> 
         (lambda: fedsim.load("."), "is not a run directory"),
         (lambda: fedsim.calibrate(rho_beta=0.9, epsilon=2.0, rounds=3), "exactly one of"),
         (lambda: fedsim.account(noise_multiplier=1.0, rounds=3), "at which delta"),
+        (fedsim.account, "what mechanism"),
+        (lambda: fedsim.audit(".", claimed_epsilon=1.0), "both the claimed epsilon and"),
+        (lambda: fedsim.run({"data.name": "mnist"}), "read from files"),
         (
             lambda: fedsim.account(noise_multiplier=1.0, rounds=3, delta=0.1, trust="nobody"),
             "trust is 'nobody'; give one of central",
@@ -146,4 +149,5 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(
     with pytest.raises(InputError, match=complaint) as refused:
         call()
     assert "\n" not in str(refused.value)
+    assert "--" not in str(refused.value)  # nobody here gives options to a command
     assert list(tmp_path.iterdir()) == []

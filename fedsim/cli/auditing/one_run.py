@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 
 from adversaries.errors import InputError
+from adversaries.statistics.intervals import check_positive_delta
 from fedsim import config as configuration
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
@@ -150,8 +151,7 @@ def estimate(
         one_run as estimators,
     )
 
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
+    check_positive_delta(delta)
     number, included, scores = read_scores(scores_file, trial)
     binomial = estimators.binomial_bound(included, scores, delta, confidence, guesses)
     f_dp = estimators.f_dp_bound(included, scores, delta, confidence, guesses)

@@ -207,9 +207,9 @@ def test_help_teaches_with_an_example(command: str) -> None:
     [
         (
             "calibrate --delta 0.01 --rounds 30",
-            "exactly one of --rho-beta, --rho-alpha, --epsilon and",
+            "exactly one of rho-beta, rho-alpha, epsilon and",
         ),
-        (f"{CALIBRATE} --epsilon 1", "exactly one of --rho-beta, --rho-alpha, --epsilon and"),
+        (f"{CALIBRATE} --epsilon 1", "exactly one of rho-beta, rho-alpha, epsilon and"),
         ("calibrate --rho-beta 1.2 --delta 0.01 --rounds 30", "rho_beta is 1.2"),
         ("calibrate --epsilon -1 --delta 0.01 --rounds 30", "epsilon is -1"),
         ("calibrate --rho-beta 0.9 --delta 1 --rounds 30", "delta is 1"),
