@@ -28,7 +28,11 @@ def _version(project_file: Path) -> str:
 __version__ = _version(Path(__file__).parents[1] / "pyproject.toml")
 
 API = {
-    **dict.fromkeys(("run", "load", "audit", "Run", "Audit"), "fedsim.api"),
+    **dict.fromkeys(
+        ("run", "load", "audit", "Run", "Audit", "Advantage", "LowerBound"), "fedsim.api"
+    ),
+    "Config": "fedsim.config",
+    "InputError": "adversaries.errors",
     "account": "fedsim.studies.accounting",
     "calibrate": "fedsim.studies.calibration",
 }

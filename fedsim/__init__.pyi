@@ -1,8 +1,12 @@
+from adversaries.errors import InputError as InputError
+from fedsim.api import Advantage as Advantage
 from fedsim.api import Audit as Audit
+from fedsim.api import LowerBound as LowerBound
 from fedsim.api import Run as Run
 from fedsim.api import audit as audit
 from fedsim.api import load as load
 from fedsim.api import run as run
+from fedsim.config import Config as Config
 from fedsim.studies.accounting import account as account
 from fedsim.studies.calibration import calibrate as calibrate
 

@@ -33,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 class Advantage:
     """How much better than guessing the adversary was; 0 is a coin, 1 is certainty.
 
+    In short: the estimate with its counts is `adversaries.statistics.estimators.Advantage`.
+
     Attributes:
         point: true positive rate minus false positive rate.
         interval: around it; None where all trials were of one world.
@@ -45,6 +47,10 @@ class Advantage:
 @dataclass(frozen=True)
 class LowerBound:
     """What the trials prove of epsilon.
+
+    In short: what a single estimator returns, with its assumptions, is
+    `adversaries.statistics.intervals.LowerBound`, and a report's row of it
+    `fedsim.results.measured.LowerBound`.
 
     Attributes:
         epsilon: at least so much, at the run's delta.

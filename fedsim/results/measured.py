@@ -10,7 +10,7 @@ from fedsim.results.theory import Predicted
 
 @dataclass(frozen=True)
 class LowerBound:
-    """What an estimator proves of epsilon at delta."""
+    """What an estimator proves of epsilon at delta: its result as report.json holds it."""
 
     epsilon: Real
     delta: Real
