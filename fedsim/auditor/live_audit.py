@@ -31,6 +31,7 @@ from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
 from fedsim.seats import adversary
+from fedsim.seats.known_round import KnownRound
 from fedsim.training.sampling import participation
 from fedsim.transcripts.records import ObservedRound, not_of_an_auditor
 
@@ -313,17 +314,20 @@ class LiveAudit:
             request["record"],
             request["replacement"],
         )
-        memory = adversary.expect(
-            training.memory,
+        of_round = KnownRound(
             config,
             known,
-            NOBODY,
             game,
             parameters,
-            torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
             None
             if coins_of_records is None
             else torch.from_numpy(coins_of_records).to(known.device),
+        )
+        memory = adversary.expect(
+            training.memory,
+            of_round,
+            NOBODY,
+            torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
             set(everybody) - set(present),
             len(present),
         )

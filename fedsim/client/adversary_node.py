@@ -4,7 +4,7 @@ It keeps what it remembers between messages in the node's Flower state; what it 
 `fedsim.seats`.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from fedsim.mechanisms import vantages
 from fedsim.protocol import consent, messages, node_memory
 from fedsim.protocol.messages import Request
 from fedsim.seats import adversary, at_server, released_model
+from fedsim.seats.known_round import KnownRound
 from fedsim.seats.poison_scores import poison_scores
 from fedsim.trust.model import Vantage
 
@@ -32,12 +33,27 @@ PROGRESS = "round"
 """The array beside the adversary's memory that says which round it is of."""
 
 
+@dataclass(frozen=True)
+class Received:
+    """A message as the adversary's node takes it in.
+
+    Attributes:
+        message: as received.
+        context: of the node, whose state is the memory.
+        config: the experiment.
+        known: the federation's data as the adversary knows them.
+        request: what is asked.
+    """
+
+    message: Message
+    context: Context
+    config: Config
+    known: Federation
+    request: Request
+
+
 def follow(
-    message: Message,
-    context: Context,
-    config: Config,
-    known: Federation,
-    request: Request,
+    received: Received,
     parameters: torch.Tensor,
     sent: torch.Tensor,
     taking_part: torch.Tensor | None,
@@ -45,47 +61,39 @@ def follow(
     """Learn from the aggregate of the round before, and expect that of this round.
 
     Args:
-        message: as received.
-        context: of the node, whose state is the memory.
-        config: the experiment.
-        known: the federation's data as the adversary knows them.
-        request: what is asked.
-        parameters: [T, P], the model.
+        received: the message.
+        parameters: [T, P], the model that it brings.
         sent: [T, P], the adversary's own message.
         taking_part: bool [T, n], which records take part; None for all.
     """
-    if _follows_rounds(config):
-        _expect(message, context, config, known, request, parameters, sent.double(), taking_part)
-    if _follows_losses(config, context):
-        _watch_losses(context, config, known, request, parameters)
+    if _follows_rounds(received.config):
+        _expect(received, parameters, sent.double(), taking_part)
+    if _follows_losses(received):
+        _watch_losses(received, parameters)
 
 
-def conclude(
-    message: Message, context: Context, config: Config, known: Federation, request: Request
-) -> None:
+def conclude(received: Received) -> None:
     """Learn from the last aggregate and attack the final model.
 
     Args:
-        message: as received.
-        context: of the node, whose state is the memory.
-        config: the experiment.
-        known: the federation's data as the adversary knows them.
-        request: what is asked.
+        received: the message, which brings both.
     """
+    context, config, known = received.context, received.config, received.known
+    request = received.request
     if _follows_rounds(config):
-        memory = _recall(message, context, config, known, request)
+        memory = _recall(received)
         # No round follows that its residual could be compared with.
         _remember(context, replace(memory, past=None), request.round)
     if Vantage.RELEASED_MODEL in vantages.measured(config) and not released_model.why_not(config):
         game = request.game.at(request.round - 1)
-        step = released_model.attack(config, known, game, inputs.model(message, known))
+        step = released_model.attack(config, known, game, inputs.model(received.message, known))
         node_memory.remember(
             context,
             RELEASED,
             {name.replace("_", "-"): array for name, array in step.items()},
         )
     if not consent.protects(context.node_config):
-        attack = _attack_losses(message, context, config, known, request)
+        attack = _attack_losses(received)
         node_memory.remember(context, MEMBERSHIP, attack)
 
 
@@ -120,25 +128,24 @@ def _follows_rounds(config: Config) -> bool:
     return follows and at_server.seat(config).follows
 
 
-def _follows_losses(config: Config, context: Context) -> bool:
+def _follows_losses(received: Received) -> bool:
     """Whether an attack wants the challenge's losses at all global models, and may have them."""
-    wanted = "trajectory" in membership_attacks.needed(config.audit.attacks)
-    return wanted and not consent.protects(context.node_config)
+    wanted = "trajectory" in membership_attacks.needed(received.config.audit.attacks)
+    return wanted and not consent.protects(received.context.node_config)
 
 
-def _attack_losses(
-    message: Message, context: Context, config: Config, known: Federation, request: Request
-) -> dict[str, npt.NDArray[Any]]:
+def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     """Return what attacks on the final model find, which sees losses of records as they are."""
-    trials, model = request.trial_numbers, inputs.model(message, known)
+    config, known, trials = received.config, received.known, received.request.trial_numbers
+    model = inputs.model(received.message, known)
     attack = adversary.infer_membership(
         known,
-        _target(config, known, request),
+        _target(received),
         model,
         losses=bool(membership_attacks.chosen(config.audit.attacks)),
     )
-    if _follows_losses(config, context):
-        watched = _watch_losses(context, config, known, request, model)
+    if _follows_losses(received):
+        watched = _watch_losses(received, model)
         if watched is not None:
             attack[adversary.LOSS_TRAJECTORY] = watched
     if (scores := poison_scores(config, known, trials, model)) is not None:
@@ -146,29 +153,24 @@ def _attack_losses(
     return attack
 
 
-def _target(config: Config, known: Federation, request: Request) -> npt.NDArray[np.intp]:
+def _target(received: Received) -> npt.NDArray[np.intp]:
     """Return the positions in D of the target's records: one, or all of a client's."""
-    if config.privacy.unit == "client":
-        return known.owned_by(request.target_client)
-    return np.asarray([request.record])
+    if received.config.privacy.unit == "client":
+        return received.known.owned_by(received.request.target_client)
+    return np.asarray([received.request.record])
 
 
-def _watch_losses(
-    context: Context,
-    config: Config,
-    known: Federation,
-    request: Request,
-    parameters: torch.Tensor,
-) -> npt.NDArray[np.float64] | None:
+def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[np.float64] | None:
     """Remember the challenge's loss at a model that was received; return all so far, [T, i].
 
     None where those of earlier rounds were lost: the transcript is then without them.
     """
+    context, request = received.context, received.request
     before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
     seen = 0 if before is None else before.shape[1]
     if seen != request.round - 1:
         return None
-    column = adversary.challenge_loss(known, _target(config, known, request), parameters)
+    column = adversary.challenge_loss(received.known, _target(received), parameters)
     losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
     node_memory.remember(context, LOSSES, {"losses": losses})
     return losses
@@ -182,13 +184,12 @@ def _waits(config: Config) -> bool:
     )
 
 
-def _recall(
-    message: Message, context: Context, config: Config, known: Federation, request: Request
-) -> adversary.Memory:
+def _recall(received: Received) -> adversary.Memory:
     """Return the memory after the aggregate that this message brings; empty in the first round."""
+    request, known = received.request, received.known
     if request.round == 1:
         return adversary.Memory.empty(request.trials)
-    arrays = node_memory.recall(context, MEMORY)
+    arrays = node_memory.recall(received.context, MEMORY)
     last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
         raise RuntimeError(
@@ -196,50 +197,35 @@ def _recall(
             f"{request.round}: its Flower state was lost between rounds"
         )
     memory = adversary.Memory.from_arrays(arrays, known.device)
-    if _waits(config):
-        memory = _expect_late(memory, message, context, config, known, request)
-    return adversary.observe(memory, inputs.array(message, messages.AGGREGATE, known))
+    if _waits(received.config):
+        memory = _expect_late(memory, received)
+    return adversary.observe(memory, inputs.array(received.message, messages.AGGREGATE, known))
 
 
 def _expect(
-    message: Message,
-    context: Context,
-    config: Config,
-    known: Federation,
-    request: Request,
+    received: Received,
     parameters: torch.Tensor,
     sent: torch.Tensor,
     taking_part: torch.Tensor | None,
 ) -> None:
     """Learn from the aggregate of the round before, and get ready for that of this round."""
-    memory = _recall(message, context, config, known, request)
+    context, config, request = received.context, received.config, received.request
+    memory = _recall(received)
     if _waits(config):
         awaiting = {"model": parameters.cpu().numpy(), "message": sent.cpu().numpy()}
         node_memory.remember(context, AWAITING, awaiting)
     else:
-        memory = adversary.expect(
-            memory,
-            config,
-            known,
-            messages.partition(context),
-            request.game,
-            parameters,
-            sent,
-            taking_part,
-        )
+        of_round = KnownRound(config, received.known, request.game, parameters, taking_part)
+        memory = adversary.expect(memory, of_round, messages.partition(context), sent)
     _remember(context, memory, request.round)
 
 
-def _expect_late(
-    memory: adversary.Memory,
-    message: Message,
-    context: Context,
-    config: Config,
-    known: Federation,
-    request: Request,
-) -> adversary.Memory:
+def _expect_late(memory: adversary.Memory, received: Received) -> adversary.Memory:
     """Form the hypotheses about the aggregate of the round before, whose participants it names."""
-    own, before = messages.partition(context), replace(request, round=request.round - 1)
+    message, context = received.message, received.context
+    config, known = received.config, received.known
+    own = messages.partition(context)
+    before = replace(received.request, round=received.request.round - 1)
     awaiting = node_memory.recall(context, AWAITING)
     clients = messages.participants(message.content)
     disclosed: dict[str, npt.NDArray[Any]] = {}
@@ -248,15 +234,18 @@ def _expect_late(
     contribution = torch.from_numpy(awaiting["message"]).to(known.device)
     for noise_told in disclosed.values():
         contribution = contribution + torch.from_numpy(noise_told).to(known.device)
-    return adversary.expect(
-        memory,
+    of_round = KnownRound(
         config,
         known,
-        own,
         before.game,
         torch.from_numpy(awaiting["model"]).to(known.device),
-        contribution,
         inputs.taking_part(config, known, before),
+    )
+    return adversary.expect(
+        memory,
+        of_round,
+        own,
+        contribution,
         set(range(config.federation.clients)) - set(clients),
         len(set(clients) - {own}) - len(disclosed),
     )

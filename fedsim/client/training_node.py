@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.client import admission, adversary_node, inputs
+from fedsim.client.adversary_node import Received
 from fedsim.common import device
 from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
@@ -144,9 +145,8 @@ def train(message: Message, context: Context) -> Message:
     content = {messages.REPLY: messages.array_record(sum=reply)}
     content |= _disclosed(config, known, request, partition, parameters, taking_part, noises, masks)
     if request.role == Role.ADVERSARY:
-        adversary_node.follow(
-            message, context, config, known, request, parameters, sent, taking_part
-        )
+        received = Received(message, context, config, known, request)
+        adversary_node.follow(received, parameters, sent, taking_part)
     if (distances := _distances(config, known, partition, request, parameters)) is not None:
         content[messages.DISTANCES] = messages.array_record(distances=distances.cpu().numpy())
     seconds = time.perf_counter() - start
@@ -175,7 +175,7 @@ def evaluate(message: Message, context: Context) -> Message:
     start = time.perf_counter()
     config, known, request = _prepare(message, context)
     if request.role == Role.ADVERSARY:
-        adversary_node.conclude(message, context, config, known, request)
+        adversary_node.conclude(Received(message, context, config, known, request))
     return messages.reply(message, messages.partition(context), seconds=time.perf_counter() - start)
 
 

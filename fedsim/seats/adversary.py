@@ -20,7 +20,6 @@ from torch import Tensor
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
-from fedsim.config import Config
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
@@ -32,6 +31,7 @@ from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms import summing
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
+from fedsim.seats.known_round import KnownRound
 
 
 @dataclass(frozen=True)
@@ -157,13 +157,9 @@ PENDING = "pending_"
 
 def expect(
     memory: Memory,
-    config: Config,
-    federation: Federation,
+    seen: KnownRound,
     adversary: int,
-    game: RoundGame,
-    parameters: Tensor,
     own_message: Tensor,
-    participation: Tensor | None,
     missing: Collection[int] = (),
     unknown_shares: int | None = None,
 ) -> Memory:
@@ -171,20 +167,16 @@ def expect(
 
     Args:
         memory: after the rounds before.
-        config: the experiment.
-        federation: its data and model, as far as background knowledge covers them.
+        seen: the round, as the adversary knows it.
         adversary: its partition.
-        game: the round, its trials and the challenge.
-        parameters: float32 [T, P], the model as received.
         own_message: [T, P], what the adversary itself sent, its own noise included, which is
             therefore no uncertainty to it, and the noise that colluders told it.
-        participation: bool [T, n], which records of D take part, None for all; the challenge
-            record's column is not looked at.
         missing: clients that the aggregate is without, where that is known; if the challenge's is
             one of them there is nothing to tell apart.
         unknown_shares: of how many clients the adversary does not know the noise; None: of all
             others.
     """
+    config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
     # sigma of the noise that the adversary does not know, over the sensitivity.
     bound = summing.sensitivity(config, game.noise_multiplier, parameters.shape[1])
     clients = config.federation.clients
@@ -195,7 +187,7 @@ def expect(
         clients - 1 if unknown_shares is None else unknown_shares,
     )
     if config.training.local_steps > 1:
-        known, difference = _replay(config, federation, adversary, game, parameters)
+        known, difference = _replay(seen, adversary)
         # The noise of all local steps adds up, as if none of it had moved a later step.
         std = parameters.new_tensor(
             multiplier * bound * math.sqrt(config.training.local_steps), dtype=torch.float64
@@ -209,7 +201,7 @@ def expect(
         set(range(clients)) - {adversary, *missing},
         parameters,
         game,
-        participation,
+        seen.participation,
     )
     known += own_message
     present, absent = challenge_contributions(config, federation, parameters, game)
@@ -232,7 +224,7 @@ def expect(
         memory,
         pending=pending,
         known=common.float(),
-        batch=_batch(game, participation),
+        batch=_batch(game, seen.participation),
     )
 
 
@@ -245,50 +237,42 @@ def _batch(game: RoundGame, participation: Tensor | None) -> Tensor | None:
     return others.double()
 
 
-def replay_target(
-    config: Config, federation: Federation, parameters: Tensor, game: RoundGame
-) -> tuple[Tensor, Tensor]:
+def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     """Return what the target client would send without noise: under D and D'.
 
     Args:
-        config: the experiment.
-        federation: its data and model.
-        parameters: float32 [T, P], the model that the client's local steps begin with.
-        game: the round, its trials and the challenge.
+        seen: the round, with the model that the client's local steps begin with.
 
     Returns:
         float64 [T, P], twice: the sums over the local steps.
     """
+    federation, game, parameters = seen.federation, seen.game, seen.parameters
     record, replacement, trials = game.record, game.replacement, len(parameters)
     # Both worlds in one pass, one after the other along the axis of the trials.
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
     both = local_steps(
         lambda theta: clean_sum(federation, game.target_client, theta, record, replacement, worlds),
         parameters.repeat(2, 1),
-        config.training.local_steps,
-        local_step_size(config, game.round),
+        seen.config.training.local_steps,
+        local_step_size(seen.config, game.round),
     )
     return both[:trials], both[trials:]
 
 
-def _replay(
-    config: Config,
-    federation: Federation,
-    adversary: int,
-    game: RoundGame,
-    parameters: Tensor,
-) -> tuple[Tensor, Tensor]:
+def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     """Return what the other clients would send without noise: under D', and D minus D', [T, P].
 
     The adversary does not see the iterates between the local steps of a client. It takes those of a
     replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
     of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
     """
+    config, game, parameters = seen.config, seen.game, seen.parameters
     steps, step_size = config.training.local_steps, local_step_size(config, game.round)
-    present, absent = replay_target(config, federation, parameters, game)
+    present, absent = replay_target(seen)
     known = absent.clone()
     for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
-        known += local_steps(partial(clean_sum, federation, client), parameters, steps, step_size)
+        sum_of = partial(clean_sum, seen.federation, client)
+        known += local_steps(sum_of, parameters, steps, step_size)
     return known, present - absent
 
 

@@ -12,14 +12,12 @@ import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio, ratio_without_noise
-from fedsim.config import Config
 from fedsim.game import federation as data
 from fedsim.game.client import challenge_contributions, common_part
-from fedsim.game.federation import Federation
-from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.seats.adversary import replay_target
+from fedsim.seats.known_round import KnownRound
 from fedsim.seats.seat import Seat, Seen
 from fedsim.training.sampling import participation as coins_of
 from fedsim.trust.model import Vantage
@@ -50,50 +48,36 @@ class CuriousServer(Seat):
             config.data.records,
             config.training.sampling_rate,
         )
-        step = conclude(
+        of_round = KnownRound(
             config,
             known,
-            within,
             game,
-            seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device),
             torch.tensor(seen.model).to(known.device),
-            torch.tensor(message).to(known.device),
             None if coins is None else torch.from_numpy(coins).to(known.device),
         )
+        noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
+        step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))
         return {Vantage.SERVER: step}
 
 
-def conclude(
-    config: Config,
-    federation: Federation,
-    summed: Collection[int],
-    game: RoundGame,
-    noise_std: Tensor,
-    parameters: Tensor,
-    message: Tensor,
-    participation: Tensor | None,
-) -> Step:
+def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor) -> Step:
     """Return what the server learns from one round, on the CPU.
 
     Args:
-        config: the experiment.
-        federation: its data and model.
+        seen: the round.
         summed: the clients whose messages are in what it received, one or several.
-        game: the round, its trials and the challenge.
         noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
             step where clients take several.
-        parameters: float32 [T, P], the model that it sent.
         message: [T, P], what it received, less noise that it was told.
-        participation: bool [T, n], which records of D take part, None for all; the challenge
-            record's column is not looked at.
     """
+    config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
     steps, rate = config.training.local_steps, config.training.sampling_rate
     if steps > 1:
-        with_record, known = replay_target(config, federation, parameters, game)
+        with_record, known = replay_target(seen)
         present, absent = with_record - known, torch.zeros_like(known)
         noise_std = noise_std * math.sqrt(steps)
     else:
-        known = common_part(config, federation, summed, parameters, game, participation)
+        known = common_part(config, federation, summed, parameters, game, seen.participation)
         present, absent = challenge_contributions(config, federation, parameters, game)
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     replaced = absent if replace and steps == 1 else None
@@ -103,9 +87,8 @@ def conclude(
     else:
         rest = message.double() - known
         distinguishable = expected.sensitivity > ROUNDING * message.double().norm(dim=-1)
-        seen = _nearest(rest, present, absent, rate)
         ratios = ratio_without_noise(
-            seen,
+            _nearest(rest, present, absent, rate),
             expected.present_norm,
             expected.absent_norm,
             expected.sensitivity * distinguishable,

@@ -23,6 +23,7 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.seats import adversary
+from fedsim.seats.known_round import KnownRound
 from fedsim.server import server_app
 from fedsim.training import sampling
 
@@ -194,7 +195,7 @@ def test_a_round_without_the_client_of_the_challenge_says_nothing(
     for missing in ((), (client,)):
         memory = adversary.Memory.empty(2)
         memory = adversary.expect(
-            *(memory, config, known, me, game, theta, theta.double(), None),
+            *(memory, KnownRound(config, known, game, theta, None), me, theta.double()),
             missing=missing,
             unknown_shares=2 - len(missing),
         )

@@ -14,6 +14,7 @@ from fedsim.game.client import challenge_gradients
 from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import effective_noise_multiplier
+from fedsim.seats.known_round import KnownRound
 from fedsim.seats.server_adversary import conclude
 from fedsim.training import models
 from fedsim.trust import Trust
@@ -27,15 +28,12 @@ def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> 
     """Return what the server concludes in a first round, from one message or from all."""
     known, clients = federation.load(config), range(config.federation.clients)
     target_client = int(known.client_of[RECORD])
+    game = RoundGame(1, range(TRIALS), noise, target_client, RECORD, None)
     return conclude(
-        config,
-        known,
+        KnownRound(config, known, game, theta, None),
         clients if config.federation.trust is Trust.DISTRIBUTED else [target_client],
-        RoundGame(1, range(TRIALS), noise, target_client, RECORD, None),
         torch.full((TRIALS,), noise, dtype=torch.float64),
-        theta,
         message,
-        None,
     )
 
 
