@@ -29,6 +29,7 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.common.device import resolve
 from fedsim.config import Config
+from fedsim.runtimes import ports
 from fedsim.runtimes.flower_command import (
     FlowerError,
     Submission,
@@ -155,7 +156,7 @@ def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[No
     bound.close()  # or it would still listen where the SuperLink has ended
     try:
         deadline = time.monotonic() + START_TIMEOUT
-        while not _listening(port):
+        while not ports.listening("127.0.0.1", port, 1.0):
             if process.poll() is not None or time.monotonic() > deadline:
                 last = (home / "superlink.log").read_text().strip().splitlines()[-1:]
                 raise FlowerError(f"Flower's SuperLink did not start: {' '.join(last)}")
@@ -179,11 +180,3 @@ def stop(pid: int) -> None:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(alive, timeout=STOP_TIMEOUT)
-
-
-def _listening(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-    except OSError:
-        return False

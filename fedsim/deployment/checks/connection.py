@@ -130,11 +130,3 @@ def process(place: Path, name: str) -> int | None:
     # A number in a file that was left behind may be another program's by now.
     folders = {place.absolute(), place.resolve()}
     return pid if any(f"{folder}/" in f"{command}/" for folder in folders) else None
-
-
-def listening(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=TIMEOUT):
-            return True
-    except OSError:
-        return False

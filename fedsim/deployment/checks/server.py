@@ -13,6 +13,7 @@ from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import TIMEOUT
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
+from fedsim.runtimes import ports
 from fedsim.runtimes.flower_command import FlowerError
 
 SOON = timedelta(days=30)
@@ -135,7 +136,7 @@ def _superlink_addresses(place: Path, port: int) -> Line:
 
 def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line:
     process = connection.process(place, name)
-    if not connection.listening("127.0.0.1", port):
+    if not ports.listening("127.0.0.1", port):
         return name, WRONG, f"is unreachable on port {port}: sh {place / 'start.sh'}"
     if process is not None:
         return name, OK, f"answers on port {port} (process {process})"

@@ -13,6 +13,7 @@ from fedsim.deployment import kit, logs, supernode
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.protocol.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
+from fedsim.runtimes import ports
 
 CLOCKS_DIFFER = 2.0
 """Seconds between two clocks that are spoken of, though a server does not refuse the node yet."""
@@ -61,7 +62,7 @@ def clock(ahead: float) -> Line:
 def running(place: Path, port: int) -> Iterator[Line]:
     """Look at whether the SuperNode runs, and who could take its work."""
     process = connection.process(place, "supernode")
-    listening = connection.listening("127.0.0.1", port)
+    listening = ports.listening("127.0.0.1", port)
     if process is None and (place / "supernode.pid").exists():
         said = logs.complaint(place / "logs" / "supernode.log")
         yield (

@@ -20,11 +20,6 @@ TITLES = {
 """Of the lower bounds on epsilon."""
 
 
-def is_unprotected(report: Report) -> bool:
-    """Whether no noise at all hides the record from the audited vantage."""
-    return report.mechanism.effective_noise_multiplier == 0
-
-
 def is_pac(report: Report) -> bool:
     """Whether the noise was shaped by stated candidates, which is no differential privacy."""
     return report.mechanism.noise == "pac"

@@ -11,6 +11,7 @@ from fedsim.deployment import certificates, kit
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import connection, machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.runtimes import ports
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]
@@ -85,7 +86,7 @@ def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         deployment, "statuses", lambda _: {"client-0's": "online", "client-1's": "registered"}
     )
     monkeypatch.setattr(connection, "process", lambda *_: 1)
-    monkeypatch.setattr(connection, "listening", lambda *_: True)
+    monkeypatch.setattr(ports, "listening", lambda *_: True)
     return server
 
 
