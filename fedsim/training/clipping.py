@@ -77,6 +77,9 @@ class Clipper:
     ) -> Tensor:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
+        For weights in [0, 1], adding or removing a record moves a trial's sum by at most C, up to
+        float32 rounding: of the sums, and of norms from Gram matrices, whose terms may cancel.
+
         Args:
             parameters: float32 [T, P], a model for each trial.
             features: [n, *shape], the same records for all trials.
