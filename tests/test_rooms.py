@@ -225,7 +225,7 @@ def test_the_core_and_the_adversaries_need_torch_numpy_and_scipy_alone() -> None
 
 def test_the_core_and_the_game_need_no_flower() -> None:
     core = [name for name in SOURCES if _room(name) in WITHOUT_FLOWER]
-    assert "fedsim.seats.adversary" in core
+    assert "fedsim.seats.participant" in core
     assert _failing(core, ["flwr"]) == {}
 
 

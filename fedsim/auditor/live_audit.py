@@ -30,7 +30,7 @@ from fedsim.mechanisms.composition import adds_up
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier, sensitivity
-from fedsim.seats import adversary
+from fedsim.seats import participant
 from fedsim.seats.known_round import KnownRound
 from fedsim.training.sampling import participation
 from fedsim.transcripts.records import ObservedRound, not_of_an_auditor
@@ -89,7 +89,7 @@ class _Training:
     """
 
     trials: range
-    memory: adversary.Memory
+    memory: participant.Memory
     nominal: float
     earlier: int
     before: int
@@ -154,7 +154,7 @@ class LiveAudit:
             seen = training.rounds if training is not None and adds_up(config) else 0
             training = _Training(
                 trials,
-                adversary.Memory.empty(len(trials)),
+                participant.Memory.empty(len(trials)),
                 request["noise-multiplier"],
                 max(request["earlier"], seen),
                 request["released"],
@@ -323,7 +323,7 @@ class LiveAudit:
             if coins_of_records is None
             else torch.from_numpy(coins_of_records).to(known.device),
         )
-        memory = adversary.expect(
+        memory = participant.expect(
             training.memory,
             of_round,
             NOBODY,
@@ -331,7 +331,7 @@ class LiveAudit:
             set(everybody) - set(present),
             len(present),
         )
-        training.memory = adversary.observe(memory, released.to(known.device))
+        training.memory = participant.observe(memory, released.to(known.device))
         mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
         epsilon = PLD.epsilon(mechanism, config.privacy.delta)
         belief = Belief(

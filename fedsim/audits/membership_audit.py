@@ -18,7 +18,7 @@ from fedsim.campaign import precision
 from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config
 from fedsim.results.measured import MembershipAttack
-from fedsim.seats.adversary import LOSS_TRAJECTORY, POPULATION_LOSSES
+from fedsim.seats.participant import LOSS_TRAJECTORY, POPULATION_LOSSES
 
 LEAST = 2 * (FEWEST + 1)
 """Trials of each world without which there are no shadows to leave one out of."""

@@ -19,7 +19,7 @@ from fedsim.game.federation import Federation
 from fedsim.mechanisms import vantages
 from fedsim.protocol import consent, messages, node_memory
 from fedsim.protocol.messages import Request
-from fedsim.seats import adversary, at_server, released_model
+from fedsim.seats import at_server, participant, released_model
 from fedsim.seats.known_round import KnownRound
 from fedsim.seats.poison_scores import poison_scores
 from fedsim.trust.model import Vantage
@@ -138,7 +138,7 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     """Return what attacks on the final model find, which sees losses of records as they are."""
     config, known, trials = received.config, received.known, received.request.trial_numbers
     model = inputs.model(received.message, known)
-    attack = adversary.infer_membership(
+    attack = participant.infer_membership(
         known,
         _target(received),
         model,
@@ -147,9 +147,9 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     if _follows_losses(received):
         watched = _watch_losses(received, model)
         if watched is not None:
-            attack[adversary.LOSS_TRAJECTORY] = watched
+            attack[participant.LOSS_TRAJECTORY] = watched
     if (scores := poison_scores(config, known, trials, model)) is not None:
-        attack[adversary.POISON_SCORES] = scores
+        attack[participant.POISON_SCORES] = scores
     return attack
 
 
@@ -170,7 +170,7 @@ def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[n
     seen = 0 if before is None else before.shape[1]
     if seen != request.round - 1:
         return None
-    column = adversary.challenge_loss(received.known, _target(received), parameters)
+    column = participant.challenge_loss(received.known, _target(received), parameters)
     losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
     node_memory.remember(context, LOSSES, {"losses": losses})
     return losses
@@ -184,11 +184,11 @@ def _waits(config: Config) -> bool:
     )
 
 
-def _recall(received: Received) -> adversary.Memory:
+def _recall(received: Received) -> participant.Memory:
     """Return the memory after the aggregate that this message brings; empty in the first round."""
     request, known = received.request, received.known
     if request.round == 1:
-        return adversary.Memory.empty(request.trials)
+        return participant.Memory.empty(request.trials)
     arrays = node_memory.recall(received.context, MEMORY)
     last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
@@ -196,10 +196,10 @@ def _recall(received: Received) -> adversary.Memory:
             f"the adversary's state is of round {last}, but the message is of round "
             f"{request.round}: its Flower state was lost between rounds"
         )
-    memory = adversary.Memory.from_arrays(arrays, known.device)
+    memory = participant.Memory.from_arrays(arrays, known.device)
     if _waits(received.config):
         memory = _expect_late(memory, received)
-    return adversary.observe(memory, inputs.array(received.message, messages.AGGREGATE, known))
+    return participant.observe(memory, inputs.array(received.message, messages.AGGREGATE, known))
 
 
 def _expect(
@@ -216,11 +216,11 @@ def _expect(
         node_memory.remember(context, AWAITING, awaiting)
     else:
         of_round = KnownRound(config, received.known, request.game, parameters, taking_part)
-        memory = adversary.expect(memory, of_round, messages.partition(context), sent)
+        memory = participant.expect(memory, of_round, messages.partition(context), sent)
     _remember(context, memory, request.round)
 
 
-def _expect_late(memory: adversary.Memory, received: Received) -> adversary.Memory:
+def _expect_late(memory: participant.Memory, received: Received) -> participant.Memory:
     """Form the hypotheses about the aggregate of the round before, whose participants it names."""
     message, context = received.message, received.context
     config, known = received.config, received.known
@@ -241,7 +241,7 @@ def _expect_late(memory: adversary.Memory, received: Received) -> adversary.Memo
         torch.from_numpy(awaiting["model"]).to(known.device),
         inputs.taking_part(config, known, before),
     )
-    return adversary.expect(
+    return participant.expect(
         memory,
         of_round,
         own,
@@ -251,5 +251,5 @@ def _expect_late(memory: adversary.Memory, received: Received) -> adversary.Memo
     )
 
 
-def _remember(context: Context, memory: adversary.Memory, round: int) -> None:
+def _remember(context: Context, memory: participant.Memory, round: int) -> None:
     node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})

@@ -18,7 +18,7 @@ from fedsim.common.foreign_text import brief
 from fedsim.config import Config
 from fedsim.mechanisms import vantages
 from fedsim.protocol import messages
-from fedsim.seats.adversary import (
+from fedsim.seats.participant import (
     HISTORY,
     LOSS_TRAJECTORY,
     MEMBERSHIP,

@@ -16,8 +16,8 @@ from fedsim.game import federation as data
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.mechanisms.step import Step
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.seats.adversary import replay_target
 from fedsim.seats.known_round import KnownRound
+from fedsim.seats.participant import replay_target
 from fedsim.seats.seat import Seat, Seen
 from fedsim.training.sampling import participation as coins_of
 from fedsim.trust.model import Vantage

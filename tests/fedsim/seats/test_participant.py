@@ -22,7 +22,7 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.seats import adversary
+from fedsim.seats import participant
 from fedsim.seats.known_round import KnownRound
 from fedsim.server import server_app
 from fedsim.training import sampling
@@ -193,13 +193,13 @@ def test_a_round_without_the_client_of_the_challenge_says_nothing(
     client = int(known.client_of[0])
     me, game = (client + 1) % 3, RoundGame(1, range(2), 1.0, client, 0, None)
     for missing in ((), (client,)):
-        memory = adversary.Memory.empty(2)
-        memory = adversary.expect(
+        memory = participant.Memory.empty(2)
+        memory = participant.expect(
             *(memory, KnownRound(config, known, game, theta, None), me, theta.double()),
             missing=missing,
             unknown_shares=2 - len(missing),
         )
-        ratios.append(adversary.observe(memory, torch.ones(2, 650)).ratios)
+        ratios.append(participant.observe(memory, torch.ones(2, 650)).ratios)
     assert (ratios[0] != 0).all()
     assert (ratios[1] == 0).all()
 
@@ -484,14 +484,14 @@ def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
 
 
 def test_a_lost_state_is_an_error_and_not_a_wrong_belief() -> None:
-    memory = adversary.Memory.empty(2)
+    memory = participant.Memory.empty(2)
     with pytest.raises(RuntimeError, match="did not see begin"):
-        adversary.observe(memory, torch.zeros(2, 3))
+        participant.observe(memory, torch.zeros(2, 3))
 
 
 def test_memory_survives_its_arrays() -> None:
-    memory = adversary.Memory.empty(2)
-    back = adversary.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
+    memory = participant.Memory.empty(2)
+    back = participant.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
     assert back.pending is None
     assert back.ratios.shape == (2, 0)
 
@@ -503,11 +503,11 @@ def test_pending_hypotheses_survive_their_arrays(replaced: bool, rate: float) ->
         4, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     pending = hypotheses(known, present, absent if replaced else None, torch.ones(2).double(), rate)
-    memory = replace(adversary.Memory.empty(2), pending=pending)
-    back = adversary.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
+    memory = replace(participant.Memory.empty(2), pending=pending)
+    back = participant.Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
     for one, other in zip(
-        adversary.observe(memory, aggregate).to_arrays().items(),
-        adversary.observe(back, aggregate).to_arrays().items(),
+        participant.observe(memory, aggregate).to_arrays().items(),
+        participant.observe(back, aggregate).to_arrays().items(),
         strict=True,
     ):
         assert one[0] == other[0]
