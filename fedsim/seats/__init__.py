@@ -1,1 +1,12 @@
-"""The adversaries, each where it sits."""
+"""The adversaries, each where it sits.
+
+- The participant, a curious client: `participant`, functions that its node calls in every round. An
+  auditor's node, which sends nothing, calls the same.
+- The server, honest but curious: `server_adversary.CuriousServer`, a `Seat`.
+- Whoever has the released model alone: `released_model` and, where the challenge is crafted,
+  `poison_scores`, functions that the participant's node calls after the last round.
+- The oracle audit, which is handed the noise: `oracle.Oracle`, a `Seat`; it computes with
+  `disclosed_noise`.
+
+A `Seat` (`seat`) looks at every round from the server; `at_server.SEATS` has them by `audit.mode`.
+"""

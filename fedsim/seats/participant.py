@@ -1,4 +1,4 @@
-"""The adversary: an ordinary client that also keeps a posterior belief about the challenge.
+"""The participant: an ordinary client that also keeps a posterior belief about the challenge.
 
 It learns from the messages that every client receives (the model before a step, the aggregate after
 it) and from its stated background knowledge: D, D', the mechanism and theta_0, and, where steps are
@@ -309,7 +309,7 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
 
 def infer_membership(
     federation: Federation,
-    target_client: npt.NDArray[np.intp],
+    target_records: npt.NDArray[np.intp],
     parameters: Tensor,
     losses: bool = False,
 ) -> dict[str, npt.NDArray[np.generic]]:
@@ -319,7 +319,7 @@ def infer_membership(
 
     Args:
         federation: its data and model.
-        target_client: the positions in D of the target's records: one, or all of a client's.
+        target_records: the positions in D of the target's records: one, or all of a client's.
         parameters: float32 [T, P], the final models.
         losses: whether to return what attacks with shadow models compare besides.
 
@@ -332,10 +332,10 @@ def infer_membership(
     Source:
         Yeom et al.
     """
-    certain = np.delete(np.arange(len(federation.client_of)), target_client)
+    certain = np.delete(np.arange(len(federation.client_of)), target_records)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
     non_members, _ = federation.evaluate(parameters, *federation.held_out())
-    target, _ = federation.evaluate(parameters, *federation.members(target_client))
+    target, _ = federation.evaluate(parameters, *federation.members(target_records))
     true_positives, false_positives = membership.yeom(members, non_members)
     found: dict[str, npt.NDArray[np.generic]] = {
         "true-positive-rate": true_positives,
@@ -349,19 +349,19 @@ def infer_membership(
 
 
 def challenge_loss(
-    federation: Federation, target_client: npt.NDArray[np.intp], parameters: Tensor
+    federation: Federation, target_records: npt.NDArray[np.intp], parameters: Tensor
 ) -> npt.NDArray[np.float64]:
     """Return the mean loss of the target's records, along training.
 
     Args:
         federation: its data and model.
-        target_client: the positions in D of these records.
+        target_records: the positions in D of these records.
         parameters: float32 [T, P], the models of a round.
 
     Returns:
         float64 [T], in nats.
     """
-    losses, _ = federation.evaluate(parameters, *federation.members(target_client))
+    losses, _ = federation.evaluate(parameters, *federation.members(target_records))
     mean: npt.NDArray[np.float64] = losses.mean(1).cpu().numpy()
     return mean
 
