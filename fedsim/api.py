@@ -223,7 +223,7 @@ def load(path: Path | str) -> Run:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Audit:
     """What an audit of a federation concludes.
 
@@ -319,12 +319,12 @@ def _of_app(path: Path, options: Mapping[str, Any]) -> Audit:
 
     found = audit_directory(path, **options)
     return Audit(
-        found.verdict,
-        found.reasons,
-        found.epsilon,
-        found.proven.epsilon,
-        found.delta,
-        found.as_json(),
+        verdict=found.verdict,
+        reasons=found.reasons,
+        epsilon=found.epsilon,
+        proven=found.proven.epsilon,
+        delta=found.delta,
+        report=found.as_json(),
     )
 
 
@@ -351,7 +351,14 @@ def _of_transcript(
         proven = _or_infinite(release["proven"]["epsilon"])
     elif canary is not None:
         proven = _or_infinite(canary["proven"]["epsilon_all_rounds"])
-    return Audit(verdict_of(report), reasons, least, proven, delta, report)
+    return Audit(
+        verdict=verdict_of(report),
+        reasons=reasons,
+        epsilon=least,
+        proven=proven,
+        delta=delta,
+        report=report,
+    )
 
 
 def _or_infinite(value: float | None) -> float:

@@ -122,12 +122,15 @@ def test_a_report_section_stands_on_the_page_in_its_place(
 def test_a_noise_mechanism_learns_the_likelihood_ratio_of_what_it_releases() -> None:
     projected = _named("A noise mechanism")["Projected"]
     random, worlds, std = np.random.default_rng(5), np.array([True, False, True]), 1.5
+    trials = Trials(
+        streams=range(3), worlds=worlds, rounds=1, noise_seed=7, secret_seed=7, server_draws=True
+    )
     rest, present, absent = random.standard_normal((3, 3, 100))
 
     def noised(clean: Floats, std: float) -> Noised:
         measured = {"present": present, "absent": absent}
         summed = Summed(1, clean.copy(), np.full(3, std), lambda: measured)
-        found: Noised = projected(Trials(range(3), worlds, 1, 7, 7, True)).add(summed)
+        found: Noised = projected(trials).add(summed)
         return found
 
     sums = rest + present, rest + absent

@@ -22,7 +22,7 @@ Learnt = Mapping[str, Floats]
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trials:
     """A batch of T trials, as far as its noise goes.
 

@@ -34,7 +34,7 @@ from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 from fedsim.seats.known_round import KnownRound
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Memory:
     """What the adversary remembers between rounds, in arrays that fit its Flower state.
 
@@ -83,7 +83,9 @@ class Memory:
     def empty(cls, trials: int) -> "Memory":
         """Return the memory of an adversary that has seen nothing."""
         column = torch.empty(trials, 0, dtype=torch.float64)
-        return cls(None, None, None, None, *[column] * len(HISTORY))
+        return cls(
+            pending=None, known=None, past=None, batch=None, **dict.fromkeys(HISTORY, column)
+        )
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
         """Return the memory as named arrays."""
@@ -121,7 +123,8 @@ class Memory:
             tensors[BETWEEN_ROUNDS + name].to(device) if BETWEEN_ROUNDS + name in tensors else None
             for name in BETWEEN
         )
-        return cls(pending, known, past, batch, *(tensors[name] for name in HISTORY))
+        history = {name: tensors[name] for name in HISTORY}
+        return cls(pending=pending, known=known, past=past, batch=batch, **history)
 
 
 BETWEEN = ("known", "past", "batch")
@@ -303,8 +306,8 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
         "batch_sizes": batch,
         **{f"residual_{field.name}": getattr(found, field.name) for field in fields(Residual)},
     }
-    history = (_append(getattr(memory, name), columns[name]) for name in HISTORY)
-    return Memory(None, None, past, None, *history)
+    history = {name: _append(getattr(memory, name), columns[name]) for name in HISTORY}
+    return Memory(pending=None, known=None, past=past, batch=None, **history)
 
 
 def infer_membership(

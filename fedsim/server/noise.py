@@ -15,14 +15,14 @@ def begin(batch: Batch) -> NoiseMechanism:
     config, privacy = batch.config, batch.config.privacy
     return privacy.noise.mechanism(
         Trials(
-            config.trials.streams(batch.trials),
-            batch.worlds,
-            config.training.rounds,
-            config.noise_seed,
-            config.run.seed,
-            config.federation.trust.model.server_draws,
-            privacy.mutual_information,
-            privacy.pac_prior,
+            streams=config.trials.streams(batch.trials),
+            worlds=batch.worlds,
+            rounds=config.training.rounds,
+            noise_seed=config.noise_seed,
+            secret_seed=config.run.seed,
+            server_draws=config.federation.trust.model.server_draws,
+            information=privacy.mutual_information,
+            prior=privacy.pac_prior,
         )
     )
 
