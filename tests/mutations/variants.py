@@ -29,6 +29,7 @@ from fedsim.game import federation as federations
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms import privacy
+from fedsim.noise import mechanism as noise_mechanism
 from fedsim.protocol import messages
 from fedsim.report import page
 from fedsim.runtimes.inprocess import InProcessGrid
@@ -133,7 +134,7 @@ Rows = np.ndarray
 
 def _noise_as(change: Callable[..., Rows]) -> AbstractContextManager[Any]:
     """Let the server's noise be change(seed, trials, round, partition, size)."""
-    return patch.object(noise, "gaussian_noise", change)
+    return patch.object(noise_mechanism, "gaussian_noise", change)
 
 
 def no_noise() -> AbstractContextManager[Any]:
