@@ -93,11 +93,11 @@ def why_none(config: Config, transcript: Arrays) -> str | None:
     if not membership_attacks.chosen(config.audit.attacks):
         return None
     if observations(transcript) is None:
-        return "The transcript has no finite losses of the challenge: no attack with shadow models."
+        return "The transcript has no finite losses of the challenge: no membership attack."
     if (fewest := min(worlds.sum(), (~worlds).sum())) < LEAST:
         return (
-            f"{fewest} trials of a world are too few for attacks with shadow models, which take "
-            f"every second trial as one and need {LEAST} of each: none was played."
+            f"{fewest} trials of a world are too few for membership attacks, which are fitted "
+            f"to every second trial and need {LEAST} of each: none was played."
         )
     return None
 

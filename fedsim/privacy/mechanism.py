@@ -285,7 +285,7 @@ def nominal_noise_multiplier(
     if share == 0:
         raise InputError(
             "no noise helps: under central trust the server sees every client's sum before it adds "
-            "noise; choose trust local or distributed, or another vantage"
+            "noise; choose trust under which clients draw it, or another vantage"
         )
     return noise_multiplier / share
 

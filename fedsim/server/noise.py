@@ -1,4 +1,7 @@
-"""How the server sums a round's messages, and what its noise mechanism is told of them."""
+"""How the server sums a round's messages, and hands the sum to the noise mechanism.
+
+The noise itself is drawn in `fedsim.noise`.
+"""
 
 import numpy as np
 

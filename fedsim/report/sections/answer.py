@@ -37,6 +37,8 @@ WHO = {
     "server": "An adversary who ran the server of this federation and knew everything",
     "released-model": "An adversary who saw only the released model and knew everything",
 }
+INFORMED = ("participant", "oracle")
+"""The values of `audit.mode` whose adversaries know all that the bounds assume."""
 NO_LIMIT_OF_BELIEF = (
     "The belief of the most extreme trial. PAC privacy is about averages and sets it no limit."
 )
@@ -49,9 +51,7 @@ def verdict(report: Report) -> str:
     """Return the one sentence for everybody: how often the adversary was right, and the limit."""
     if one_training.is_single(report):
         return _of_one_training(report)
-    who = WHO.get(
-        report.vantage, f"An adversary at the vantage “{report.vantage}” who knew everything"
-    )
+    who = _who(report)
     limit = advantage_limit(report)
     before, after = _far_from_a_finding(report), _canaries_prove(report)
     if is_halves(report):
@@ -70,6 +70,13 @@ def verdict(report: Report) -> str:
         f"{before}{who} except {_secret(report)} answered that question correctly in "
         f"{_how_often(report)} {allowed}{after}"
     )
+
+
+def _who(report: Report) -> str:
+    """Name the adversary and what it knew; a seat of a user's own need not have known it all."""
+    if report.audit_mode not in INFORMED:
+        return f"The adversary “{report.audit_mode}”, which knew at most everything"
+    return WHO[report.vantage]
 
 
 def standing(report: Report) -> str:
@@ -286,6 +293,7 @@ def _betrayal(report: Report) -> Row:
 def game(report: Report) -> str:
     """Say what is played in every trial, and what advantage and belief are."""
     advantage = "Advantage is its true-positive rate less its false-positive rate"
+    knows = "knows" if report.audit_mode in INFORMED else "may know"
     if is_halves(report):
         return (
             "The game: in every trial the federation is trained afresh, on a secret candidate: one "
@@ -298,13 +306,13 @@ def game(report: Report) -> str:
     return (
         f"The game: in every trial the federation is trained afresh, on the data D with "
         f"{challenge_of(report)} or on the neighbouring D′{_neighbour(report)}. The adversary "
-        f"knows both, and the mechanism, and must tell which it was. {advantage}; belief is the "
+        f"{knows} both, and the mechanism, and must tell which it was. {advantage}; belief is the "
         "probability that it assigns to D by Bayes' rule."
     )
 
 
 def _neighbour(report: Report) -> str:
-    """Say how D' differs where all data of a client are in question."""
+    """Say how D' differs where all data of a client are the target."""
     if not is_client(report):
         return ""
     if report.neighbouring == "replace":
