@@ -45,7 +45,7 @@ def data(
         if set_ or out is not None:
             raise InputError(
                 "whose data? --set and --out go with a configuration, for example "
-                "fedsim data configs/digits.toml --out holdings"
+                "fedsim data configs/digits.toml --out distribution"
             )
         _list(json_)
         return

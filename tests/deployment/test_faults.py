@@ -27,7 +27,7 @@ def test_a_run_whose_superlink_was_killed_ends_as_if_it_had_not_been(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_without_an_client_whose_supernode_was_killed(tmp_path: Path) -> None:
+def test_a_run_goes_on_without_a_client_whose_supernode_was_killed(tmp_path: Path) -> None:
     said = _session(tmp_path, "supernode")
     assert "(exit status 0)" in said
     assert "Node Unavailable" in said
@@ -35,7 +35,7 @@ def test_a_run_goes_on_without_an_client_whose_supernode_was_killed(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_client_that_claims_the_partition_of_another_is_refused(tmp_path: Path) -> None:
+def test_a_client_that_claims_the_partition_of_another_is_refused(tmp_path: Path) -> None:
     said = _session(tmp_path, "partition")
     assert "(exit status 1)" in said
     assert "give it the partition-id of its own key" in said

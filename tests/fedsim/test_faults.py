@@ -172,7 +172,7 @@ def test_one_directory_has_one_run_at_a_time(small: Make, tmp_path: Path) -> Non
 # Clients that die, restart, or are others than they say
 
 
-def test_an_client_that_is_gone_for_a_round_is_accounted(
+def test_a_client_that_is_gone_for_a_round_is_accounted(
     small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
     config = small(TOLERANT | {"federation.trust": "local"})
@@ -525,7 +525,7 @@ def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
         (Stage.COLLECT_MASKED_VECTORS, "failing"),
     ],
 )
-def test_an_client_may_be_lost_in_any_stage_before_its_sum(
+def test_a_client_may_be_lost_in_any_stage_before_its_sum(
     stage: str, how: str, small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
     clear = small(TOLERANT | {"federation.trust": "distributed", "trials.count": 2})
@@ -547,7 +547,7 @@ def test_an_client_may_be_lost_in_any_stage_before_its_sum(
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-def test_an_client_may_be_lost_in_the_last_stage_and_not_two(
+def test_a_client_may_be_lost_in_the_last_stage_and_not_two(
     small: Make, run: Run, chosen: Roles, tmp_path: Path
 ) -> None:
     config = small(TOLERANT | SECAGG | {"trials.count": 2})

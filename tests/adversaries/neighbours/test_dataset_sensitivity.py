@@ -203,7 +203,7 @@ def test_more_pairs_than_there_are_or_none_are_refused(top: int) -> None:
 
 
 @pytest.mark.parametrize("measure", sorted(SINGLE))
-def test_an_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
+def test_a_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
     measure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", 4 * len(D))  # several blocks

@@ -138,7 +138,7 @@ def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_clients(
     )
 
 
-def test_rounds_without_an_client_are_told_apart(small: Make, tmp_path: Path) -> None:
+def test_rounds_without_a_client_are_told_apart(small: Make, tmp_path: Path) -> None:
     config = small(
         {
             "federation.clients": 5,
@@ -256,7 +256,7 @@ def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path
     assert nothing.interval.low <= 0
 
 
-def test_an_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
+def test_a_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
         _audited(small(), tmp_path, _agreeing_to("challenge", tmp_path))
 

@@ -417,7 +417,7 @@ def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> No
     assert new.model.gradient_fallbacks == {"norm": "no rule for it"}
 
 
-def test_an_instrumented_run_guarantees_nothing(small: Make) -> None:
+def test_an_oracle_audit_guarantees_nothing(small: Make) -> None:
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.noise-source": "system"}
         | {"audit.mode": "oracle"}

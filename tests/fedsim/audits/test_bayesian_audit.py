@@ -45,7 +45,7 @@ UNBOUNDED = {
 
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
-def test_an_client_compares_records_of_its_own_at_the_model_of_the_round(
+def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
     neighbouring: Neighbouring, small: Make
 ) -> None:
     config = small(PAIRS | {"privacy.neighbouring": neighbouring.value})
@@ -103,7 +103,7 @@ def test_gathering_changes_nothing_else_and_both_audits_find_the_same(
     )
 
 
-def test_an_client_of_one_record_compares_nothing(small: Make, run: Run) -> None:
+def test_a_client_of_one_record_compares_nothing(small: Make, run: Run) -> None:
     """Of 4 records one client of three has two, and finds one pair; nobody pairs three."""
     config = small(PAIRS | {"data.records": 4, "privacy.neighbouring": "replace"})
     known = federation.load(config)

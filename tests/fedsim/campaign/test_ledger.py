@@ -326,7 +326,7 @@ def test_tampering_is_refused_with_the_place(
 # The account
 
 
-def test_an_client_is_charged_only_for_the_rounds_that_it_took_part_in(
+def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     directory = opened(make())
@@ -347,7 +347,7 @@ def test_an_client_is_charged_only_for_the_rounds_that_it_took_part_in(
     )
 
 
-def test_the_noise_of_an_client_who_is_missing_is_missed_by_the_others(
+def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
     config = make({"federation.trust": "local"})

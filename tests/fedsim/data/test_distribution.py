@@ -100,7 +100,7 @@ def test_every_measure_stays_within_its_range(counts: list[list[int]]) -> None:
     assert 0 <= held.mean(held.label_skew) < 1
 
 
-def test_the_federation_and_the_holdings_agree(small: Small) -> None:
+def test_the_federation_and_the_distribution_agree(small: Small) -> None:
     config = small({"federation.partition": "dirichlet", "federation.clients": 3})
     known = federation.load(config)
     split = distribution.draw(config, data.load("digits"))

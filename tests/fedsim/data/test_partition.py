@@ -155,7 +155,7 @@ def test_shares_of_a_class_have_the_moments_of_the_dirichlet_distribution(alpha:
     np.testing.assert_allclose(shares.var(axis=0), expected, rtol=0.15)
 
 
-def test_a_draw_that_leaves_an_client_without_a_record_is_repeated() -> None:
+def test_a_draw_that_leaves_a_client_without_a_record_is_repeated() -> None:
     # One class of 6 records to 3 clients at alpha .3: about half of the draws leave someone out.
     partitions = [partition(np.zeros(6, np.int64), 3, "dirichlet", 0.3, s) for s in range(50)]
     assert all(set(client_of) == {0, 1, 2} for client_of in partitions)

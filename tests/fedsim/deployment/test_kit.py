@@ -101,7 +101,7 @@ def test_an_auditor_steps_back_for_the_clients_of_its_machine(written: Path) -> 
     assert niceness == {"client-0": "0", "client-1": "0", "auditor": "19"}
 
 
-def test_an_client_consents_to_nothing_until_it_says_so(written: Path) -> None:
+def test_a_client_consents_to_nothing_until_it_says_so(written: Path) -> None:
     values = tomllib.loads((written / "clients" / "client-1" / "node.toml").read_text())
     assert values == {
         "partition-id": 1,
@@ -131,7 +131,7 @@ def test_without_an_auditor_nobody_is_told_of_one(tmp_path: Path) -> None:
     assert not (tmp_path / "kit" / "auditor").exists()
 
 
-def test_an_clients_canaries_are_off_until_it_takes_the_comment_away(written: Path) -> None:
+def test_a_clients_canaries_are_off_until_it_takes_the_comment_away(written: Path) -> None:
     text = (written / "clients" / "client-0" / "node.toml").read_text()
     assert tomllib.loads(text.replace("# canary-seed", "canary-seed"))["canary-seed"] == 0
 

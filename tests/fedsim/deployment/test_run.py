@@ -256,7 +256,7 @@ def test_keys_that_cannot_be_told_apart_or_read_change_nothing(
 
 
 @pytest.mark.slow
-def test_an_clients_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
+def test_a_clients_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
     server, place = server_up / "server", kit.folder(server_up, "client-1")
     before = deployment.register(server)
     _script(place, "start.sh")

@@ -352,7 +352,7 @@ def test_figures_leave_no_global_state_behind(game):
 
 
 class TestDataDistribution:
-    def test_the_bars_of_an_client_are_its_labels_stacked(self):
+    def test_the_bars_of_a_client_are_its_labels_stacked(self):
         counts = np.array([[3, 0, 2], [1, 4, 0]])
         (axes,) = training_figures.distribution(counts).axes
         assert [str(text.get_text()) for text in axes.get_legend().get_texts()] == ["2", "1", "0"]

@@ -184,7 +184,7 @@ def test_a_given_client_is_taken_and_is_not_the_adversary(
         choose(small(CLIENT | {"challenge.client": client, "federation.adversary": client}))
 
 
-def test_a_pool_too_small_to_replace_an_client_is_refused(small: Callable[..., Config]) -> None:
+def test_a_pool_too_small_to_replace_a_client_is_refused(small: Callable[..., Config]) -> None:
     replaced = CLIENT | {"privacy.neighbouring": "replace", "federation.partition": "iid"}
     assert choose(small(replaced | {"data.pool": 8})).replacement is None
     with pytest.raises(InputError, match="has 8 records, but the pool has 7"):

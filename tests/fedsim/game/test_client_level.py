@@ -339,7 +339,7 @@ def test_scores_are_standard_normal_over_seeds(small: Make, run: Run) -> None:
 @pytest.mark.parametrize(
     ("trust", "neighbouring"), [("central", "add-remove"), ("local", "replace")]
 )
-def test_with_noise_scaled_to_what_an_client_changes_the_game_is_the_one_that_theory_predicts(
+def test_with_noise_scaled_to_what_a_client_changes_the_game_is_the_one_that_theory_predicts(
     trust: str, neighbouring: str, small: Make, run: Run
 ) -> None:
     config = small(

@@ -249,13 +249,13 @@ def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
     return {"consent": said, "max-trials": 8, "state-path": str(folder / "state")}
 
 
-def test_an_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Path) -> None:
+def test_a_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Path) -> None:
     config = small(_planted())
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
         _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
-def test_an_client_where_none_are_planted_is_not_asked(
+def test_a_client_where_none_are_planted_is_not_asked(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_app.writing, "write_report", lambda _: None)

@@ -72,7 +72,7 @@ def test_rounding_moves_neighbours_apart_by_no_more_than_the_stated_sensitivity(
 
 
 @pytest.mark.parametrize("value", [2000.0, -2000.0, math.nan, math.inf])
-def test_an_client_refuses_to_send_what_does_not_fit(value: float) -> None:
+def test_a_client_refuses_to_send_what_does_not_fit(value: float) -> None:
     found = grid()
     found.message(np.array([found.limit, -found.limit]))
     with pytest.raises(OutOfRangeError, match=r"outside of \+-1024"):

@@ -261,7 +261,7 @@ def test_a_simulated_game_is_not_won_more_often_than_the_budget_allows(fit: bool
 # In the federation.
 
 
-def test_an_client_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
+def test_a_client_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
     config = small(HALVES | {"run.max-memory": "40MB"})
     known, parameters = federation.load(config), torch.randn(5, 650, generator=_generator())
     masks = client.candidate_masks(config, known, 0, None, None, adversary=False)

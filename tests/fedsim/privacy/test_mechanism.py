@@ -118,7 +118,7 @@ def test_local_steps_need_clients_that_add_their_own_noise(trust: Trust) -> None
 
 
 @pytest.mark.parametrize("local_steps", [0, -2])
-def test_an_client_takes_at_least_one_step_in_a_round(local_steps: int) -> None:
+def test_a_client_takes_at_least_one_step_in_a_round(local_steps: int) -> None:
     with pytest.raises(InputError, match="number of local steps"):
         nominal_noise_multiplier(2.0, Trust.LOCAL, Vantage.SERVER, 5, local_steps)
 

@@ -54,7 +54,7 @@ def test_rounds_that_differ_compose_to_one_mechanism() -> None:
         (Trust.DISTRIBUTED, Vantage.PARTICIPANT, 2 * math.sqrt(2 / 5)),
     ],
 )
-def test_an_client_that_stays_away_takes_its_noise_with_it(
+def test_a_client_that_stays_away_takes_its_noise_with_it(
     trust: Trust, vantage: Vantage, effective: float
 ) -> None:
     described = Releases((Rounds(2.0, participants=3),), trust=trust, clients=5)

@@ -48,7 +48,7 @@ def test_both_ways_of_summing_give_the_same_bits(mode: str, small: Make, run: Ru
         np.testing.assert_array_equal(clear[name], masked[name])
 
 
-def test_an_client_that_drops_out_after_the_keys_is_reconstructed(small: Make, run: Run) -> None:
+def test_a_client_that_drops_out_after_the_keys_is_reconstructed(small: Make, run: Run) -> None:
     missing = {
         "federation.clients": 5,
         "federation.tolerated-dropouts": 2,
@@ -61,7 +61,7 @@ def test_an_client_that_drops_out_after_the_keys_is_reconstructed(small: Make, r
         np.testing.assert_array_equal(clear[name], masked[name])
 
 
-def test_no_sum_leaves_an_client_unmasked(small: Make, tmp_path: Path) -> None:
+def test_no_sum_leaves_a_client_unmasked(small: Make, tmp_path: Path) -> None:
     config = small(SECAGG)
     grid = ListeningGrid(config)
     server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
@@ -78,7 +78,7 @@ def test_no_sum_leaves_an_client_unmasked(small: Make, tmp_path: Path) -> None:
         assert counts.min() > each.size / 8 / 1.5
 
 
-def test_an_client_refuses_to_be_asked_in_the_clear(small: Make) -> None:
+def test_a_client_refuses_to_be_asked_in_the_clear(small: Make) -> None:
     config = small(SECAGG)
     grid = ListeningGrid(config)
     (reply,) = grid.send_and_receive([Message(RecordDict(), FIRST_NODE, "train")])
@@ -97,7 +97,7 @@ def test_an_client_refuses_to_be_asked_in_the_clear(small: Make) -> None:
         {Key.MAX_WEIGHT: 0.5},
     ],
 )
-def test_an_client_refuses_a_setup_that_hides_less_than_agreed(
+def test_a_client_refuses_a_setup_that_hides_less_than_agreed(
     weakened: dict[str, float], small: Make
 ) -> None:
     config = small(SECAGG | {"federation.clients": 5})
@@ -139,7 +139,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_an_client_gives_nobody_both_shares_of_another(
+def test_a_client_gives_nobody_both_shares_of_another(
     name: str, small: Make, tmp_path: Path
 ) -> None:
     tamper, reason = TAMPERED[name]
@@ -173,7 +173,7 @@ def test_flowers_masks_hang_on_32_bits_of_their_seed() -> None:
     )
 
 
-def test_an_client_sends_the_sum_of_a_round_once(small: Make) -> None:
+def test_a_client_sends_the_sum_of_a_round_once(small: Make) -> None:
     """Two sums of one round among other clients would differ by a single client's message."""
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))

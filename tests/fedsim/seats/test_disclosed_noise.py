@@ -233,7 +233,7 @@ def _replies(config: Config, directory: RunDirectory) -> list[tuple[int, bool]]:
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_only_an_instrumented_run_measures_and_never_the_adversarys_own_noise(
+def test_only_an_oracle_audit_measures_and_never_the_adversarys_own_noise(
     trust: str, small: Make, tmp_path: Path
 ) -> None:
     config = small({"federation.trust": trust})

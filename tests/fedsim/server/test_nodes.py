@@ -142,13 +142,13 @@ def test_a_run_begins_while_an_auditor_fails(grid: Unreliable) -> None:
     assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [], {})
 
 
-def test_an_client_that_fails_to_say_who_it_is_ends_the_run(grid: Unreliable) -> None:
+def test_a_client_that_fails_to_say_who_it_is_ends_the_run(grid: Unreliable) -> None:
     grid.failing = {CLIENT_NODES[1]}
     with pytest.raises(RuntimeError, match="failed to identify itself: it failed"):
         connect(grid, CLIENTS, 60.0)
 
 
-def test_an_client_that_is_silent_is_waited_for_as_long_as_was_said(grid: Unreliable) -> None:
+def test_a_client_that_is_silent_is_waited_for_as_long_as_was_said(grid: Unreliable) -> None:
     grid.silent = {CLIENT_NODES[1]}
     with pytest.raises(InputError, match="2 of 3 clients connected"):
         connect(grid, CLIENTS, 0.01)
