@@ -155,7 +155,7 @@ state-path = "../state"
 #   challenge     a run may train with and without one of them, and an adversary tells which
 #   adversary     this node may be the adversary, about records of others: towards the server, which
 #                 plays itself, and otherwise what it finds leaves without noise (with experiment)
-#   oracle  a run may read gradients of yours without noise, to measure (with experiment)
+#   oracle        a run may read gradients of yours without noise, to measure (with experiment)
 #   canaries      records made up for a test are added to yours
 #   experiment    your records are public or made for tests: noise may hide nothing, and nothing is
 #                 charged below
