@@ -60,7 +60,7 @@ def dp_failings(config: Config) -> list[str]:
             else "the target client's update"
         )
         failings.append(
-            f"The audit was oracle: clients handed their noise and {handed} to the auditor, "
+            f"This was an oracle audit: clients handed their noise and {handed} to the auditor, "
             "which is a measurement, not a DP guarantee. Protecting "
             'people needs audit.mode = "participant".'
         )

@@ -71,7 +71,7 @@ def _challenge(report: Report) -> Settings:
     challenge = report.challenge
     return {
         "Record": challenge.record,
-        "Records in question": challenge.records,
+        "Target records": challenge.records,
         "Replacement": challenge.replacement,
         "Client": challenge.client,
         "Adversary": challenge.adversary,

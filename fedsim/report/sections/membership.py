@@ -18,7 +18,7 @@ ATTACKS = {
 """The short and the long names of the two that learn from no shadow models."""
 
 CLIENT_ATTACK = (
-    "Yeom on the\nchallenged client",
+    "Yeom on the\ntarget client",
     "Yeom on the target client: by the mean loss of its records",
 )
 """The attack on the challenge where that is not a record."""
