@@ -7,44 +7,35 @@ for a model that does not allow it from `torch.func`, in blocks of trials and re
 memory.
 """
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
 from adversaries.errors import InputError
 from fedsim.common.blocks import Pool, even, run, slices
-from fedsim.common.device import Precision, reduced
-from fedsim.common.memory import Footprint, footprint, readable
+from fedsim.common.device import Precision
+from fedsim.common.memory import footprint, readable
 from fedsim.training import cutting
+from fedsim.training.clipped_block import (
+    Gradients,
+    Method,
+    by_torch_func,
+    check_finite,
+    clipping_factors,
+)
 from fedsim.training.cutting import Cut
-from fedsim.training.gradients import Dense, Gradient, formed, weighted_sum
+from fedsim.training.gradients import Dense, formed, weighted_sum
 from fedsim.training.layerwise import LayerwiseModel, fallbacks
-from fedsim.training.losses import per_example
-from fedsim.training.models import flatten, parameter_shapes, size, unflatten
+from fedsim.training.models import flatten, size
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
 
 SAMPLED = 0.8
 """The share of records, below which each trial's are gathered instead of weighting all of them."""
-
-Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
-"""Parameters, features and labels, as `LayerwiseModel.gradients` takes them -> unclipped gradients.
-"""
-
-
-@dataclass(frozen=True)
-class _Method:
-    """How the gradients of records of one kind are computed, and what memory that takes."""
-
-    fallbacks: dict[str, str]
-    gradients: Pool[Gradients]
-    footprint: Footprint
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ class Clipper:
     max_memory: int | None = None
     precision: Precision = "float32"
     layer_by_layer: bool = True
-    _methods: dict[tuple[object, ...], _Method] = field(
+    _methods: dict[tuple[object, ...], Method] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -303,7 +294,7 @@ class Clipper:
 
     def _method(
         self, record: Tensor, label: Tensor, precision: Precision, own: bool = False
-    ) -> _Method:
+    ) -> Method:
         """Return how records of this kind are computed; found out once."""
         kind = (record.shape, record.dtype, record.device, precision, own)
         if kind not in self._methods:
@@ -311,7 +302,7 @@ class Clipper:
 
             def make() -> Gradients:
                 if "" in reasons:
-                    return _by_torch_func(self.model, precision)
+                    return by_torch_func(self.model, precision)
                 return LayerwiseModel(self.model, precision).gradients
 
             gradients = Pool(make)
@@ -325,7 +316,7 @@ class Clipper:
                     )
                 return self._sum(gradients, parameters[:trials], features, labels, None)
 
-            self._methods[kind] = _Method(reasons, gradients, footprint(block, record.device))
+            self._methods[kind] = Method(reasons, gradients, footprint(block, record.device))
         return self._methods[kind]
 
     def _sum(
@@ -349,50 +340,8 @@ class Clipper:
             scale = scale * weights
         total = weighted_sum(gradients, scale)
         if self.clipping_norm == math.inf:
-            _check_finite(total)
+            check_finite(total)
         return total
-
-
-def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
-    """Return a function that differentiates record by record, for one thread at a time."""
-    model, shapes = copy.deepcopy(model), parameter_shapes(model)
-
-    def loss(values: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
-        return per_example(functional_call(model, values, (feature[None],)), label[None])[0]
-
-    def gradients(parameters: Tensor, features: Tensor, labels: Tensor) -> list[Dense]:
-        own = 0 if labels.dim() == 2 else None
-        per_record = vmap(grad(loss), in_dims=(None, 0, 0))
-        per_trial = vmap(per_record, in_dims=(0, own, own))
-        with reduced(precision, features.device):
-            found = per_trial(unflatten(parameters, shapes), features, labels)
-        shape = (len(parameters), labels.shape[-1], -1)
-        return [Dense(gradient.reshape(shape)) for gradient in found.values()]
-
-    return gradients
-
-
-def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Tensor:
-    """Return min(1, C/|g|) of every gradient, [T, n].
-
-    Args:
-        gradients: of each parameter; |g| is the norm of all of them together.
-        clipping_norm: C.
-
-    Raises:
-        FloatingPointError: a norm is not finite.
-    """
-    norms = torch.stack([gradient.squared_norms() for gradient in gradients]).sum(0).sqrt()
-    _check_finite(norms)
-    return (clipping_norm / norms).clamp(max=1.0)
-
-
-def _check_finite(values: Tensor) -> None:
-    if not bool(torch.isfinite(values).all()):
-        raise FloatingPointError(
-            "a per-example gradient is not finite: the model diverged; "
-            "lower training.learning-rate or training.clipping-norm"
-        )
 
 
 def _chosen(weights: Tensor) -> Tensor | None:

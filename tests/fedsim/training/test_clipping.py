@@ -13,7 +13,8 @@ from torch.nn import functional
 from adversaries.errors import InputError
 from fedsim.common.memory import peak_bytes
 from fedsim.training import clipping
-from fedsim.training.clipping import Clipper, clipping_factors
+from fedsim.training.clipped_block import clipping_factors
+from fedsim.training.clipping import Clipper
 from fedsim.training.gradients import Dense
 from fedsim.training.losses import per_example
 from fedsim.training.models import ChannelAffine, build, initial_parameters
