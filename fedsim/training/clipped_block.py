@@ -1,8 +1,10 @@
 """One block of trials and records: its gradients, and what clipping makes of them."""
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +12,11 @@ from torch.func import functional_call, grad, vmap
 
 from fedsim.common.blocks import Pool
 from fedsim.common.device import Precision, reduced
-from fedsim.common.memory import Footprint
-from fedsim.training.gradients import Dense, Gradient
+from fedsim.common.memory import Footprint, footprint
+from fedsim.training.gradients import Dense, Gradient, formed, weighted_sum
+from fedsim.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.training.losses import per_example
-from fedsim.training.models import parameter_shapes, unflatten
+from fedsim.training.models import flatten, parameter_shapes, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
 """Parameters, features and labels, as `LayerwiseModel.gradients` takes them -> unclipped gradients.
@@ -22,14 +25,154 @@ Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
 
 @dataclass(frozen=True)
 class Method:
-    """How the gradients of records of one kind are computed, and what memory that takes."""
+    """How the gradients of records of one kind are computed, and what memory that takes.
+
+    Attributes:
+        fallbacks: why layers go through `torch.func`, by their names; '' for the whole model.
+        gradients: what computes them, one for each thread at a time.
+        footprint: of a block's clipped sum.
+    """
 
     fallbacks: dict[str, str]
     gradients: Pool[Gradients]
     footprint: Footprint
 
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        clipping_norm: float,
+        record: Tensor,
+        label: Tensor,
+        *,
+        precision: Precision,
+        layer_by_layer: bool,
+        own: bool,
+    ) -> Self:
+        """Return how records of one kind are computed, once the memory that it takes is measured.
 
-def by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
+        Args:
+            model: whose gradients they are.
+            clipping_norm: C; infinite for no clipping.
+            record: [*shape], like all of its kind.
+            label: its label, a scalar.
+            precision: of forward and backward passes.
+            layer_by_layer: False for `torch.func` alone.
+            own: whether every trial has records of its own.
+        """
+        reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
+
+        def make() -> Gradients:
+            if "" in reasons:
+                return _by_torch_func(model, precision)
+            return LayerwiseModel(model, precision).gradients
+
+        gradients = Pool(make)
+        parameters = flatten(model).expand(3, -1)
+
+        def block(trials: int, records: int) -> Tensor:
+            features, labels = (x.expand(records, *x.shape) for x in (record, label))
+            if own:  # a copy for each trial, as gathering makes
+                features, labels = (x.expand(trials, *x.shape).clone() for x in (features, labels))
+            return clipped_sum(gradients, clipping_norm, parameters[:trials], features, labels)
+
+        return cls(reasons, gradients, footprint(block, record.device))
+
+
+def clipped_sum(
+    pool: Pool[Gradients],
+    clipping_norm: float,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Return one block of the clipped sum, float32 [t, P].
+
+    Args:
+        pool: lends what computes gradients.
+        clipping_norm: C; infinite for no clipping.
+        parameters: float32 [t, P].
+        features: [n, *shape], or [t, n, *shape] where each trial has its own.
+        labels: [n] or [t, n] integers.
+        weights: [t, n]; None for all ones.
+
+    Raises:
+        FloatingPointError: a gradient is not finite.
+    """
+    with pool.lend() as gradients_of:
+        gradients = gradients_of(parameters, features, labels)
+    if clipping_norm == math.inf:
+        # No norms are needed: what is not finite stays so in the sum, even weighted by 0.
+        scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
+    else:
+        scale = clipping_factors(gradients, clipping_norm)
+    if weights is not None:
+        # w = 0 must remove a record exactly, and 0 * g does for every finite g.
+        scale = scale * weights
+    total = weighted_sum(gradients, scale)
+    if clipping_norm == math.inf:
+        _check_finite(total)
+    return total
+
+
+def clipped_sums(
+    pool: Pool[Gradients],
+    clipping_norm: float,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    masks: Tensor,
+) -> Tensor:
+    """Return one block of the clipped sums of m selections, float32 [t, m, P].
+
+    Args:
+        pool: lends what computes gradients.
+        clipping_norm: C.
+        parameters: float32 [t, P].
+        features: [n, *shape].
+        labels: [n] integers.
+        masks: [m, n], the weights of each selection's records.
+
+    Raises:
+        FloatingPointError: a gradient is not finite.
+    """
+    with pool.lend() as gradients_of:
+        gradients = gradients_of(parameters, features, labels)
+    scale = clipping_factors(gradients, clipping_norm)
+    sums = scale.new_empty(len(scale), len(masks), parameters.shape[1])
+    for position, mask in enumerate(masks.to(scale)):
+        sums[:, position] = weighted_sum(gradients, scale * mask)
+    return sums
+
+
+def clipped_gradients(
+    pool: Pool[Gradients],
+    clipping_norm: float,
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """Return the clipped gradient of every record of one block, float64 [t, n, P].
+
+    Args:
+        pool: lends what computes gradients.
+        clipping_norm: C.
+        parameters: float32 [t, P].
+        features: [n, *shape], or [t, n, *shape] where each trial has its own.
+        labels: [n] or [t, n] integers.
+
+    Raises:
+        FloatingPointError: a gradient is not finite.
+    """
+    with pool.lend() as gradients_of:
+        gradients = gradients_of(parameters, features, labels)
+    each = formed(gradients).double()
+    # By their own norms, which are exact where those from inputs and errors are rounded.
+    return each.mul_(clipping_factors([Dense(each)], clipping_norm)[..., None])
+
+
+def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
     """Return a function that differentiates record by record, for one thread at a time."""
     model, shapes = copy.deepcopy(model), parameter_shapes(model)
 
@@ -59,11 +202,11 @@ def clipping_factors(gradients: Sequence[Gradient], clipping_norm: float) -> Ten
         FloatingPointError: a norm is not finite.
     """
     norms = torch.stack([gradient.squared_norms() for gradient in gradients]).sum(0).sqrt()
-    check_finite(norms)
+    _check_finite(norms)
     return (clipping_norm / norms).clamp(max=1.0)
 
 
-def check_finite(values: Tensor) -> None:
+def _check_finite(values: Tensor) -> None:
     if not bool(torch.isfinite(values).all()):
         raise FloatingPointError(
             "a per-example gradient is not finite: the model diverged; "

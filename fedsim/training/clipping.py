@@ -10,26 +10,19 @@ memory.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from adversaries.errors import InputError
-from fedsim.common.blocks import Pool, even, run, slices
+from fedsim.common.blocks import even, run, slices
 from fedsim.common.device import Precision
-from fedsim.common.memory import footprint, readable
-from fedsim.training import cutting
-from fedsim.training.clipped_block import (
-    Gradients,
-    Method,
-    by_torch_func,
-    check_finite,
-    clipping_factors,
-)
+from fedsim.common.memory import readable
+from fedsim.training import clipped_block, cutting
+from fedsim.training.clipped_block import Method
 from fedsim.training.cutting import Cut
-from fedsim.training.gradients import Dense, formed, weighted_sum
-from fedsim.training.layerwise import LayerwiseModel, fallbacks
-from fedsim.training.models import flatten, size
+from fedsim.training.models import size
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
@@ -92,18 +85,19 @@ class Clipper:
         if not records:
             return total
         pool = self._method(features[0], labels[0], self.precision, own).gradients
+        summed = partial(clipped_block.clipped_sum, pool, self.clipping_norm)
         cut = self.cut(features[0], labels[0], len(parameters), records, own)
 
         # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
             if chosen is None or weights is None:
                 inside = None if weights is None else weights[trials, part]
-                return self._sum(pool, parameters[trials], features[part], labels[part], inside)
+                return summed(parameters[trials], features[part], labels[part], inside)
             here = chosen[trials, part]
             inside = weights[trials].gather(1, here)
-            return self._sum(pool, parameters[trials], features[here], labels[here], inside)
+            return summed(parameters[trials], features[here], labels[here], inside)
 
-        self._add_up(total, block, cut.blocks(len(parameters), records))
+        _add_up(total, block, cut.blocks(len(parameters), records), self.threads)
         return total
 
     def clipped_sums(
@@ -129,18 +123,13 @@ class Clipper:
         if not len(labels):
             return total
         pool = self._method(features[0], labels[0], self.precision).gradients
+        summed = partial(clipped_block.clipped_sums, pool, self.clipping_norm)
         cut = self.cut(features[0], labels[0], len(parameters), len(labels), sums=len(masks))
 
         def block(trials: slice, part: slice) -> Tensor:
-            with pool.lend() as gradients_of:
-                gradients = gradients_of(parameters[trials], features[part], labels[part])
-            scale = clipping_factors(gradients, self.clipping_norm)
-            sums = scale.new_empty(len(scale), *shape[1:])
-            for position, mask in enumerate(masks[:, part].to(scale)):
-                sums[:, position] = weighted_sum(gradients, scale * mask)
-            return sums
+            return summed(parameters[trials], features[part], labels[part], masks[:, part])
 
-        self._add_up(total, block, cut.blocks(len(parameters), len(labels)))
+        _add_up(total, block, cut.blocks(len(parameters), len(labels)), self.threads)
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -157,15 +146,12 @@ class Clipper:
             FloatingPointError: a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32")
+        clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
         limit = self._block_bytes(parameters.device)
 
         def block(trials: slice) -> Tensor:
-            with method.gradients.lend() as gradients_of:
-                gradients = gradients_of(parameters[trials], features, labels)
-            each = formed(gradients).double()
-            # By their own norms, which are exact where those from inputs and errors are rounded.
-            return each * clipping_factors([Dense(each)], self.clipping_norm)[..., None]
+            return clipped(parameters[trials], features, labels)
 
         blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
         return torch.cat(list(run(block, blocks, self.threads)))
@@ -206,6 +192,7 @@ class Clipper:
             FloatingPointError: a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32", True)
+        clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         members = groups.shape[-1]
         limit = self._block_bytes(parameters.device)
         # Formed in float32, then float64, clipped, subtracted and squared. Groups fill a block
@@ -217,10 +204,7 @@ class Clipper:
         def block(trials: slice, part: slice) -> Tensor:
             # The members of these groups, [t, groups * members], are each trial's own batch.
             here = groups[trials, part].flatten(1)
-            with method.gradients.lend() as gradients_of:
-                gradients = gradients_of(parameters[trials], features[here], labels[here])
-            each = formed(gradients).double()
-            each.mul_(clipping_factors([Dense(each)], self.clipping_norm)[..., None])
+            each = clipped(parameters[trials], features[here], labels[here])
             # [t, groups, members, P]
             each = each.unflatten(1, (-1, members))
             found = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
@@ -282,66 +266,33 @@ class Clipper:
             at_once = cutting.halved(*at_once)
         return Cut(*at_once, held(*at_once))
 
-    def _add_up(
-        self,
-        total: Tensor,
-        block: Callable[[slice, slice], Tensor],
-        blocks: Sequence[tuple[slice, slice]],
-    ) -> None:
-        """Add what all blocks come to, each float32, to a total in float64, in their order."""
-        for (trials, _), added in zip(blocks, run(block, blocks, self.threads), strict=True):
-            total[trials].add_(added)
-
     def _method(
         self, record: Tensor, label: Tensor, precision: Precision, own: bool = False
     ) -> Method:
         """Return how records of this kind are computed; found out once."""
         kind = (record.shape, record.dtype, record.device, precision, own)
         if kind not in self._methods:
-            reasons = fallbacks(self.model, record) if self.layer_by_layer else {"": "as asked"}
-
-            def make() -> Gradients:
-                if "" in reasons:
-                    return by_torch_func(self.model, precision)
-                return LayerwiseModel(self.model, precision).gradients
-
-            gradients = Pool(make)
-            parameters = flatten(self.model).expand(3, -1)
-
-            def block(trials: int, records: int) -> Tensor:
-                features, labels = (x.expand(records, *x.shape) for x in (record, label))
-                if own:  # a copy for each trial, as gathering makes
-                    features, labels = (
-                        x.expand(trials, *x.shape).clone() for x in (features, labels)
-                    )
-                return self._sum(gradients, parameters[:trials], features, labels, None)
-
-            self._methods[kind] = Method(reasons, gradients, footprint(block, record.device))
+            self._methods[kind] = Method.of(
+                self.model,
+                self.clipping_norm,
+                record,
+                label,
+                precision=precision,
+                layer_by_layer=self.layer_by_layer,
+                own=own,
+            )
         return self._methods[kind]
 
-    def _sum(
-        self,
-        pool: Pool[Gradients],
-        parameters: Tensor,
-        features: Tensor,
-        labels: Tensor,
-        weights: Tensor | None,
-    ) -> Tensor:
-        """Return one block of the clipped sum, float32 [t, P]."""
-        with pool.lend() as gradients_of:
-            gradients = gradients_of(parameters, features, labels)
-        if self.clipping_norm == math.inf:
-            # No norms are needed: what is not finite stays so in the sum, even weighted by 0.
-            scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
-        else:
-            scale = clipping_factors(gradients, self.clipping_norm)
-        if weights is not None:
-            # w = 0 must remove a record exactly, and 0 * g does for every finite g.
-            scale = scale * weights
-        total = weighted_sum(gradients, scale)
-        if self.clipping_norm == math.inf:
-            check_finite(total)
-        return total
+
+def _add_up(
+    total: Tensor,
+    block: Callable[[slice, slice], Tensor],
+    blocks: Sequence[tuple[slice, slice]],
+    threads: int,
+) -> None:
+    """Add what all blocks come to, each float32, to a total in float64, in their order."""
+    for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
+        total[trials].add_(added)
 
 
 def _chosen(weights: Tensor) -> Tensor | None:

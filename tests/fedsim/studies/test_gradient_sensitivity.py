@@ -27,7 +27,7 @@ from fedsim.studies.gradient_sensitivity import (
     record_sensitivities,
     sensitivity_matrix,
 )
-from fedsim.training import clipping, models
+from fedsim.training import clipped_block, clipping, models
 from fedsim.training.clipping import Clipper
 from fedsim.training.losses import per_example
 
@@ -304,7 +304,7 @@ def test_an_unclipped_gradient_is_a_broken_promise(
 ) -> None:
     known, _ = normal
     monkeypatch.setattr(
-        clipping,
+        clipped_block,
         "clipping_factors",
         lambda gradients, norm: torch.ones(gradients[0].values.shape[:2]),
     )
