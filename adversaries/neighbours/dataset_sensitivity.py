@@ -8,10 +8,8 @@ search through n p pairs takes the memory of a few tiles. A measure may have a f
 is off by a bounded error; then all pairs that it does not rule out are measured again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -19,20 +17,21 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from adversaries.neighbours import dissimilarity
-from adversaries.neighbours.dissimilarity import Columns, Distances, Features
-
-Progress = Callable[[float], None]
-"""Called with the fraction of the pairs that are done."""
-
-BLOCK_PAIRS = 2**18
-"""Pairs of a tile, 2 MiB of distances, and about those between two reports of progress."""
+from adversaries.neighbours.dissimilarity import Columns, Features
+from adversaries.neighbours.search import (
+    CHOICES,
+    PASSES,
+    Progress,
+    Tile,
+    chosen,
+    cost_of,
+    distance_tiles,
+    distances_at,
+    smallest,
+)
 
 KEPT_PAIRS = 2**25
 """Pairs up to which the distances are kept for a median (256 MiB) instead of computed again."""
-
-DIGITS = 40
-"""Bits to which distances are compared, and behind the point at most: 12 decimal digits. The order
-of summation differs between machines; without rounding it would break the ties."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def rank_records(
     """
     distance = dissimilarity.measure(measure, columns)
     sums, positions = np.zeros(len(features)), np.arange(len(features))
-    for tile in _tiles(distance, features, features, threads, progress):
+    for tile in distance_tiles(distance, features, features, threads, progress):
         tile.distances[positions[tile.rows, None] == positions[tile.columns]] = 0
         sums[tile.rows] += tile.distances.sum(axis=1)
     return sums
@@ -114,7 +113,7 @@ def rank_clients(
     distance = dissimilarity.measure(measure, columns)
     holds = client_of[:, None] == np.arange(client_of.max() + 1)
     sums = np.zeros((holds.shape[1], holds.shape[1]))
-    for tile in _tiles(distance, features, features, threads, progress):
+    for tile in distance_tiles(distance, features, features, threads, progress):
         sums += holds[tile.rows].T @ (tile.distances @ holds[tile.columns])
     np.fill_diagonal(sums, 0)
     sizes = holds.sum(axis=0)
@@ -133,7 +132,7 @@ def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
         InputError: another choice; no values.
     """
     _refuse_impossible(choice, 1, len(values))
-    return _chosen_of(values, choice, 1)[0]
+    return chosen(values, choice, 1)[0]
 
 
 def select(
@@ -175,7 +174,7 @@ def select(
     check(neighbouring, choice, top, len(features), candidates)
     if neighbouring == "add-remove":
         sums = rank_records(features, measure, progress, columns=columns, threads=threads)
-        return [Pair(i, None, float(sums[i]), measure) for i in _chosen_of(sums, choice, top)]
+        return [Pair(i, None, float(sums[i]), measure) for i in chosen(sums, choice, top)]
     assert pool_features is not None
     pool = pool_features
     width, count = len(pool), len(features) * len(pool)
@@ -191,15 +190,17 @@ def select(
         if kept:
             return kept
         part = None if progress is None else _part_of(progress, next(turns), searches)
-        return _tiles(distance if rough is None else rough[0], features, pool, threads, part)
+        return distance_tiles(
+            distance if rough is None else rough[0], features, pool, threads, part
+        )
 
     if choice == "median" and searches == 1:
         kept = list(tiles())
-    cost = _cost(choice, tiles, count)
+    cost = cost_of(choice, tiles, count)
     again = None
     if rough is not None:
-        again = (lambda found: _exactly(distance, features, pool, found)), rough[1]
-    positions, distances = _smallest(tiles(), cost, width, top, again)
+        again = (lambda found: distances_at(distance, features, pool, found)), rough[1]
+    positions, distances = smallest(tiles(), cost, width, top, again)
     return [
         Pair(int(position) // width, int(position) % width, float(distance), measure)
         for position, distance in zip(positions, distances, strict=True)
@@ -294,185 +295,5 @@ def _refuse_impossible(choice: str, top: int, pairs: int) -> None:
         raise InputError(f"top is {top}, but there are {pairs} pairs; give 1 to {pairs}")
 
 
-CHOICES = ("max", "min", "median")
-
-
-@dataclass(frozen=True, eq=False)
-class Tile:
-    """Distances of some records of D and some candidates.
-
-    Attributes:
-        rows: the records' positions in D.
-        columns: the candidates' positions.
-        distances: float64 [rows, columns].
-    """
-
-    rows: slice
-    columns: slice
-    distances: Distances
-
-
-def _tiles(
-    distance: Callable[[Features, Features], Distances],
-    a: Features,
-    b: Features,
-    threads: int,
-    progress: Progress | None,
-) -> Iterator[Tile]:
-    """Yield the distances of all pairs in tiles, in the same order whatever the threads."""
-    rows = min(len(a), isqrt(BLOCK_PAIRS))
-    columns = min(len(b), BLOCK_PAIRS // rows)
-    places = [
-        (slice(i, min(i + rows, len(a))), slice(j, min(j + columns, len(b))))
-        for i in range(0, len(a), rows)
-        for j in range(0, len(b), columns)
-    ]
-    done = 0
-    with ThreadPoolExecutor(threads, thread_name_prefix="dissimilarity") as executor:
-        # As many at once as there are threads: more would have to be kept.
-        for start in range(0, len(places), threads):
-            group = places[start : start + threads]
-            found = executor.map(lambda place: distance(a[place[0]], b[place[1]]), group)
-            for place, distances in zip(group, found, strict=True):
-                yield Tile(*place, distances)
-                done += distances.size
-                if progress is not None:
-                    progress(done / (len(a) * len(b)))
-
-
 def _within_0_and_1(*features: Features) -> bool:
     return all(each.min() >= 0 and each.max() <= 1 for each in features)
-
-
-def _exactly(
-    distance: Callable[[Features, Features], Distances],
-    a: Features,
-    b: Features,
-    positions: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float64]:
-    """Return the distances of the pairs at `positions`, row * len(b) + column."""
-    rows, columns = np.divmod(positions, len(b))
-    distances = np.empty(len(positions))
-    for row in np.unique(rows):
-        here = rows == row
-        distances[here] = distance(a[row : row + 1], b[columns[here]])[0]
-    return distances
-
-
-Cost = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
-"""What a choice makes small, of distances."""
-
-
-def _cost(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cost:
-    if choice == "max":
-        return np.negative
-    if choice == "min":
-        return np.positive
-    median = _median(tiles, count)
-    return lambda distances: np.abs(distances - median)
-
-
-def _chosen_of(values: npt.NDArray[np.float64], choice: str, top: int) -> list[int]:
-    """Return the positions of the chosen ones of a few values, best first."""
-    one = Tile(slice(0, 1), slice(0, len(values)), values[None])
-    cost = _cost(choice, lambda: [one], len(values))
-    positions, _ = _smallest([one], cost, len(values), top)
-    return [int(position) for position in positions]
-
-
-def _rounded(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the distances to DIGITS bits, and as many behind the point if they are below 1."""
-    _, exponent = np.frexp(distances)
-    quantum = np.maximum(exponent, 1) - 1 - DIGITS
-    rounded: npt.NDArray[np.float64] = np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
-    return rounded
-
-
-Exactly = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
-"""Positions of pairs -> their distances."""
-
-
-def _smallest(
-    tiles: Iterable[Tile],
-    cost: Cost,
-    width: int,
-    top: int,
-    again: tuple[Exactly, float] | None = None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
-
-    In the order of cost and position. Rounded costs and positions are a total order, so that the
-    best of all are found by merging the best so far with those of the next tile. again: where the
-    tiles' costs may be off, exact distances and by how much.
-    """
-    costs, distances = np.empty(0), np.empty(0)
-    positions = np.empty(0, dtype=np.int64)
-    error = 0.0 if again is None else again[1]
-    for tile in tiles:
-        values = tile.distances.ravel()
-        rough = cost(values)
-        # Rounding moves a distance by half of the last bit, and so its cost.
-        slack = error + max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
-        # Only what may still be among the best is measured exactly and merged.
-        limit = np.inf
-        if len(costs) == top:
-            limit = costs[-1] + slack
-        elif len(rough) >= top:  # then so many do not cost more than
-            limit = np.partition(rough, top - 1)[top - 1] + 2 * slack
-        candidates = np.flatnonzero(rough <= limit)
-        row, column = np.divmod(candidates, tile.distances.shape[1])
-        new_positions = (tile.rows.start + row) * width + tile.columns.start + column
-        values = values[candidates] if again is None else again[0](new_positions)
-        new = cost(_rounded(values))
-        if len(costs) == top:
-            better = (new < costs[-1]) | ((new == costs[-1]) & (new_positions < positions[-1]))
-            new, new_positions, values = new[better], new_positions[better], values[better]
-        # The best so far, by cost and then position.
-        costs, distances = np.append(costs, new), np.append(distances, values)
-        positions = np.append(positions, new_positions)
-        order = np.lexsort((positions, costs))[:top]
-        costs, distances, positions = costs[order], distances[order], positions[order]
-    return positions, distances
-
-
-RADIX, PASSES = 18, 3
-"""Bits of a key that one pass through the distances decides; passes for all 52."""
-
-
-def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
-    """Return the median of all distances, rounded, from a histogram in each pass through them.
-
-    Keys are whole numbers in the order of the rounded distances. A pass counts the next digit of
-    those keys that begin as the median's does (radix selection), which takes 2 MiB.
-    """
-    ranks = [(count - 1) // 2, count // 2]
-    prefixes = [0, 0]
-    for shift in range(RADIX * (PASSES - 1), -1, -RADIX):
-        counts = {prefix: np.zeros(2**RADIX, dtype=np.int64) for prefix in prefixes}
-        for tile in tiles():
-            keys = _keys(tile.distances.ravel())
-            for prefix in counts:
-                digits = (keys[keys >> (shift + RADIX) == prefix] >> shift) % 2**RADIX
-                counts[prefix] += np.bincount(digits, minlength=2**RADIX)
-        for which, prefix in enumerate(prefixes):
-            upto = counts[prefix].cumsum()
-            digit = int(np.searchsorted(upto, ranks[which], side="right"))
-            ranks[which] -= int(upto[digit - 1]) if digit else 0
-            prefixes[which] = (prefix << RADIX) + digit
-    lower, upper = _of_keys(np.array(prefixes))
-    return float((lower + upper) / 2)
-
-
-UNUSED = 12
-"""Bits of a float64's 53 that are 0 in a rounded distance."""
-
-
-def _keys(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return whole numbers below 2**52 in the order of the rounded distances, which are not < 0."""
-    # The bits of a float64 that is not negative, read as a whole number, are in its order.
-    return np.abs(_rounded(distances)).view(np.int64) >> UNUSED
-
-
-def _of_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return the rounded distances of keys."""
-    return (keys << UNUSED).view(np.float64)

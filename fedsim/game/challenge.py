@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from adversaries.neighbours.dataset_sensitivity import Progress, rank_clients, select, select_one
+from adversaries.neighbours.dataset_sensitivity import rank_clients, select, select_one
 from adversaries.neighbours.dissimilarity import OF_RAW_FEATURES, Columns, Features
+from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config

@@ -11,7 +11,7 @@ is told of one record or pair differs with the cut into blocks by less than `ROU
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,9 +25,7 @@ from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from fedsim.studies.pair_counts import BINS, ROUNDING, Counter, Floats, added_up
 
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None where the record is missing and not replaced."""
@@ -35,14 +33,8 @@ Pair = tuple[int, int | None]
 Progress = Callable[[float], None]
 """Called with the share that is done."""
 
-ROUNDING = 1e-6
-"""Times the most that clipping allows: by how much a pair must be larger to count as larger."""
-
 LENIENT = 1 + 1e-5
 """By what factor a norm may be above its bound, before clipping is taken to be broken."""
-
-BINS = 2**14
-"""Of the histogram: quantiles are read from it to 1/16384 of what clipping allows."""
 
 SPARE = 64
 """Candidates that are kept besides the largest, since rounding may change their order."""
@@ -234,7 +226,7 @@ def largest(
     # What is asked for is measured first: a pair ranks behind those that exceed its threshold.
     asked = pair_sensitivities(known, models, of)[0]
     thresholds = np.sort(asked + ROUNDING * bound)
-    counter = _Counter(
+    counter = Counter(
         bound,
         torch.from_numpy(thresholds).to(known.device),
         pool if replace else 1,
@@ -248,7 +240,7 @@ def largest(
         norms = torch.from_numpy(record_sensitivities(known, models, progress)[0])
         column = norms.to(known.device)[:, None]
         found = iter([counter.count(slice(0, members), slice(0, 1), column)])
-    by_record, histogram, exceeded, best = _added_up(found, members, len(of), counter.candidates)
+    by_record, histogram, exceeded, best = added_up(found, members, len(of), counter.candidates)
     _within(by_record, bound)
     # How many pairs are above each threshold, the lowest first: all that exceed it or a higher one.
     above = exceeded[::-1].cumsum()[::-1][1:]
@@ -266,27 +258,6 @@ def largest(
         by_record,
         histogram,
     )
-
-
-def _added_up(
-    found: "Iterable[_Counts]", members: int, asked: int, candidates: int
-) -> tuple[Floats, Integers, Integers, Integers]:
-    """Add up the counts of all blocks, and keep the keys of the largest.
-
-    Returns:
-        The largest of every record [members]; how many pairs are in each bin [BINS], and above
-        each threshold and none higher [asked + 1]; the keys [at most candidates], the largest last.
-    """
-    by_record = np.zeros(members)
-    histogram = np.zeros(BINS, dtype=np.int64)
-    exceeded = np.zeros(asked + 1, dtype=np.int64)
-    best = np.empty(0, dtype=np.int64)
-    for counts in found:
-        np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
-        histogram += counts.histogram
-        exceeded += counts.exceeded
-        best = np.sort(np.concatenate([best, counts.best]))[-candidates:]
-    return by_record, histogram, exceeded, best
 
 
 def _kind(pair: Pair) -> Neighbouring:
@@ -343,62 +314,6 @@ def _check_searchable(
     if not 1 <= top <= total:
         raise InputError(f"the {top} largest of {total} were asked for; give 1 to {total}")
     check_pairs(known, of, neighbouring)
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """What one block of pairs adds to the truth.
-
-    rows: of which records; by_row [r]: their largest; exceeded [m + 1]: how many pairs exceed just
-    so many thresholds; best int64 [c]: keys of the largest.
-    """
-
-    rows: slice
-    by_row: Floats
-    histogram: npt.NDArray[np.int64]
-    exceeded: npt.NDArray[np.int64]
-    best: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class _Counter:
-    """Counts the pairs of a block.
-
-    thresholds [m] float64, ascending; width: how many may replace a record; total: pairs in all
-    blocks; candidates: how many of the largest to keep.
-    """
-
-    bound: float
-    thresholds: Tensor
-    width: int
-    total: int
-    candidates: int
-
-    def count(self, rows: slice, columns: slice, distances: Tensor) -> _Counts:
-        """Count the local sensitivities of a block, float64 [r, c].
-
-        A key orders pairs by their sensitivity in units of ROUNDING, and of equals puts the lowest
-        position first: where all gradients are clipped, all may be equal.
-        """
-        flat = distances.flatten()
-        bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
-        passed = torch.bucketize(flat, self.thresholds)
-        records = torch.arange(rows.start, rows.stop, device=flat.device)
-        others = torch.arange(columns.start, columns.stop, device=flat.device)
-        places = (records[:, None] * self.width + others).flatten()
-        keys = (flat / (ROUNDING * self.bound)).round_().long() * self.total - places
-        return _Counts(
-            rows,
-            distances.amax(1).cpu().numpy(),
-            bins.bincount(minlength=BINS).cpu().numpy(),
-            passed.bincount(minlength=len(self.thresholds) + 1).cpu().numpy(),
-            keys.topk(min(self.candidates, len(keys))).values.cpu().numpy(),
-        )
-
-    def pairs(self, keys: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Return record and replacement of some keys."""
-        records, others = np.divmod(-keys % self.total, self.width)
-        return list(zip(records.tolist(), others.tolist(), strict=True))
 
 
 def _order(pairs: Sequence[Pair], values: Floats, equal: float) -> tuple[Ranked, ...]:

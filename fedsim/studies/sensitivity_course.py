@@ -22,7 +22,6 @@ from fedsim.game.federation import Federation
 from fedsim.mechanisms import privacy
 from fedsim.privacy.mechanism import sensitivity
 from fedsim.studies.gradient_sensitivity import (
-    Floats,
     Pair,
     Progress,
     Truth,
@@ -30,6 +29,7 @@ from fedsim.studies.gradient_sensitivity import (
     largest,
     pair_sensitivities,
 )
+from fedsim.studies.pair_counts import Floats
 from fedsim.training.optimizers import ServerOptimizer
 
 

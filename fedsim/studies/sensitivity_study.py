@@ -23,7 +23,6 @@ from adversaries.errors import InputError
 from adversaries.neighbours import dataset_sensitivity, rank_correlation
 from adversaries.neighbours.dataset_sensitivity import (
     Pair,
-    Progress,
     rank_records,
     select,
     select_per_client,
@@ -37,6 +36,7 @@ from adversaries.neighbours.dissimilarity import (
     measure,
 )
 from adversaries.neighbours.rank_correlation import Comparison
+from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config

@@ -7,7 +7,8 @@ import numpy as np
 
 import fedsim
 from fedsim.common.strict_json import strict_json
-from fedsim.studies.gradient_sensitivity import ROUNDING, Ranked
+from fedsim.studies.gradient_sensitivity import Ranked
+from fedsim.studies.pair_counts import ROUNDING
 from fedsim.studies.sensitivity_study import LABEL, Candidate, Study, View
 
 QUANTILES = (0.05, 0.5, 0.95)

@@ -17,7 +17,7 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 
 if TYPE_CHECKING:
-    from adversaries.neighbours.dataset_sensitivity import Progress
+    from adversaries.neighbours.search import Progress
     from fedsim.studies.sensitivity_study import Stages
 
 

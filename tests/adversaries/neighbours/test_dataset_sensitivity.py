@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from skimage.metrics import structural_similarity
 
 from adversaries.errors import InputError
-from adversaries.neighbours import dataset_sensitivity, dissimilarity
+from adversaries.neighbours import dataset_sensitivity, dissimilarity, search
 from adversaries.neighbours.dataset_sensitivity import (
     Pair,
     rank_clients,
@@ -124,7 +124,7 @@ def test_the_choice_does_not_depend_on_the_blocks_and_progress_ends_at_1(
 ) -> None:
     whole = select(D, POOL, "ssim", "replace", top=3)
     whole_sums = rank_records(D, "ssim")
-    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", block)
+    monkeypatch.setattr(search, "BLOCK_PAIRS", block)
     done: list[float] = []
     blocked = select(D, POOL, "ssim", "replace", top=3, progress=done.append)
     assert [(p.record, p.replacement) for p in blocked] == [
@@ -206,7 +206,7 @@ def test_more_pairs_than_there_are_or_none_are_refused(top: int) -> None:
 def test_a_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
     measure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", 4 * len(D))  # several blocks
+    monkeypatch.setattr(search, "BLOCK_PAIRS", 4 * len(D))  # several blocks
     client_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
     expected = [
         np.mean(
@@ -264,7 +264,7 @@ def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
     distances = np.abs(a[:, None].astype(float) - b).sum(axis=2)
     top = data.draw(st.integers(1, distances.size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset_sensitivity, "BLOCK_PAIRS", block)
+        patch.setattr(search, "BLOCK_PAIRS", block)
         patch.setattr(dataset_sensitivity, "KEPT_PAIRS", kept)
         found = select(a, b, "manhattan", "replace", choice=choice, top=top, threads=threads)
     expected = brute_force(distances, choice, top)
@@ -293,7 +293,7 @@ def test_a_coarse_search_finds_the_exact_pairs_however_the_coarse_measure_errs(
         return exact + random.choice([-0.3, 0.0, 0.3], exact.shape)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset_sensitivity, "BLOCK_PAIRS", block)
+        patch.setattr(search, "BLOCK_PAIRS", block)
         patch.setitem(dissimilarity.COARSE, "manhattan", (errs, 0.3))
         found = select(a, b, "manhattan", "replace", choice=choice, top=top)
     expected = brute_force(distances, choice, top)
@@ -311,7 +311,7 @@ def test_a_coarse_measure_is_not_used_outside_its_range() -> None:
 
 def test_the_median_of_many_pairs_reports_four_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset_sensitivity, "KEPT_PAIRS", 0)
-    monkeypatch.setattr(dataset_sensitivity, "BLOCK_PAIRS", len(D) * len(POOL))
+    monkeypatch.setattr(search, "BLOCK_PAIRS", len(D) * len(POOL))
     done: list[float] = []
     select(D, POOL, "ssim", "replace", choice="median", progress=done.append)
     assert done == [0.25, 0.5, 0.75, 1.0]

@@ -11,7 +11,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from adversaries.errors import InputError
-from adversaries.statistics import one_run
+from adversaries.statistics import guessing, one_run
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.gaussian import mu_of_epsilon
 
@@ -30,14 +30,14 @@ def _gaussian_game(mu: float, canaries: int, runs: int, seed: int = 0) -> tuple[
 def test_the_highest_scores_are_guessed_in_and_the_lowest_out() -> None:
     included = np.array([True, False, True, False, True])
     scores = np.array([5.0, 4.0, 3.0, 2.0, 1.0])
-    counts = [int(one_run.right_guesses(included, scores, made)) for made in range(1, 6)]
+    counts = [int(guessing.right_guesses(included, scores, made)) for made in range(1, 6)]
     # In: 5 (right), 4 (wrong), 3 (right). Out: 1 (wrong), 2 (right).
     assert counts == [1, 1, 1, 2, 3]
 
 
 def test_equal_scores_are_ranked_alike_whatever_the_coins() -> None:
     everybody = np.asarray(list(itertools.product([False, True], repeat=4)))
-    right = one_run.right_guesses(everybody, np.zeros((16, 4)), 2)
+    right = guessing.right_guesses(everybody, np.zeros((16, 4)), 2)
     ranked = [
         (first, last)
         for first, last in itertools.permutations(range(4), 2)
@@ -63,14 +63,14 @@ def test_the_binomial_p_value_is_the_sum_that_the_paper_prints(
     beta = binom.sf(right - 1, guesses, q)
     above = [(binom.sf(right - i - 1, guesses, q) - beta) / i for i in range(1, right + 1)]
     expected = min(1.0, beta + 2 * canaries * delta * max(above, default=0.0))
-    found = one_run.binomial_p_value(canaries, guesses, right, 1.0, delta)
+    found = guessing.binomial_p_value(canaries, guesses, right, 1.0, delta)
     assert found == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("right", range(1, 9))
 def test_no_private_release_beats_the_binomial_p_value(right: int) -> None:
     canaries, epsilon, delta = 8, 1.0, 0.01
-    found = one_run.binomial_p_value(canaries, canaries, right, epsilon, delta)
+    found = guessing.binomial_p_value(canaries, canaries, right, epsilon, delta)
     # Randomised response that names every coin outright with probability delta.
     outright = binom.sf(right - 1, canaries, delta + (1 - delta) * expit(epsilon))
     # Randomised response, but all coins at once with probability delta.
@@ -120,7 +120,7 @@ def test_the_recursion_finds_what_all_inequalities_together_allow(
 ) -> None:
     most, mus = _most_probable(canaries, guesses, right, mu), np.array([[mu]])
     refuted = [
-        bool(one_run.gaussian_refuted(canaries, guesses, np.array([right]), mus, alpha)[0, 0])
+        bool(guessing.gaussian_refuted(canaries, guesses, np.array([right]), mus, alpha)[0, 0])
         for alpha in (most * 0.999, most * 1.001)
     ]
     assert refuted == [False, True]
@@ -136,7 +136,7 @@ def test_the_recursion_is_the_published_one() -> None:
             found, wrong = found + i / (guesses - i) * (more - wrong), more
         return found + wrong > guesses / canaries
 
-    (limit,) = one_run.gaussian_mus(canaries, guesses, np.array([right]), alpha).tolist()
+    (limit,) = guessing.gaussian_mus(canaries, guesses, np.array([right]), alpha).tolist()
     assert limit > 0.05
     assert refuted(limit - 1e-4)
     assert not refuted(limit + 1e-4)
@@ -149,19 +149,19 @@ def test_a_gaussian_mechanism_is_not_refuted_by_what_it_does(mu: float) -> None:
         # Orthogonal canaries, each guessed by the likelier side: right with Phi(mu/2).
         probability = float(binom.sf(right - 1, canaries, ndtr(mu / 2)))
         arguments = canaries, canaries, np.array([right]), np.array([[mu]]), probability
-        assert not one_run.gaussian_refuted(*arguments).any()
+        assert not guessing.gaussian_refuted(*arguments).any()
 
 
 def test_a_limit_does_not_depend_on_what_else_is_searched_for() -> None:
     rights = np.array([17, 40, 0, 31, 17])
-    alone = [one_run.gaussian_mus(100, 40, rights[[i]], 0.05).item() for i in range(len(rights))]
-    assert one_run.gaussian_mus(100, 40, rights, 0.05).tolist() == alone
+    alone = [guessing.gaussian_mus(100, 40, rights[[i]], 0.05).item() for i in range(len(rights))]
+    assert guessing.gaussian_mus(100, 40, rights, 0.05).tolist() == alone
 
 
 def test_more_right_guesses_prove_more_and_none_prove_nothing() -> None:
     for limit in (
-        one_run.gaussian_mus(100, 40, np.arange(0, 41, 4), 0.05).tolist(),
-        [one_run.binomial_epsilon(100, 40, right, DELTA, 0.05) for right in range(0, 41, 4)],
+        guessing.gaussian_mus(100, 40, np.arange(0, 41, 4), 0.05).tolist(),
+        [guessing.binomial_epsilon(100, 40, right, DELTA, 0.05) for right in range(0, 41, 4)],
     ):
         assert limit[0] == limit[5] == 0
         assert limit == sorted(limit)
@@ -169,7 +169,7 @@ def test_more_right_guesses_prove_more_and_none_prove_nothing() -> None:
 
 
 def test_all_right_without_delta_is_the_binomial_limit_in_closed_form() -> None:
-    found = one_run.binomial_epsilon(30, 30, 30, 0.0, 0.05)
+    found = guessing.binomial_epsilon(30, 30, 30, 0.0, 0.05)
     accuracy = 0.05 ** (1 / 30)
     assert found == pytest.approx(math.log(accuracy / (1 - accuracy)), abs=1e-5)
 

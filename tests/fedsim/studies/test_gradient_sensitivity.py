@@ -21,12 +21,12 @@ from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies import gradient_sensitivity
 from fedsim.studies.gradient_sensitivity import (
-    BINS,
     largest,
     pair_sensitivities,
     record_sensitivities,
     sensitivity_matrix,
 )
+from fedsim.studies.pair_counts import BINS
 from fedsim.training import clipped_block, clipping, models
 from fedsim.training.clipping import Clipper
 from fedsim.training.losses import per_example

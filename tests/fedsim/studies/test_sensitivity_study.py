@@ -13,7 +13,8 @@ from adversaries.neighbours.dissimilarity import measure
 from fedsim.config import Config, Scalar
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
-from fedsim.studies.gradient_sensitivity import ROUNDING, pair_sensitivities
+from fedsim.studies.gradient_sensitivity import pair_sensitivities
+from fedsim.studies.pair_counts import ROUNDING
 from fedsim.studies.sensitivity_study import Study, study
 from fedsim.training import models
 
