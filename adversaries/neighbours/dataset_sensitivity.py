@@ -176,12 +176,29 @@ def select(
         sums = rank_records(features, measure, progress, columns=columns, threads=threads)
         return [Pair(i, None, float(sums[i]), measure) for i in chosen(sums, choice, top)]
     assert pool_features is not None
-    pool = pool_features
+    return _select_replaced(
+        features, pool_features, measure, choice, top, columns, threads, progress
+    )
+
+
+def _select_replaced(
+    features: Features,
+    pool: Features,
+    measure: str,
+    choice: str,
+    top: int,
+    columns: Columns | None,
+    threads: int,
+    progress: Progress | None,
+) -> list[Pair]:
+    """Return what `select` does under replace: the best of all pairs of D and the pool (Eq. 20)."""
     width, count = len(pool), len(features) * len(pool)
     distance = dissimilarity.measure(measure, columns)
+    # The faster variant serves where its error is bounded; a median would count its errors.
     rough = dissimilarity.COARSE.get(measure)
     if choice == "median" or not _within_0_and_1(features, pool):
         rough = None
+    # A median needs the distances several times, and few enough are kept.
     searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
     turns = iter(range(searches))
     kept: list[Tile] = []
@@ -196,6 +213,7 @@ def select(
 
     if choice == "median" and searches == 1:
         kept = list(tiles())
+    # The cheapest in one search; what the faster variant does not rule out is measured exactly.
     cost = cost_of(choice, tiles, count)
     again = None
     if rough is not None:

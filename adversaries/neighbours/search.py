@@ -20,7 +20,6 @@ DIGITS = 40
 """Bits to which distances are compared, and behind the point at most: 12 decimal digits. The order
 of summation differs between machines; without rounding it would break the ties."""
 
-
 CHOICES = ("max", "min", "median")
 
 
@@ -46,7 +45,15 @@ def distance_tiles(
     threads: int,
     progress: Progress | None,
 ) -> Iterator[Tile]:
-    """Yield the distances of all pairs in tiles, in the same order whatever the threads."""
+    """Yield the distances of all pairs in tiles, in the same order whatever the threads.
+
+    Args:
+        distance: of two sets of records, [rows, columns].
+        a: [n, *shape], the rows.
+        b: [p, *shape], the columns.
+        threads: how many share the work.
+        progress: called with the fraction that is done; None for nobody.
+    """
     rows = min(len(a), isqrt(BLOCK_PAIRS))
     columns = min(len(b), BLOCK_PAIRS // rows)
     places = [
@@ -73,7 +80,14 @@ def distances_at(
     b: Features,
     positions: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float64]:
-    """Return the distances of the pairs at `positions`, row * len(b) + column."""
+    """Return the distances of some pairs, float64 [k].
+
+    Args:
+        distance: of two sets of records, [rows, columns].
+        a: [n, *shape], the rows.
+        b: [p, *shape], the columns.
+        positions: int64 [k], row * len(b) + column.
+    """
     rows, columns = np.divmod(positions, len(b))
     distances = np.empty(len(positions))
     for row in np.unique(rows):
@@ -87,6 +101,13 @@ Cost = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 
 
 def cost_of(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cost:
+    """Return what makes the chosen distances the cheapest.
+
+    Args:
+        choice: "max", "min" or "median".
+        tiles: makes all distances, as often as the median takes.
+        count: how many there are.
+    """
     if choice == "max":
         return np.negative
     if choice == "min":
@@ -96,7 +117,13 @@ def cost_of(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cos
 
 
 def chosen(values: npt.NDArray[np.float64], choice: str, top: int) -> list[int]:
-    """Return the positions of the chosen ones of a few values, best first."""
+    """Return the positions of the chosen ones of a few values, best first.
+
+    Args:
+        values: float64 [n].
+        choice: "max", "min" or "median".
+        top: how many, at most n.
+    """
     one = Tile(slice(0, 1), slice(0, len(values)), values[None])
     cost = cost_of(choice, lambda: [one], len(values))
     positions, _ = smallest([one], cost, len(values), top)
@@ -125,8 +152,14 @@ def smallest(
     """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
 
     In the order of cost and position. Rounded costs and positions are a total order, so that the
-    best of all are found by merging the best so far with those of the next tile. again: where the
-    tiles' costs may be off, exact distances and by how much.
+    best of all are found by merging the best so far with those of the next tile.
+
+    Args:
+        tiles: the distances of all pairs.
+        cost: what is to be small.
+        width: how many columns there are.
+        top: how many pairs.
+        again: where the tiles' costs may be off, exact distances and by how much.
     """
     costs, distances = np.empty(0), np.empty(0)
     positions = np.empty(0, dtype=np.int64)

@@ -25,7 +25,7 @@ from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-from fedsim.studies.pair_counts import BINS, ROUNDING, Counter, Floats, added_up
+from fedsim.studies.pair_counts import BINS, ROUNDING, Counter, Counts, Floats, added_up
 
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None where the record is missing and not replaced."""
@@ -234,30 +234,41 @@ def largest(
         min(total, top + SPARE),
     )
     # Every block of pairs is counted and let go.
-    if replace:
-        found = _each_block(known, parameters, np.arange(pool), counter.count, progress)
-    else:
-        norms = torch.from_numpy(record_sensitivities(known, models, progress)[0])
-        column = norms.to(known.device)[:, None]
-        found = iter([counter.count(slice(0, members), slice(0, 1), column)])
+    found = _counted(known, parameters, replace, counter, progress)
     by_record, histogram, exceeded, best = added_up(found, members, len(of), counter.candidates)
     _within(by_record, bound)
     # How many pairs are above each threshold, the lowest first: all that exceed it or a higher one.
     above = exceeded[::-1].cumsum()[::-1][1:]
     ranks = 1 + above[np.searchsorted(thresholds, asked + ROUNDING * bound)]
     candidates = counter.pairs(best) if replace else [(x, None) for x, _ in counter.pairs(best)]
+    exact = pair_sensitivities(known, models, candidates)[0]
     return Truth(
         total,
         bound,
-        _order(candidates, pair_sensitivities(known, models, candidates)[0], ROUNDING * bound)[
-            :top
-        ],
+        _order(candidates, exact, ROUNDING * bound)[:top],
         tuple(
             _ranked(pair, value, rank) for pair, value, rank in zip(of, asked, ranks, strict=True)
         ),
         by_record,
         histogram,
     )
+
+
+def _counted(
+    known: Federation,
+    parameters: Tensor,
+    replace: bool,
+    counter: Counter,
+    progress: Progress | None,
+) -> Iterator[Counts]:
+    """Yield the counts of every block of pairs; of all records in one where none is replaced."""
+    if replace:
+        columns = np.arange(len(known.split.pool))
+        yield from _each_block(known, parameters, columns, counter.count, progress)
+        return
+    norms = torch.from_numpy(record_sensitivities(known, parameters[None], progress)[0])
+    column = norms.to(known.device)[:, None]
+    yield counter.count(slice(0, len(column)), slice(0, 1), column)
 
 
 def _kind(pair: Pair) -> Neighbouring:

@@ -22,8 +22,12 @@ BINS = 2**14
 class Counts:
     """What one block of pairs adds to the truth.
 
-    rows: of which records; by_row [r]: their largest; exceeded [m + 1]: how many pairs exceed just
-    so many thresholds; best int64 [c]: keys of the largest.
+    Attributes:
+        rows: of which records.
+        by_row: float64 [r], the largest of each of them.
+        histogram: int64 [BINS], how many pairs lie in each part of what clipping allows.
+        exceeded: int64 [m + 1], how many pairs exceed just so many thresholds.
+        best: int64 [c], keys of the largest.
     """
 
     rows: slice
@@ -37,8 +41,12 @@ class Counts:
 class Counter:
     """Counts the pairs of a block.
 
-    thresholds [m] float64, ascending; width: how many may replace a record; total: pairs in all
-    blocks; candidates: how many of the largest to keep.
+    Attributes:
+        bound: what clipping allows, C or 2C.
+        thresholds: float64 [m], ascending.
+        width: how many may replace a record.
+        total: pairs in all blocks.
+        candidates: how many of the largest to keep.
     """
 
     bound: float
@@ -48,10 +56,15 @@ class Counter:
     candidates: int
 
     def count(self, rows: slice, columns: slice, distances: Tensor) -> Counts:
-        """Count the local sensitivities of a block, float64 [r, c].
+        """Return the counts of one block.
 
         A key orders pairs by their sensitivity in units of ROUNDING, and of equals puts the lowest
         position first: where all gradients are clipped, all may be equal.
+
+        Args:
+            rows: of which records of D.
+            columns: of which of those that may replace them.
+            distances: float64 [r, c], the local sensitivities.
         """
         flat = distances.flatten()
         bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
@@ -69,7 +82,7 @@ class Counter:
         )
 
     def pairs(self, keys: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Return record and replacement of some keys."""
+        """Return record and replacement of some keys, int64 [c]."""
         records, others = np.divmod(-keys % self.total, self.width)
         return list(zip(records.tolist(), others.tolist(), strict=True))
 
@@ -78,6 +91,12 @@ def added_up(
     found: Iterable[Counts], members: int, asked: int, candidates: int
 ) -> tuple[Floats, Integers, Integers, Integers]:
     """Add up the counts of all blocks, and keep the keys of the largest.
+
+    Args:
+        found: of every block.
+        members: how many records D has.
+        asked: how many thresholds there are.
+        candidates: how many of the largest to keep.
 
     Returns:
         The largest of every record [members]; how many pairs are in each bin [BINS], and above
