@@ -9,7 +9,7 @@ clients together.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -278,74 +278,84 @@ class LiveAudit:
         self, config: Config, training: _Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | None:
         """Learn from the sum of the round before, whose participants are known now."""
-        request, trials = _request(before), training.trials
-        everybody = range(config.federation.clients)
+        trials, everybody = training.trials, range(config.federation.clients)
         present = everybody if now.participants is None else now.participants
-        nominal = request["noise-multiplier"]
+        nominal = _request(before)["noise-multiplier"]
         training.add(_steps(config, nominal, len(present), 1), 1)
         training.concluded = before.round
-        released = torch.tensor(now.model["sum"])
         if self._canary_seed is not None:
+            released = now.model["sum"]
             coins, directions = canary.draw(
                 self._canary_seed, trials, before.round, released.shape[1]
             )
             self._least_noise = min(self._least_noise, training.groups[-1].noise_multiplier)
             self._coins.append(coins)
-            self._scores.append(np.einsum("tp,tp->t", now.model["sum"].astype(float), directions))
+            self._scores.append(np.einsum("tp,tp->t", released.astype(float), directions))
         if not self._challenge:
             return None
-        # The same belief as a participant's, of somebody who sent nothing and knows no noise.
-        known = federation.load(config)
-        if known.device.type == "cpu":
-            device.single_threaded_kernels()
-        parameters = torch.tensor(before.model["parameters"]).to(known.device)
-        coins_of_records = participation(
-            config.noise_seed,
-            config.trials.streams(trials),
-            before.round,
-            config.data.records,
-            config.training.sampling_rate,
-        )
-        game = RoundGame.of_message(
-            before.round,
-            trials,
-            nominal,
-            request["target-client"],
-            request["record"],
-            request["replacement"],
-        )
-        of_round = KnownRound(
-            config,
-            known,
-            game,
-            parameters,
-            None
-            if coins_of_records is None
-            else torch.from_numpy(coins_of_records).to(known.device),
-        )
-        memory = participant.expect(
-            training.memory,
-            of_round,
-            NOBODY,
-            torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
-            set(everybody) - set(present),
-            len(present),
-        )
-        training.memory = participant.observe(memory, released.to(known.device))
-        mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
-        epsilon = PLD.epsilon(mechanism, config.privacy.delta)
-        belief = Belief(
-            trials.start,
-            before.round,
-            log_odds(config.audit.prior, training.memory.ratios.numpy())[:, -1],
-            training.memory.sensitivities[:, -1].numpy(),
-            training.memory.noise_stds[:, -1].numpy(),
-            epsilon,
-            identifiability.rho_beta_of_epsilon(epsilon),
-            training.missed,
-        )
+        training.memory = _remembered(config, training, before, now, present)
+        belief = _belief(config, training, before.round)
         self.beliefs[trials.start].append(belief)
         return belief
+
+
+def _remembered(
+    config: Config,
+    training: _Training,
+    before: ObservedRound,
+    now: ObservedRound,
+    present: Collection[int],
+) -> participant.Memory:
+    """Return the memory after the sum of the round before, to which these clients added.
+
+    The same as a participant's, of somebody who sent nothing and knows no noise.
+    """
+    request, trials = _request(before), training.trials
+    known = federation.load(config)
+    if known.device.type == "cpu":
+        device.single_threaded_kernels()
+    parameters = torch.tensor(before.model["parameters"]).to(known.device)
+    coins = participation(
+        config.noise_seed,
+        config.trials.streams(trials),
+        before.round,
+        config.data.records,
+        config.training.sampling_rate,
+    )
+    game = RoundGame.of_message(
+        before.round,
+        trials,
+        request["noise-multiplier"],
+        request["target-client"],
+        request["record"],
+        request["replacement"],
+    )
+    taking_part = None if coins is None else torch.from_numpy(coins).to(known.device)
+    memory = participant.expect(
+        training.memory,
+        KnownRound(config, known, game, parameters, taking_part),
+        NOBODY,
+        torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
+        set(range(config.federation.clients)) - set(present),
+        len(present),
+    )
+    return participant.observe(memory, torch.tensor(now.model["sum"]).to(known.device))
+
+
+def _belief(config: Config, training: _Training, round: int) -> Belief:
+    """Return what the memory after the sum of a round comes to, beside what was spent by then."""
+    mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
+    epsilon = PLD.epsilon(mechanism, config.privacy.delta)
+    return Belief(
+        training.trials.start,
+        round,
+        log_odds(config.audit.prior, training.memory.ratios.numpy())[:, -1],
+        training.memory.sensitivities[:, -1].numpy(),
+        training.memory.noise_stds[:, -1].numpy(),
+        epsilon,
+        identifiability.rho_beta_of_epsilon(epsilon),
+        training.missed,
+    )
 
 
 def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:

@@ -27,6 +27,7 @@ from fedsim.audits.verdict import stated
 from fedsim.campaign import precision
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
+from fedsim.config import Config
 from fedsim.figures import belief_figures
 from fedsim.mechanisms.composition import adds_up
 from fedsim.pages import audit_page
@@ -67,19 +68,8 @@ def assemble(
     """
     config = audit.config
     reported = None if worlds is None else len(worlds)
-    # Who stops early has fewer.
-    if (
-        config is not None
-        and reported is not None
-        and (
-            reported > config.trials.count
-            or (reported < config.trials.count and not config.trials.until_halfwidth)
-        )
-    ):
-        raise InputError(
-            f"the run that --worlds names has {reported} trials, but the one that was recorded "
-            f"has {config.trials.count}: it is of another run; name the one that the auditor joined"
-        )
+    if config is not None and reported is not None:
+        _check_reported(config, reported)
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
     report: dict[str, Any] = {
         "kind": "live audit",
@@ -112,6 +102,17 @@ def assemble(
         )
     finite: dict[str, Any] = strict_json(report)
     return finite
+
+
+def _check_reported(config: Config, reported: int) -> None:
+    """Raise InputError where a run has other numbers of trials than the recorded one may have."""
+    planned = config.trials.count
+    # Who stops early has fewer.
+    if reported > planned or (reported < planned and not config.trials.until_halfwidth):
+        raise InputError(
+            f"the run that --worlds names has {reported} trials, but the one that was recorded "
+            f"has {planned}: it is of another run; name the one that the auditor joined"
+        )
 
 
 def write(report: Report, directory: Path) -> Path:

@@ -62,7 +62,6 @@ def bayesian_report(
     spent, worst = _spent(config, transcript)
     mean, orders = bayesian.epsilons(spent, bayesian.ORDERS, delta, gamma)
     each, strict_orders = bayesian.epsilons(spent, bayesian.ORDERS, strict, gamma)
-    shown = _shown(rounds, config.training.sampling_rate)
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
@@ -76,14 +75,7 @@ def bayesian_report(
         )
         if config.training.clipping
         else math.inf,
-        by_round=BayesianByRound(
-            rounds=shown.tolist(),
-            epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
-            epsilon_at_percentile=each[:, shown - 1].mean(axis=0).tolist(),
-            dp_epsilon=[
-                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
-            ],
-        ),
+        by_round=_by_round(config, mean, each, delta, releases),
         note=_note(config, mean[:, -1], each[:, -1], orders[:, -1], strict_orders[:, -1]),
     )
 
@@ -121,6 +113,22 @@ def _spent(config: Config, transcript: Arrays) -> tuple[Floats, Floats]:
     # A sum over some of the rounds bounds their loss too: the exponents of Theorem 1 need not add
     # up to 1, since the expectation of a power below 1 is at most that power of the expectation.
     return costs.cumsum(axis=1), worst
+
+
+def _by_round(
+    config: Config, mean: Floats, each: Floats, delta: float, releases: Releases
+) -> BayesianByRound:
+    """Return the epsilons so far after some rounds: over records, at the percentile, of DP."""
+    shown = _shown(mean.shape[1], config.training.sampling_rate)
+    vantage = config.federation.vantage
+    return BayesianByRound(
+        rounds=shown.tolist(),
+        epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
+        epsilon_at_percentile=each[:, shown - 1].mean(axis=0).tolist(),
+        dp_epsilon=[
+            PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
+        ],
+    )
 
 
 def _shown(rounds: int, sampling_rate: float) -> npt.NDArray[np.int64]:

@@ -7,6 +7,8 @@ adversary, of what it remembers. Nothing is kept in module globals but caches of
 import time
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
@@ -103,24 +105,15 @@ def train(message: Message, context: Context) -> Message:
     _may_drop_out(config, request, partition)
     parameters = inputs.model(message, known)
     taking_part = inputs.taking_part(config, known, request)
-    reads_noise = at_server.seat(config).reads_noise
-    trust = config.federation.trust.model
+    disclosing = at_server.seat(config).reads_noise or request.role == Role.COLLUDER
     grid = summing.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
     masks = _candidate_masks(config, known, partition, request)
 
     def own_noise(step: int) -> torch.Tensor:
-        drawn = noise(
-            config.noise_seed,
-            config.trials.streams(request.trial_numbers),
-            noise_round(config, request.round, step),
-            partition,
-            _noise_std(message, config, known, request, grid),
-            parameters.shape[1],
-        )
-        if grid is not None:
-            drawn = grid.nearest(drawn)
-        if reads_noise or request.role == Role.COLLUDER:
+        std = _noise_std(message, config, known, request, grid)
+        drawn = _drawn(config, request, partition, step, std, parameters.shape[1], grid)
+        if disclosing:
             noises.append(drawn)
         return drawn
 
@@ -133,15 +126,9 @@ def train(message: Message, context: Context) -> Message:
         parameters,
         config.training.local_steps,
         local_step_size(config, request.round),
-        None if trust.server_draws else own_noise,
+        None if config.federation.trust.model.server_draws else own_noise,
     )
-    # What leaves, and `sent`: the same as the server will add it up.
-    if grid is None:
-        sent = total.float()
-        reply = sent.cpu().numpy()
-    else:
-        reply = grid.message(total.cpu().numpy())
-        sent = torch.from_numpy(grid.values(reply)).to(total)
+    reply, sent = _encoded(total, grid)
     content = {messages.REPLY: messages.array_record(sum=reply)}
     content |= _disclosed(config, known, request, partition, parameters, taking_part, noises, masks)
     if request.role == Role.ADVERSARY:
@@ -153,6 +140,38 @@ def train(message: Message, context: Context) -> Message:
     return messages.reply(
         message, messages.partition(context), content, seconds=seconds, round=request.round
     )
+
+
+def _drawn(
+    config: Config,
+    request: Request,
+    partition: int,
+    step: int,
+    std: torch.Tensor,
+    size: int,
+    grid: FixedPoint | None,
+) -> torch.Tensor:
+    """Return the client's noise of one local step, float64 [T, P], rounded to the grid if any."""
+    drawn = noise(
+        config.noise_seed,
+        config.trials.streams(request.trial_numbers),
+        noise_round(config, request.round, step),
+        partition,
+        std,
+        size,
+    )
+    return drawn if grid is None else grid.nearest(drawn)
+
+
+def _encoded(
+    total: torch.Tensor, grid: FixedPoint | None
+) -> tuple[npt.NDArray[np.generic], torch.Tensor]:
+    """Return the sum as it leaves, and the same as the server will add it up."""
+    if grid is None:
+        sent = total.float()
+        return sent.cpu().numpy(), sent
+    reply = grid.message(total.cpu().numpy())
+    return reply, torch.from_numpy(grid.values(reply)).to(total)
 
 
 def evaluate(message: Message, context: Context) -> Message:

@@ -1,10 +1,11 @@
 """What was measured beside what is allowed: advantages, guarantees, lower bounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedsim.figures.canvas import (
@@ -142,42 +143,7 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
             return hidden + label
 
         for height, point in zip(heights, points, strict=True):
-            ends = height - 0.3, height + 0.3
-            axes.barh(height, point.bound, height=0.6, color=FAINT, alpha=0.5)
-            axes.vlines(point.bound, *ends, color=INK, linewidth=2, label=once("bound ρα"))
-            if point.prediction is not None:
-                axes.vlines(
-                    point.prediction,
-                    *ends,
-                    color=VERMILION,
-                    linewidth=1.6,
-                    linestyle=(0, (3, 2)),
-                    label=once("prediction"),
-                )
-            if point.measured is None:
-                axes.annotate(
-                    "not measured",
-                    (0, height),
-                    xytext=(6, 0),
-                    textcoords="offset points",
-                    va="center",
-                    color=MUTED,
-                )
-                continue
-            low, high = point.interval or (point.measured, point.measured)
-            room = max(high, point.bound) < 0.9
-            axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4)
-            axes.plot(point.measured, height, "o", color=BLUE, markersize=7, label=once("measured"))
-            axes.annotate(
-                f"{point.measured:.3f}",
-                (max(high, point.bound), height) if room else (low, height),
-                xytext=(8 if room else -8, 0),
-                textcoords="offset points",
-                ha="left" if room else "right",
-                va="center",
-                weight="bold",
-                color=BLUE,
-            )
+            _draw_vantage(axes, height, point, once)
         lows = [point.interval[0] for point in points if point.interval]
         axes.set_xlim(min([0.0, *lows]) - 0.03, 1.03)
         axes.set_ylim(-0.6, len(points) - 0.3)
@@ -188,6 +154,49 @@ def vantages(points: Sequence[VantagePoint]) -> Figure:
         axes.set_xlabel("advantage over a coin")
         legend_above(axes)
     return figure
+
+
+def _draw_vantage(axes: Axes, height: int, point: VantagePoint, once: Callable[[str], str]) -> None:
+    """Draw the bound of one vantage point, and what was predicted and measured, if it was.
+
+    once: returns a label for the legend.
+    """
+    ends = height - 0.3, height + 0.3
+    axes.barh(height, point.bound, height=0.6, color=FAINT, alpha=0.5)
+    axes.vlines(point.bound, *ends, color=INK, linewidth=2, label=once("bound ρα"))
+    if point.prediction is not None:
+        axes.vlines(
+            point.prediction,
+            *ends,
+            color=VERMILION,
+            linewidth=1.6,
+            linestyle=(0, (3, 2)),
+            label=once("prediction"),
+        )
+    if point.measured is None:
+        axes.annotate(
+            "not measured",
+            (0, height),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=MUTED,
+        )
+        return
+    low, high = point.interval or (point.measured, point.measured)
+    room = max(high, point.bound) < 0.9
+    axes.plot([low, high], [height, height], color=BLUE, linewidth=2.4)
+    axes.plot(point.measured, height, "o", color=BLUE, markersize=7, label=once("measured"))
+    axes.annotate(
+        f"{point.measured:.3f}",
+        (max(high, point.bound), height) if room else (low, height),
+        xytext=(8 if room else -8, 0),
+        textcoords="offset points",
+        ha="left" if room else "right",
+        va="center",
+        weight="bold",
+        color=BLUE,
+    )
 
 
 def guarantee(

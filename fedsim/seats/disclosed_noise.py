@@ -74,23 +74,7 @@ def measure(
             directions.append(absent)
             signals[0] = signals[0] + with_absent * both
             signals.append(with_present * both + (with_absent.double() - 0.5) * absent_norm**2)
-    # And of each source's noise, for the vantage points that it hides from.
-    heard = {vantage: list(signals) for vantage in unknowns}
-    disclosed = set()
-    for source, noise in noises:
-        if source in disclosed or noise.shape != present.shape:
-            raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or sent twice")
-        disclosed.add(source)
-        listening = [vantage for vantage, unknown in unknowns.items() if source in unknown.sources]
-        parts = [_inner(noise, direction) for direction in directions if listening]
-        for vantage in listening:
-            heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
-    for vantage, unknown in unknowns.items():
-        # Its belief would be more certain than the noise allows.
-        if undisclosed := sorted(unknown.sources - disclosed):
-            raise ValueError(
-                f"the noise of {undisclosed}, which hides from {vantage}, was not disclosed"
-            )
+    heard = _with_noise(signals, directions, noises, unknowns)
 
     def concluded(vantage: Vantage, unknown: UnknownNoise) -> Step:
         if unknown.sources:
@@ -104,6 +88,32 @@ def measure(
         return Step(ratios, sensitivity, unknown.noise_std, present_norm, absent_norm)
 
     return {vantage: concluded(vantage, unknown) for vantage, unknown in unknowns.items()}
+
+
+def _with_noise(
+    signals: list[Tensor],
+    directions: list[Tensor],
+    noises: Iterable[tuple[int, Tensor]],
+    unknowns: Mapping[Vantage, UnknownNoise],
+) -> dict[Vantage, list[Tensor]]:
+    """Return the signals [T] with the noise along their directions [T, P] that hides from each."""
+    heard = {vantage: list(signals) for vantage in unknowns}
+    disclosed = set()
+    for source, noise in noises:
+        if source in disclosed or noise.shape != directions[0].shape:
+            raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or sent twice")
+        disclosed.add(source)
+        listening = [vantage for vantage, unknown in unknowns.items() if source in unknown.sources]
+        parts = [_inner(noise, direction) for direction in directions if listening]
+        for vantage in listening:
+            heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
+    for vantage, unknown in unknowns.items():
+        # Its belief would be more certain than the noise allows.
+        if undisclosed := sorted(unknown.sources - disclosed):
+            raise ValueError(
+                f"the noise of {undisclosed}, which hides from {vantage}, was not disclosed"
+            )
+    return heard
 
 
 def nothing(noise_std: Tensor) -> Step:

@@ -20,6 +20,7 @@ from torch import Tensor
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
+from fedsim.config import Config
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
@@ -190,12 +191,7 @@ def expect(
         clients - 1 if unknown_shares is None else unknown_shares,
     )
     if config.training.local_steps > 1:
-        known, difference = _replay(seen, adversary)
-        # The noise of all local steps adds up, as if none of it had moved a later step.
-        std = parameters.new_tensor(
-            multiplier * bound * math.sqrt(config.training.local_steps), dtype=torch.float64
-        )
-        expected = hypotheses(known + own_message, difference, None, std)
+        expected = _replayed_hypotheses(seen, adversary, own_message, multiplier * bound)
         return replace(memory, pending=expected, known=None, batch=None)
     # What the aggregate has in both worlds, and what the challenge adds in each.
     known = common_part(
@@ -210,25 +206,36 @@ def expect(
     present, absent = challenge_contributions(config, federation, parameters, game)
     if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
-    if config.privacy.sensitivity == "local":
-        scale = (present - absent).norm(dim=-1)
-    else:
-        scale = torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
     pending = hypotheses(
         known,
         present,
         absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
-        multiplier * scale,
+        multiplier * _scale(config, bound, present, absent),
         config.training.sampling_rate,
     )
     # With x^' where it surely takes part: what is left then differs by g - g' alone.
     common = known if config.training.sampling_rate < 1 else known + absent
-    return replace(
-        memory,
-        pending=pending,
-        known=common.float(),
-        batch=_batch(game, seen.participation),
+    batch = _batch(game, seen.participation)
+    return replace(memory, pending=pending, known=common.float(), batch=batch)
+
+
+def _replayed_hypotheses(
+    seen: KnownRound, adversary: int, own_message: Tensor, step_std: float
+) -> Hypotheses:
+    """Return the hypotheses about a sum over local steps; step_std: of the noise of each step."""
+    known, difference = _replay(seen, adversary)
+    # The noise of all local steps adds up, as if none of it had moved a later step.
+    std = seen.parameters.new_tensor(
+        step_std * math.sqrt(seen.config.training.local_steps), dtype=torch.float64
     )
+    return hypotheses(known + own_message, difference, None, std)
+
+
+def _scale(config: Config, bound: float, present: Tensor, absent: Tensor) -> Tensor:
+    """Return what the noise is in proportion to, float64 [T]: the bound, or how far they differ."""
+    if config.privacy.sensitivity == "local":
+        return (present - absent).norm(dim=-1)
+    return torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
 
 
 def _batch(game: RoundGame, participation: Tensor | None) -> Tensor | None:

@@ -131,16 +131,10 @@ def attack(
     theta = initial_parameters(config, federation, game.trials).to(released.device)
     answers = responses(config, rounds)
     weights, bridge = answers[-1], shares(answers)
-    # The way there without noise, halfway between the two worlds.
-    start, path = theta, [theta]
-    optimizer = ServerOptimizer(config.training, config.normaliser)
-    for round in range(1, rounds + 1):
-        known, present, absent = _sums(config, federation, game.at(round), theta)
-        theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
-        path.append(theta)
+    path = _path(config, federation, game, theta)
     # Bent to end at the model that was released, and each round's sums at the bent models.
-    surprise = released.double() - theta.double()
-    observed = start.double() - released.double()
+    surprise = released.double() - path[-1].double()
+    observed = theta.double() - released.double()
     scale = float(np.linalg.norm(weights))
     difference, variance = torch.zeros_like(observed), torch.zeros_like(observed[:, 0])
     for round, weight in enumerate(weights, start=1):
@@ -164,6 +158,17 @@ def attack(
     nothing = torch.zeros_like(distance)
     before = Step(nothing, nothing, last.noise_stds, nothing, nothing)
     return join([*[before.learnt] * (rounds - 1), last.learnt])
+
+
+def _path(config: Config, federation: Federation, game: RoundGame, theta: Tensor) -> list[Tensor]:
+    """Return the models from theta_0 on without noise, halfway between the two worlds."""
+    path = [theta]
+    optimizer = ServerOptimizer(config.training, config.normaliser)
+    for round in range(1, game.round + 1):
+        known, present, absent = _sums(config, federation, game.at(round), theta)
+        theta = optimizer.step(theta, (known + (present + absent) / 2).float(), round)
+        path.append(theta)
+    return path
 
 
 def _sums(

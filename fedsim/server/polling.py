@@ -53,7 +53,7 @@ class PollingGrid(Grid):
             group_id: of the messages that it belongs with.
             ttl: for how long it is good, in seconds; None for Flower's default.
         """
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of all nodes."""

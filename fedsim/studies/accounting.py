@@ -84,19 +84,8 @@ def account(
         source = Path(source)
         _refuse_both(source, given)
         subject = _read(source, {"trust": who, "colluders": colluding})
-    elif noise_multiplier is None or rounds is None:
-        raise InputError(
-            "what mechanism? Give noise multiplier and rounds, a configuration, a run "
-            "directory, or a file with [[rounds]]"
-        )
     else:
-        by_hand = Rounds(
-            noise_multiplier,
-            rounds,
-            1.0 if sampling_rate is None else sampling_rate,
-            1 if local_steps is None else local_steps,
-            participants,
-        )
+        by_hand = _by_hand(noise_multiplier, rounds, local_steps, sampling_rate, participants)
         relation = chosen(Neighbouring, neighbouring, Neighbouring.ADD_REMOVE)
         m = 2 if clients is None else clients
         subject = _Subject(
@@ -109,6 +98,28 @@ def account(
             "delta 1e-5"
         )
     return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage), prior)
+
+
+def _by_hand(
+    noise_multiplier: float | None,
+    rounds: int | None,
+    local_steps: int | None,
+    sampling_rate: float | None,
+    participants: int | None,
+) -> Rounds:
+    """Return rounds that are described without a source, where what must be said of them is."""
+    if noise_multiplier is None or rounds is None:
+        raise InputError(
+            "what mechanism? Give noise multiplier and rounds, a configuration, a run "
+            "directory, or a file with [[rounds]]"
+        )
+    return Rounds(
+        noise_multiplier,
+        rounds,
+        1.0 if sampling_rate is None else sampling_rate,
+        1 if local_steps is None else local_steps,
+        participants,
+    )
 
 
 def _refuse_both(source: Path, by_hand: Mapping[str, object]) -> None:

@@ -242,16 +242,9 @@ def largest(
     ranks = 1 + above[np.searchsorted(thresholds, asked + ROUNDING * bound)]
     candidates = counter.pairs(best) if replace else [(x, None) for x, _ in counter.pairs(best)]
     exact = pair_sensitivities(known, models, candidates)[0]
-    return Truth(
-        total,
-        bound,
-        _order(candidates, exact, ROUNDING * bound)[:top],
-        tuple(
-            _ranked(pair, value, rank) for pair, value, rank in zip(of, asked, ranks, strict=True)
-        ),
-        by_record,
-        histogram,
-    )
+    first = _order(candidates, exact, ROUNDING * bound)[:top]
+    given = tuple(_ranked(*each) for each in zip(of, asked, ranks, strict=True))
+    return Truth(total, bound, first, given, by_record, histogram)
 
 
 def _counted(
