@@ -255,7 +255,7 @@ def audit(
     confidence: float = 0.95,
     trials: int | None = None,
     rounds: int | None = None,
-    nodes: int | None = None,
+    clients: int | None = None,
     run_config: Mapping[str, Scalar] | None = None,
     seed: int | None = None,
     time_limit: float | None = None,
@@ -276,7 +276,7 @@ def audit(
         trials: of an app, how often it is run under attack; None for the default of
             `audit_directory`, as of what follows.
         rounds: of an app, its num-server-rounds; None for its own.
-        nodes: of an app, how many clients.
+        clients: of an app, how many.
         run_config: of an app, keys of its run configuration that are to be otherwise.
         seed: of an app, of every random number.
         time_limit: of an app, seconds that one run of it may take.
@@ -293,7 +293,7 @@ def audit(
     of_apps = {
         "trials": trials,
         "rounds": rounds,
-        "nodes": nodes,
+        "clients": clients,
         "run_config": run_config,
         "seed": seed,
         "time_limit": time_limit,

@@ -21,7 +21,7 @@ GROWTH = 1.5
 LAST_SHARE = {False: 0.75, True: 0.25}
 """Of the significance, what the last analysis gets, without and with common random numbers."""
 
-FIRST_LOOK = {False: 6.0, True: 12.0}
+FIRST_ANALYSIS = {False: 6.0, True: 12.0}
 """The first has so many trials over the halfwidth: before, not even all trials won suffice."""
 
 
@@ -74,7 +74,7 @@ def interim_analyses(
     last = min(most, math.ceil(needed / batch) * batch)
     early = set()
     trials = needed / GROWTH
-    while trials >= FIRST_LOOK[common] / halfwidth:
+    while trials >= FIRST_ANALYSIS[common] / halfwidth:
         early.add(math.ceil(trials / batch) * batch)
         trials /= GROWTH
     before = sorted(analysis for analysis in early if analysis < last)

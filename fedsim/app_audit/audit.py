@@ -72,7 +72,7 @@ class AppAudit:
     confidence: float
     findings: tuple[Finding, ...]
     trials: int
-    nodes: int
+    clients: int
     seed: int
 
     @property
@@ -166,7 +166,7 @@ class AppAudit:
             "neighbouring": self.neighbouring.value,
             "confidence": self.confidence,
             "trials": self.trials,
-            "nodes": self.nodes,
+            "clients": self.clients,
             "seed": self.seed,
             "versions": {"fedsim": fedsim.__version__, "flwr": version("flwr")},
         }
@@ -230,7 +230,7 @@ def audit(
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
         trials=trials,
-        nodes=audited.nodes,
+        clients=audited.clients,
         seed=seed,
     )
 

@@ -25,7 +25,7 @@ def audit_directory(
     *,
     trials: int = TRIALS,
     rounds: int | None = None,
-    nodes: int = 5,
+    clients: int = 5,
     run_config: Mapping[str, Scalar] | None = None,
     claim: Claim | None = None,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
@@ -41,7 +41,7 @@ def audit_directory(
         app: the directory of the app's pyproject.toml
         trials: how often it is run under attack
         rounds: its num-server-rounds; None for its own
-        nodes: clients
+        clients: how many the app is run with
         run_config: keys of its run configuration that are to be otherwise
         claim: what is claimed of it; None for what the app claims itself
         neighbouring: a client sends its update or none, or another update
@@ -56,10 +56,10 @@ def audit_directory(
             holds no Flower app.
         AppFailedError: if the app fails.
     """
-    _check(nodes, time_limit)
+    _check(clients, time_limit)
     check(trials, confidence)
     overrides = _overrides(run_config or {}, rounds)
-    with opened(app, nodes, overrides, time_limit, show) as audited:
+    with opened(app, clients, overrides, time_limit, show) as audited:
         return audit(
             audited,
             trials=trials,
@@ -71,10 +71,10 @@ def audit_directory(
         )
 
 
-def _check(nodes: int, time_limit: float) -> None:
+def _check(clients: int, time_limit: float) -> None:
     """Raise InputError for what no app is run with."""
-    if nodes < 2:
-        raise InputError(f"{nodes} nodes are no federation; give at least 2")
+    if clients < 2:
+        raise InputError(f"--clients {clients} is no federation; give at least 2")
     if not time_limit > 0:
         raise InputError(f"in {time_limit:g} s no app runs; give a longer time limit")
     if time_limit > LONGEST_TIME:

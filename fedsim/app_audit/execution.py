@@ -45,8 +45,8 @@ MOST_QUESTIONS = 8
 class AuditedApp:
     """A loaded app that can be run again and again. Made by `opened`."""
 
-    def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
         self._recorder: _Recorder | None = None
         self._templates: dict[tuple[str, int], RecordDict] = {}
         self._app: FlowerApp
@@ -62,7 +62,7 @@ class AuditedApp:
 
         Raises AppFailedError if the app fails; an honest run must come before a scripted one.
         """
-        recorder = _Recorder(self.nodes, script)
+        recorder = _Recorder(self.clients, script)
         self._recorder = recorder
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
@@ -122,9 +122,9 @@ class AuditedApp:
 
 
 @contextlib.contextmanager
-def opened(directory: Path, nodes: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    """Load the app in a directory for `nodes` clients. Raises InputError as `loading.loaded`."""
-    audited = AuditedApp(nodes)
+def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
+    """Load the app in a directory for so many clients. Raises InputError as `loading.loaded`."""
+    audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app
         yield audited
@@ -134,7 +134,7 @@ class _AuditGrid(InProcessGrid):
     """Shows the recorder what the clients sent, and answers for them where nothing is measured."""
 
     def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
-        super().__init__(app.client_app, audited.nodes, app.run_config)
+        super().__init__(app.client_app, audited.clients, app.run_config)
         self._audited, self._recorder = audited, recorder
         self._asked = 0
         self.in_client = False
@@ -144,8 +144,8 @@ class _AuditGrid(InProcessGrid):
         self._asked += 1
         if self._asked > MOST_QUESTIONS:
             raise AppFailedError(
-                f"the app waits for more than {self._audited.nodes} clients; audit it "
-                "with more nodes"
+                f"the app waits for more than {self._audited.clients} clients; audit it "
+                "with more --clients"
             )
         return super().get_node_ids()
 
@@ -172,8 +172,8 @@ class _AuditGrid(InProcessGrid):
 class _Recorder:
     """Gathers what one run shows, round by round."""
 
-    def __init__(self, nodes: int, script: Script | None) -> None:
-        self.nodes, self.script = nodes, script
+    def __init__(self, clients: int, script: Script | None) -> None:
+        self.clients, self.script = clients, script
         self.statements: list[Statement] = []
         self.seeded = False
         self.random: bool | None = None  # whether training is; known once one client has trained

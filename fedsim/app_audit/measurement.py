@@ -98,7 +98,7 @@ class App(Protocol):
         """The app's name."""
 
     @property
-    def nodes(self) -> int:
+    def clients(self) -> int:
         """How many clients it is run with."""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:

@@ -40,7 +40,7 @@ class Order:
     """Which app is to be loaded, and how."""
 
     directory: str
-    nodes: int
+    clients: int
     overrides: dict[str, Scalar]
 
 
@@ -84,7 +84,7 @@ class AppProcess:
         time_limit: float,
     ) -> None:
         self._channel, self._process, self._time_limit = channel, process, time_limit
-        self.nodes = order.nodes
+        self.clients = order.clients
         self.name = self._ask(order).name or ""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
@@ -150,12 +150,12 @@ NO_MEASUREMENT = "the app's process answered with something else than measuremen
 @contextlib.contextmanager
 def opened(
     directory: Path,
-    nodes: int,
+    clients: int,
     overrides: Mapping[str, Scalar],
     time_limit: float,
     show: Callable[[str], None],
 ) -> Iterator[AppProcess]:
-    """Load the app in a directory for `nodes` clients, in a process that ends with the block.
+    """Load the app in a directory for so many clients, in a process that ends with the block.
 
     time_limit: in seconds, of loading and of every run; show: is called, in a thread, with every
     line that the app prints. Raises InputError as `loading.loaded` does, AppFailedError.
@@ -177,7 +177,7 @@ def opened(
         relay = threading.Thread(target=_relay, args=[process.stdout, show], daemon=True)
         relay.start()
         try:
-            order = Order(str(directory), nodes, dict(overrides))
+            order = Order(str(directory), clients, dict(overrides))
             yield AppProcess(order, channel, process, time_limit)
         finally:
             channel.close()  # it ends by itself then, unless its app holds it up

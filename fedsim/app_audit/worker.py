@@ -31,7 +31,7 @@ def _serve(channel: socket.socket) -> None:
         if not first:  # the audit ended before it asked for anything
             return
         order = ORDER.validate_json(first, strict=True)
-        with opened(Path(order.directory), order.nodes, order.overrides) as app:
+        with opened(Path(order.directory), order.clients, order.overrides) as app:
             channel.sendall(line(Answer(name=app.name)))
             for each in asked:
                 request = REQUEST.validate_json(each, strict=True)

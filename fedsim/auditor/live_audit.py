@@ -403,7 +403,7 @@ def check(config: Config) -> None:
     if config.training.sampling_rate < 1 and config.noise_seed is None:
         raise InputError(
             "training.sampling-rate is below 1 with noise from the operating system: which of the "
-            "records took part is known to their owners alone, and the challenge cannot be "
+            "records took part is known to their clients alone, and the challenge cannot be "
             "audited; canaries can (--canary-seed-file)"
         )
 

@@ -98,7 +98,7 @@ def _measured(run: AuditedRun) -> Report:
         },
         membership_missing=membership_audit.why_none(config, transcript),
         bayesian=bayesian_report(config, transcript, delta, run.releases),
-        # A canary is one record, whatever the group in question is.
+        # A canary is one record, whatever the target group is.
         one_run=one_run_report.report(config, transcript, run.of_one, delta, confidence),
         utility=empirical.utility(run),
         timing=set_up.timing(run),

@@ -1,4 +1,4 @@
-"""What a challenge that was made, or a group of copies, proves about one record.
+"""What a crafted target, or a group of copies, proves about one record.
 
 Two adversaries of the same trials side by side: the one of identification, and that of Jagielski et
 al., which sees the released model alone (`fedsim.seats.poison_scores`).
@@ -37,7 +37,7 @@ WHAT = {
 
 
 def measure(run: AuditedRun) -> Crafted | None:
-    """Return the `crafted` of the report; None where one record of D is in question.
+    """Return the `crafted` of the report; None where the target is one record of D.
 
     Each of lower_bounds is about one record, by group privacy, at delta; the released model's is
     absent where no score was kept.

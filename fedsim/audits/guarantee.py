@@ -24,7 +24,7 @@ TOLD = (
     "An adversary that knows the records handed its findings to the server without noise; the "
     "guarantee is of what the clients sent in the rounds."
 )
-"""Who knew the records in question, beside their client, and what of that is not guaranteed."""
+"""Who knew the target records, beside their client, and what of that is not guaranteed."""
 
 
 @dataclass(frozen=True)

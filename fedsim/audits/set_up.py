@@ -79,7 +79,7 @@ def challenge(run: AuditedRun) -> Challenge:
         kind=found["kind"],
         copies=found["copies"],
         label=found["label"],
-        records=records_in_question(run),
+        records=target_records(run),
     )
 
 
@@ -89,7 +89,7 @@ def timing(run: AuditedRun) -> Timing:
     return Timing(seconds["federation"], seconds["clients_computing"], seconds["total"])
 
 
-def records_in_question(run: AuditedRun) -> int:
+def target_records(run: AuditedRun) -> int:
     """Return how many records the neighbouring datasets differ in."""
     if run.config.privacy.unit == "record":
         return run.config.challenge.copies

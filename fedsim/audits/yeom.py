@@ -5,7 +5,7 @@ from adversaries.statistics.intervals import Interval
 from adversaries.statistics.trials import two_sided
 from fedsim.audits import membership_audit
 from fedsim.audits.audited_run import AuditedRun
-from fedsim.audits.set_up import records_in_question
+from fedsim.audits.set_up import target_records
 from fedsim.results.measured import MembershipAttack
 from fedsim.results.numbers import Ends
 
@@ -39,7 +39,7 @@ def _against_all(run: AuditedRun) -> MembershipAttack:
         return MembershipAttack(None, None, fpr=false_positives)
     level = run.played.level(run.confidence)
     population = membership.membership_advantage(*rates, level)
-    members = sum(run.facts["client_sizes"]) - records_in_question(run)
+    members = sum(run.facts["client_sizes"]) - target_records(run)
     fresh = membership.over_records(*rates, members, run.facts["held_out"], level)
     return MembershipAttack(
         advantage=population.point,

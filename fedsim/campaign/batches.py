@@ -40,8 +40,8 @@ def experiment(config: Config) -> dict[str, Any]:
 
     The number of trials is that of the first plan, over which worlds may be balanced; an extension
     says so itself. Where trials stop by what they showed, the interim analyses follow from their
-    number, batch of trials and confidence, and what is seen from the prior; each look has taken its
-    share of the significance.
+    number, batch of trials and confidence, and what is seen from the prior; each interim analysis
+    has taken its share of the significance.
     """
     values, trials = to_run_config(config), config.trials
     found = {key: value for key, value in values.items() if key not in NO_MATTER}

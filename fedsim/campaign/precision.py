@@ -45,7 +45,7 @@ NEGLIGIBLE = 1e-9
 
 
 def interim_analyses(config: Config) -> dict[int, float]:
-    """Return after how many trials the interval is looked at, and each look's share.
+    """Return after how many trials the interim analyses are, and each one's share.
 
     Of the significance; empty where all trials are run whatever they show.
     """

@@ -1,4 +1,4 @@
-"""`fedsim data`: which datasets there are, and who holds what in a configuration's federation."""
+"""`fedsim data`: which datasets there are, and the data distribution of a federation."""
 
 from pathlib import Path
 from typing import Annotated

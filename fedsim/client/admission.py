@@ -271,7 +271,7 @@ def _check_arrays(message: Message, request: Request, known: Federation) -> None
         if messages.WORLDS in message.content:
             check_array(message, messages.WORLDS, [(request.trials,)], np.bool_)
     except (ValueError, TypeError) as error:
-        raise RefusedError(f"the request is false: {error}") from None
+        raise RefusedError(f"invalid request: {error}") from None
 
 
 def _noise_multiplier(terms: Terms, context: Context, config: Config) -> float:

@@ -384,7 +384,7 @@ def _measurement(
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Return what a client tells the auditor of an oracle run."""
+    """Return what a client tells the auditor of an oracle audit."""
     measured = {}
     roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
     if noises and vantages.tells_noise(config, *roles):

@@ -311,7 +311,7 @@ def noise(
 
     Args:
         seed: of the run; None draws from the operating system's entropy.
-        trials: the numbers of the T trials whose leaves are drawn from.
+        trials: the numbers of the T trials whose random streams are drawn from.
         round: of the seed tree, as of `noise_round`.
         partition: who draws: a client, or `SERVER`.
         std: [T], on any device.

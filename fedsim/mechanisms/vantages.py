@@ -32,7 +32,7 @@ def suffix(vantage: Vantage, primary: Vantage) -> str:
 
 
 def tells_noise(config: Config, target_client: bool, adversary: bool, colluder: bool) -> bool:
-    """Return whether the auditor of an oracle run asks a client for the noise that it added.
+    """Return whether the auditor of an oracle audit asks a client for the noise that it added.
 
     Args:
         config: the experiment.

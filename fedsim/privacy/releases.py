@@ -148,7 +148,7 @@ class _RoundsTable(Table):
         return self
 
 
-class _DescriptionTable(Table):
+class _ReleasesTable(Table):
     neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
     clients: Annotated[int, Field(ge=2)] = 2
@@ -180,7 +180,7 @@ def load(path: Path) -> Releases:
     except FileNotFoundError:
         raise InputError(f"cannot read '{path}': there is no such file") from None
     try:
-        table = _DescriptionTable.model_validate(tree)
+        table = _ReleasesTable.model_validate(tree)
     except ValidationError as error:
         raise InputError(f"'{path}': {explain(error)}") from None
 

@@ -4,7 +4,7 @@ Every request carries the model and a `Request`; what else it carries depends on
 All clients see the aggregate of the round before. Only the target client is told
 which world each trial trains on; the adversary is told which pair it must tell apart, never which
 of the two is true. Colluding clients disclose their noise to the adversary: it travels by way of
-the server, which stands in for a private channel and uses none of it. In an oracle run
+the server, which stands in for a private channel and uses none of it. In an oracle audit
 (`audit.mode`) the replies carry a measurement beside the sum, from which the auditor computes the
 belief: it undoes all protection, and is meant for simulated people or for clients who agreed to be
 measured. With `audit.bayesian-pairs` they carry the norms or distances of sampled records'

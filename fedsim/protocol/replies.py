@@ -103,7 +103,7 @@ def sort_out(
                 inspect(reply)
                 accepted[partition] = reply
             except (ValueError, KeyError, TypeError) as error:
-                failed[partition] = brief(f"its reply is false: {error}", MOST_SAID)
+                failed[partition] = brief(f"invalid reply: {error}", MOST_SAID)
     missing = sorted(set(asked) - set(accepted) - set(failed))
     return Replies(
         dict(sorted(accepted.items())),

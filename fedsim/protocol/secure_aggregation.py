@@ -264,7 +264,7 @@ class SecureSum:
                     raise ValueError("it answered a stage of secure aggregation twice")
                 answers[node] = read(node, reply.content.config_records[CONFIGS])
             except (ValueError, KeyError, TypeError) as error:
-                self._fail(node, f"its reply is false: {error}")
+                self._fail(node, f"invalid reply: {error}")
         return dict(sorted(answers.items()))
 
     def _fail(self, node: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Who holds what in a configuration's federation: as JSON, on the terminal, and as a page."""
+"""Data distribution of a configuration's federation: as JSON, on the terminal, and as a page."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -108,7 +108,7 @@ def summary(report: Report) -> RenderableType:
         [*cells, "█" * max(1, round(BAR * client["records"] / most))]
         for cells, client in zip(body, report["clients"], strict=True)
     ]
-    shown = [_shown("who holds what", [*headings, ""], barred)]
+    shown = [_shown("data distribution", [*headings, ""], barred)]
     shown += [_shown(*table) for table in others]
     more = len(body) - SHOWN_CLIENTS
     left_out = (
@@ -243,7 +243,7 @@ def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
         ]
         for client in clients
     ]
-    tables = [("who holds what", headings if counted else [*headings, "most of"], rows)]
+    tables = [("data distribution", headings if counted else [*headings, "most of"], rows)]
     if counted:
         counts = [[str(client["client"]), *map(str, client["labels"])] for client in clients]
         tables.append(("records by label", ["client", *map(str, range(classes))], counts))
@@ -271,8 +271,8 @@ def _largest(client: Report) -> str:
 PAGE = """\
 {% extends "frame" %}
 {% from "parts" import settings, drawn %}
-{% block title %}Who holds what: {{ report.name }}{% endblock %}
-{% block kind %}Who holds what{% endblock %}
+{% block title %}Data distribution: {{ report.name }}{% endblock %}
+{% block kind %}Data distribution{% endblock %}
 {% block heading %}{{ report.name }}{% endblock %}
 {% block body %}
 <section class="verdict"><p>{{ verdict }}</p></section>

@@ -339,7 +339,7 @@ class OneRun:
 
 @dataclass(frozen=True)
 class Crafted:
-    """What a challenge that was made, or a group of copies, proves about one record."""
+    """What a crafted target, or a group of copies, proves about one record."""
 
     kind: str
     copies: int

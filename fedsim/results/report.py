@@ -75,7 +75,7 @@ class Report:
     vantages: Mapping[str, measured.AtVantage]
     pac: theory.Pac
     crafted: measured.Crafted | None
-    """None where one record of D is in question."""
+    """None where the target is one record of D."""
     residuals: measured.Residuals | None
     """None where the adversary formed none."""
     campaign: measured.Campaign

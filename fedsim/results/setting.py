@@ -79,7 +79,7 @@ class Challenge:
     kind: str
     copies: int
     label: int | None
-    """Of a record that was made."""
+    """Of a crafted record."""
     records: int
     """In how many records D and D' differ."""
 

@@ -138,7 +138,7 @@ BETWEEN_ROUNDS = "between_"
 """What their names begin with."""
 
 LOSS_TRAJECTORY, POPULATION_LOSSES = "loss-trajectory", "population-losses"
-"""The challenge's losses [T, k + 1] at all global models, and those of strangers [T, h]."""
+"""The challenge's losses [T, k + 1] at all global models, and those of non-members [T, h]."""
 
 POISON_SCORES = "poison-scores"
 """What a crafted record does to the final model, [T]."""
@@ -153,7 +153,7 @@ MEMBERSHIP = (
 """What `infer_membership` returns."""
 
 POPULATION = 64
-"""How many strangers at most: the standard error of a share of them is 1/16."""
+"""How many non-members at most: the standard error of a share of them is 1/16."""
 
 PENDING = "pending_"
 """What the names of the hypotheses' arrays begin with."""

@@ -41,7 +41,7 @@ def why_not(config: Config) -> str | None:
     if (noise := config.privacy.noise.mechanism).own_law:
         return f"the law of {noise.title} depends on the way there, which was not seen"
     if training.sampling_rate < 1 and config.noise_seed is None:
-        return "which of the other records took part is known to their owners alone"
+        return "which of the other records took part is known to their clients alone"
     return None
 
 

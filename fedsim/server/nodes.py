@@ -198,8 +198,8 @@ def connect(
 
     Returns:
         The node of each partition; those of auditors; and those that were asked who they are and
-        have not answered, by message: once the clients are complete they can only be strangers, or
-        auditors, who have INTRODUCTION seconds more.
+        have not answered, by message: once the clients are complete they can only be unsolicited
+        nodes, or auditors, who have INTRODUCTION seconds more.
 
     Raises:
         InputError: too few distinct partitions answer in time, or a partition is claimed by a
@@ -400,6 +400,5 @@ def _claimed_partition(reply: Message) -> int:
         return int(claimed)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RuntimeError(
-            f"node {reply.metadata.src_node_id} failed to identify itself: its reply is false: "
-            f"{error!r}"
+            f"node {reply.metadata.src_node_id} failed to identify itself: invalid reply: {error!r}"
         ) from None

@@ -1,6 +1,6 @@
 """How long a client's sum can be: what clipping allows its records, and chance its noise.
 
-A longer one is false, and would become part of the model.
+A longer one is invalid, and would become part of the model.
 """
 
 import math

@@ -1,10 +1,10 @@
 """Local sensitivity: how far a record really moves a step, for every record and every pair.
 
 |g(x)| where the neighbouring dataset lacks x, |g(x) - g(x')| where it has x' instead (Bernau et
-al., section 5.2); g is the gradient, clipped to C, of one model. `largest` is the oracle: it finds
-the pair that a heuristic (`adversaries.neighbours.dataset_sensitivity`) seeks without gradients,
-and says where the heuristic's choice ranks. All of it depends on the data: a measurement, never a
-DP release.
+al., section 5.2); g is the gradient, clipped to C, of one model. `largest` searches exhaustively:
+it finds the pair that a heuristic (`adversaries.neighbours.dataset_sensitivity`) seeks without
+gradients, and says where the heuristic's choice ranks. All of it depends on the data: a
+measurement, never a DP release.
 
 Gradients are those of training, of float32 passes, and norms and inner products are float64. What
 is told of one record or pair differs with the cut into blocks by less than `ROUNDING`.
@@ -69,7 +69,9 @@ class Ranked:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What the oracle found at one model, of all pairs of D and the pool or all records of D.
+    """What the exhaustive search found at one model.
+
+    Of all pairs of D and the pool, or of all records of D.
 
     Attributes:
         pairs: how many there are.

@@ -40,7 +40,7 @@ class Checkpoint:
     Attributes:
         round: counted from 1.
         model: [P], what it starts from.
-        truth: the oracle's, with the ranks of the pairs that are followed.
+        truth: of the exhaustive search, with the ranks of the pairs that are followed.
     """
 
     round: int

@@ -213,7 +213,7 @@ def summary(report: Report) -> RenderableType:
 
 LEGEND = (
     "max, min: the most and the least dissimilar; client: the most dissimilar of one client's "
-    "records; oracle: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
+    "records; worst: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
     "this step of the first training; the rank is among all, 1 for the largest, from 10,000 on as "
     "a share of all, and equals share it."
 )

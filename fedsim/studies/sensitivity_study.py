@@ -68,7 +68,7 @@ CHOICES = {
     "min": "least dissimilar",
     "median": "of median dissimilarity",
     "given": "given by the configuration",
-    "oracle": "largest local sensitivity",
+    "worst": "largest local sensitivity",
     "client": "most dissimilar of one client",
 }
 """How a pair came into the study."""
@@ -80,7 +80,7 @@ class View:
 
     Attributes:
         step: counted from 1.
-        truth: what the oracle found.
+        truth: what the exhaustive search found.
         comparison: of the dissimilarities by rank correlation with these local sensitivities; None
             where the correlation is undefined.
         refusals: why a dissimilarity has none, by name.
@@ -181,7 +181,7 @@ def study(
     seen = {1: (truth, theta)}
     for worst in truth.largest:
         pairs.append((worst.record, worst.replacement))
-        ranked.append(("oracle", 1, _distance(config, known, between, *pairs[-1])))
+        ranked.append(("worst", 1, _distance(config, known, between, *pairs[-1])))
     with stage("local sensitivity during training") as progress:
         last = {config.training.rounds} - {1}
         course = sensitivity_course.follow(config, pairs, trials, progress, last)

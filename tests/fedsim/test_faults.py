@@ -602,7 +602,7 @@ def test_what_is_missing_from_a_stage_is_named(
         return reply
 
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(RuntimeError, match=f"its reply is false: '{key}'"):
+    with pytest.raises(RuntimeError, match=f"invalid reply: '{key}'"):
         _run(config, directory, lacking)
 
 
@@ -629,7 +629,7 @@ def _endless_shares(record: ConfigRecord) -> None:
 
 
 DEFECTS = {
-    "a key that is none": (_a_key_that_is_none, "its reply is false"),
+    "a key that is none": (_a_key_that_is_none, "invalid reply"),
     "one key twice": (_one_key_twice, "its public keys are not its own alone"),
     "shares for one alone": (_shares_for_one_alone, "its shares are not those that were asked"),
     "endless shares": (_endless_shares, "its shares are no shares"),

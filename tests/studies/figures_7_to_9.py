@@ -66,7 +66,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
 def _cells(
     name: str, belief: float, smoke: bool, data_root: Path | None, pair: dict[str, Scalar]
 ) -> tuple[dict[str, str], dict[str, Scalar]]:
-    """Return the advantage of every adversary at one rho_beta, worded, and the pair in question.
+    """Return the advantage of every adversary at one rho_beta, worded, and the target pair.
 
     pair: as keys of a configuration, empty where it is still to be found.
     """

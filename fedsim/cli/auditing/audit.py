@@ -30,7 +30,7 @@ def audit(
     claimed_unit: options.ClaimedUnit = None,
     trials: options.Trials = None,
     rounds: options.Rounds = None,
-    nodes: options.Nodes = None,
+    clients: options.Clients = None,
     run_config: options.RunConfig = None,
     neighbouring: options.NeighbouringOfApp = None,
     seed: options.Seed = None,
@@ -64,7 +64,7 @@ def audit(
     """
     claim = claim_given(claimed_epsilon, claimed_delta, claimed_unit)
     every = OfEvery(claim, delta, confidence, out, json_, strict)
-    of_app = OfApps(trials, rounds, nodes, run_config, neighbouring, seed, time_limit)
+    of_app = OfApps(trials, rounds, clients, run_config, neighbouring, seed, time_limit)
     of_auditor = OfAuditors(data_root, canary_seed_file, no_challenge or None, worlds)
     of_following = OfFollowing(follow or None, once or None, patience)
     if app is None:

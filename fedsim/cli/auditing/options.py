@@ -55,7 +55,9 @@ Trials = Annotated[
 Rounds = Annotated[
     int | None, typer.Option(help="With --app: its num-server-rounds.", show_default="its own")
 ]
-Nodes = Annotated[int | None, typer.Option(help="With --app: clients.", show_default="5")]
+Clients = Annotated[
+    int | None, typer.Option(help="With --app: how many clients it is run with.", show_default="5")
+]
 RunConfig = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="With --app: its run config; may be repeated."),
@@ -157,7 +159,7 @@ class OfApps:
 
     trials: int | None
     rounds: int | None
-    nodes: int | None
+    clients: int | None
     run_config: list[str] | None
     neighbouring: Neighbouring | None
     seed: int | None

@@ -56,7 +56,7 @@ def verdict(report: Report) -> str:
     before, after = _far_from_a_finding(report), _canaries_prove(report)
     if is_halves(report):
         who = who.replace("everything", "all candidates for the data")
-        whose = _made(report) or "this one person's record"
+        whose = _crafted(report) or "this one person's record"
         asked = f"which of them was used, and was asked whether {whose} was in it, answered"
         asked += " correctly"
         return f"{before}{who} but not {asked} in {_how_often(report)} {_pac_allows(report)}{after}"
@@ -115,29 +115,29 @@ def _of_one_training(report: Report) -> str:
 
 
 def _secret(report: Report) -> str:
-    """Word the question of the game by what is in question."""
+    """Word the question of the game by its target."""
     replaced = report.neighbouring == "replace"
     if is_client(report):
         if replaced:
             return "which of two sets of data this one client used"
         return "whether this one client's data were used"
-    copies, made = report.challenge.records, _made(report)
+    copies, crafted = report.challenge.records, _crafted(report)
     of, used = ("", "was used") if copies == 1 else (f"{copies} copies of ", "were used")
-    if made:
+    if crafted:
         opposite = report.challenge.kind == "gradient"
         other = f" or {of}{'its opposite' if opposite else 'the original record'}"
-        return f"whether {of}{made} {used}{other * replaced}"
+        return f"whether {of}{crafted} {used}{other * replaced}"
     if not replaced:
         return f"whether {of}this one person's record {used}"
     return "which of two people's records was used" + f", in {copies} copies," * bool(of)
 
 
-def _made(report: Report) -> str:
-    """Name what was made and is no person's; "" where a record of D is in question."""
+def _crafted(report: Report) -> str:
+    """Name a crafted target, which is no person's; "" where it is a record of D."""
     kind = report.challenge.kind
     if kind == "record":
         return ""
-    return f"a {'gradient' if kind == 'gradient' else 'record'} that was made for the audit"
+    return f"a {'gradient' if kind == 'gradient' else 'record'} that was crafted for the audit"
 
 
 def _how_often(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""What a challenge that was made, or a group of copies, proves about one record."""
+"""What a crafted target, or a group of copies, proves about one record."""
 
 import math
 
@@ -20,7 +20,7 @@ NAMES = {
 """How the page words the lower bounds."""
 
 MADE = (
-    "What was put into D was made to be noticed: the bounds say how identifiable a record "
+    "The target was crafted to be noticed: the bounds say how identifiable a record "
     "can be under this noise, not how identifiable a record of these data is."
 )
 
@@ -74,7 +74,7 @@ def _figures(report: Report, seen: Transcript) -> list[Figure]:
                 seen.worlds, seen.poison_scores, threshold if math.isfinite(threshold) else None
             ),
             "What the released model gives away.",
-            "How far each trial's last model went the way that the challenge was made to push it. "
+            "How far each trial's last model went the way that the crafted target pushes it. "
             "The threshold was chosen by half of the trials; the bound counts the others.",
         )
     ]

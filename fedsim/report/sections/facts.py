@@ -31,7 +31,7 @@ def is_halves(report: Report) -> bool:
 
 
 def is_client(report: Report) -> bool:
-    """Whether all data of a client are in question."""
+    """Whether the target is all data of a client."""
     return report.unit == "client"
 
 
@@ -78,7 +78,7 @@ def success_ends(report: Report) -> Ends | None:
 
 
 def challenge_of(report: Report) -> str:
-    """Name what is in question."""
+    """Name the target."""
     challenge = report.challenge
     if is_client(report):
         return f"all {challenge.records} records of client {challenge.client}"

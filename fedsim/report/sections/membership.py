@@ -37,8 +37,11 @@ MEANING = (
 def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, MembershipAttack]:
     """Return the attacks that stand beside the adversary in a figure, by their short names.
 
-    Not the one about all records, which the bound is not about. client: whether all data of a
-    client are in question.
+    Not the one about all records, which the bound is not about.
+
+    Args:
+        attacks: by name.
+        client: whether the target is all data of a client.
     """
     return {
         names(name, client)[0]: found

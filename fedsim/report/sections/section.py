@@ -16,7 +16,7 @@ class Transcript:
     Attributes:
         worlds: whether each trial trained on D, [T]
         log_odds, sensitivities, noise_stds: after each round, [T, k]
-        poison_scores: of the released models, [T], where the challenge was made
+        poison_scores: of the released models, [T], where the target was crafted
     """
 
     worlds: Bools

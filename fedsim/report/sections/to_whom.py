@@ -30,8 +30,8 @@ def trust(report: Report) -> str:
         )
     if report.colluding:
         words += (
-            f" {report.colluding} of the {report.clients} clients told the adversary their noise, "
-            "and the bounds count on none of it."
+            f" {report.colluding} of the {report.clients} clients disclosed their noise to the "
+            "adversary, and the bounds count on none of it."
         )
     if takes_local_steps(report):
         words += (

@@ -286,5 +286,5 @@ def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) ->
         }
     )
     _, recorded, _ = _audited(config, tmp_path)
-    with pytest.raises(InputError, match="known to their owners alone"):
+    with pytest.raises(InputError, match="known to their clients alone"):
         replayed(LiveAudit(), recorded.rounds)

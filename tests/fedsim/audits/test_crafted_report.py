@@ -1,4 +1,4 @@
-"""A challenge that was made is played like any other, and the report says what it proves of one."""
+"""A crafted target is played like any other, and the report says what it proves of one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,7 +55,7 @@ def _standardised(transcript: Arrays) -> np.ndarray:
         for neighbouring in ("add-remove", "replace")
     ],
 )
-def test_the_log_odds_follow_theory_whatever_is_in_question(
+def test_the_log_odds_follow_theory_whatever_the_target(
     kind: str, neighbouring: str, small: Make, play: Run
 ) -> None:
     what = {"challenge.kind": kind, "challenge.copies": 3, "privacy.neighbouring": neighbouring}
@@ -142,7 +142,7 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
         "released_model",
         "released_model_mu_gdp",
     }
-    # No record is in question, so that no loss is either.
+    # The target is no record, so that no loss is either.
     assert set(report.membership_inference) == {"yeom"}
     page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
     assert report.membership_missing in page
@@ -154,7 +154,7 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert "fitted to the records of D, without noise" in report.mechanism.dp_note
 
 
-def test_copies_of_a_record_are_not_said_to_be_made(
+def test_copies_of_a_record_are_not_said_to_be_crafted(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
     directory, _ = finished(challenge_kind="record")

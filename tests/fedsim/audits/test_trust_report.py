@@ -71,7 +71,7 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     assert report.budget.epsilon["participant"] == pytest.approx(spent[~unprotected, 1].max())
     page = " ".join(directory.path.joinpath("report.html").read_text().split())
     assert "aggregated in the clear: a simulation of secure aggregation, as integers" in page
-    assert "1 of the 5 clients told the adversary their noise" in page
+    assert "1 of the 5 clients disclosed their noise to the adversary" in page
     # Calibrated for two missing clients in every round: the target holds.
     assert report.bounds.rho_beta <= 0.9
 

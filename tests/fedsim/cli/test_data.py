@@ -1,4 +1,4 @@
-"""`fedsim data` as a user types it: what is there, who holds what, one line for bad input."""
+"""`fedsim data` as a user types it: what is there, data distribution, one line for bad input."""
 
 import json
 import stat

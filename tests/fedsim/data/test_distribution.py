@@ -1,4 +1,4 @@
-"""Who holds what, against brute force and random deals."""
+"""Data distribution, against brute force and random deals."""
 
 import dataclasses
 import io

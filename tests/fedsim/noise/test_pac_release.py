@@ -274,7 +274,7 @@ def test_a_client_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_the_pair_of_the_challenged_client_is_its_sum_in_either_world(
+def test_the_pair_of_the_target_client_is_its_sum_in_either_world(
     neighbouring: str, small: Make
 ) -> None:
     config = small(PAC | {"privacy.neighbouring": neighbouring})
@@ -437,7 +437,7 @@ def test_an_adversary_that_wins_more_often_than_the_budget_allows_raises_an_alar
     assert report["alarms"] == {}
 
 
-def test_the_challenged_client_is_not_told_the_world_under_pac_noise(
+def test_the_target_client_is_not_told_the_world_under_pac_noise(
     small: Make, tmp_path: Path
 ) -> None:
     seen: list[bool] = []

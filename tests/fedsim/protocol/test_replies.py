@@ -165,7 +165,7 @@ def test_a_reply_without_any_metrics_is_false() -> None:
     answer = Message(RecordDict(), reply_to=Message(RecordDict(), 1000, "train"))
     found = replies.sort_out([answer], {0: 1000}, [0], lambda reply: None)
     assert found.missing == ()
-    assert "its reply is false" in found.failed[0]
+    assert "invalid reply" in found.failed[0]
 
 
 def test_why_a_node_failed_is_told_without_the_traceback_before_it() -> None:

@@ -154,7 +154,7 @@ def _replayed(
 
 
 @pytest.mark.parametrize("mode", MODES, ids=_name)
-def test_world_bits_reach_the_challenged_client_only(
+def test_world_bits_reach_the_target_client_only(
     mode: dict[str, str], small: Callable[..., Config], tmp_path
 ) -> None:
     config = small(mode)

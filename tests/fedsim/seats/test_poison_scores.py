@@ -1,4 +1,4 @@
-"""Who sees the released model alone looks at what the challenge was made to move."""
+"""Who sees the released model alone looks at what the crafted target moves."""
 
 from collections.abc import Callable
 

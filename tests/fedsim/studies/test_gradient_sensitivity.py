@@ -78,7 +78,7 @@ class TestOfTheReferenceVectors:
         found = pair_sensitivities(self.known, ZERO, [(2, 0), (1, 0)])
         np.testing.assert_allclose(found[0], [6, np.hypot(1.8, 3.4)], rtol=1e-6)
 
-    def test_the_oracle_finds_the_first_of_two_that_are_equal(self) -> None:
+    def test_the_search_finds_the_first_of_two_that_are_equal(self) -> None:
         replaced = largest(self.known, ZERO[0], REPLACE, top=3, of=[(2, 0), (1, 0)])
         assert [(x.record, x.replacement, x.rank) for x in replaced.largest] == [
             (0, 0, 1),
@@ -199,7 +199,7 @@ GRADIENTS = st.tuples(st.integers(1, 6), st.integers(1, 9)).flatmap(
 
 @settings(max_examples=40)
 @given(GRADIENTS, st.integers(1, 200))
-def test_the_oracle_and_its_ranks_are_those_of_brute_force(
+def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(
     gradients: tuple[Floats, Floats], rows_bytes: int
 ) -> None:
     members, pool = gradients

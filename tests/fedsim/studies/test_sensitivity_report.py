@@ -56,16 +56,16 @@ def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
         rhos = [row["rho"] for row in view["measures"].values() if "rho" in row]
         assert rhos == sorted(rhos, reverse=True)
         assert view["comparison"]["best"] == next(iter(view["measures"]))
-    [oracle] = [row for row in report["pairs"] if row["choice"] == "oracle"]
-    assert oracle["seen"][0]["rank"] == 1
+    [worst] = [row for row in report["pairs"] if row["choice"] == "worst"]
+    assert worst["seen"][0]["rank"] == 1
     first, chosen = report["views"][0], report["pairs"][0]["record"]
     reached = first["by_record"]
     assert len(reached) == report["records"]
-    assert max(reached) == pytest.approx(oracle["seen"][0]["local_sensitivity"], rel=1e-6)
-    assert reached[oracle["record"]] == pytest.approx(max(reached), rel=1e-6)
+    assert max(reached) == pytest.approx(worst["seen"][0]["local_sensitivity"], rel=1e-6)
+    assert reached[worst["record"]] == pytest.approx(max(reached), rel=1e-6)
     larger = sum(value > reached[chosen] * (1 + 1e-5) for value in reached)
     assert 1 + larger <= first["record_rank"] <= len(reached)
-    assert report["views"][0]["largest"]["sensitivity"] == oracle["seen"][0]["local_sensitivity"]
+    assert report["views"][0]["largest"]["sensitivity"] == worst["seen"][0]["local_sensitivity"]
 
 
 def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
@@ -95,7 +95,7 @@ def test_the_terminal_shows_every_pair_within_80_columns(found: Study) -> None:
     for row, cells in zip(report["pairs"], rows(report), strict=True):
         assert re.search(r"[^\S\n]+".join(map(re.escape, cells)), text)  # on a line of its own
         assert f"{row['rms']:.3f}" in text
-    assert "max 2" in text and "oracle" in text and "euclidean" in text
+    assert "max 2" in text and "worst" in text and "euclidean" in text
     assert max(map(len, text.splitlines())) <= 80
     assert " ".join(LABEL.split()) in " ".join(text.split())
 

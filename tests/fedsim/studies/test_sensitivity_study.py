@@ -72,9 +72,9 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: St
     for choice, expected in (("max", ranked[::-1]), ("min", ranked)):
         got = [candidate.pair.distance for candidate in found.of(choice)]
         np.testing.assert_allclose(got, expected[:TOP])
-    [oracle] = found.of("oracle")
-    at = (oracle.pair.record, oracle.pair.replacement)
-    assert oracle.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
+    [worst] = found.of("worst")
+    at = (worst.pair.record, worst.pair.replacement)
+    assert worst.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
     assert [one.client for one in found.of("client")] == list(range(config.federation.clients))
 
 

@@ -13,7 +13,7 @@ from fedsim.cli.main import app
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 SMALL = (
-    f"audit --app {APP} --trials 60 --nodes 2 --rounds 2 --run-config clients=2 "
+    f"audit --app {APP} --trials 60 --clients 2 --rounds 2 --run-config clients=2 "
     "--claimed-delta 1e-5 --claimed-epsilon"
 )
 
@@ -74,7 +74,7 @@ def test_what_theory_calls_infinite_passes_no_gate() -> None:
 
 
 def test_without_a_claim_strict_fails() -> None:
-    unclaimed = f"audit --app {APP} --trials 20 --nodes 2 --rounds 1 --run-config clients=2"
+    unclaimed = f"audit --app {APP} --trials 20 --clients 2 --rounds 1 --run-config clients=2"
     assert run(f"{unclaimed} --strict").exit_code == 3
 
 
@@ -94,7 +94,7 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
 
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "the claimed delta" in refusal(f"audit --app {APP} --claimed-epsilon 1")
-    assert "at least 2" in refusal(f"audit --app {APP} --nodes 1")
+    assert "at least 2" in refusal(f"audit --app {APP} --clients 1")
     assert "pyproject" in refusal(f"audit --app {tmp_path}")
     assert "in 0 rounds nothing is released" in refusal(f"audit --app {APP} --rounds 0")
     spelt = f"audit --app {APP} --run-config num-server-rounds=-1"
