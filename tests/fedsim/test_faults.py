@@ -300,7 +300,7 @@ def test_a_node_that_does_not_say_what_it_holds_is_named(
             reply.content.metric_records[messages.METRICS]["partition"] = claimed
         return reply
 
-    with pytest.raises(RuntimeError, match="node 1000 failed to identify itself: its reply is fal"):
+    with pytest.raises(RuntimeError, match="node 1000 failed to identify itself: invalid reply: "):
         connect(FaultyGrid(small(TINY), silent), 3, 1.0)
 
 
