@@ -142,7 +142,7 @@ FALSE = {
     "no sum": (lambda content: content.pop(messages.REPLY), "no 'reply'"),
     "a stale round": (_metric_of("round", 0), "belongs to round 0"),
     "another's partition": (_metric_of("partition", 2), "of partition 2"),
-    "no metrics": (lambda content: content.pop(messages.METRICS), "false"),
+    "no metrics": (lambda content: content.pop(messages.METRICS), "invalid reply"),
 }
 
 
