@@ -28,8 +28,8 @@ def bayesian_report(
 
     From `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials: the noise towards
     the audited vantage. Each step costs what `bayesian.estimate` says, but no more than the longest
-    distance that clipping allows. description: what the run released, `spending.describe_run`, for
-    the epsilon of DP. Where that is more rounds than have distances, as after an interrupted
+    distance that clipping allows. releases: what the run released, `spending.describe_run`, for the
+    epsilon of DP. Where that is more rounds than have distances, as after an interrupted
     attempt with other noise, no epsilon of this accountant is stated.
 
     An epsilon that cannot be stated is None, with the reason as the note. Raises InputError unless

@@ -59,7 +59,7 @@ def interim_analyses(config: Config) -> dict[int, float]:
 
 
 def design(config: Config, trials: int) -> Design:
-    """Return the design of a campaign that ended, or is looked at, after so many trials.
+    """Return the design of a campaign that ended, or is analysed, after so many trials.
 
     Args:
         config: the experiment.

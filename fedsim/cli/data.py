@@ -25,8 +25,7 @@ def data(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Show the data of an experiment: what they are, and which client holds how many of which
-    label.
+    """Show an experiment's data, and how many records of each label every client holds.
 
     Without CONFIG, list the datasets that there are. Nothing is written without --out.
 

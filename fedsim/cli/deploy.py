@@ -172,7 +172,7 @@ def run(
         bool,
         typer.Option(
             "--experiment",
-            help="Allow what protects nobody: noise from a seed, or many trainings on one people.",
+            help="Allow what protects nobody: noise from a seed, or repeated trainings.",
         ),
     ] = False,
     accept_epsilon: AcceptEpsilon = None,
@@ -180,8 +180,8 @@ def run(
 ) -> None:
     """Train on the deployed federation; on the server's machine.
 
-    One training, under noise of the operating system: whatever is released to the same people's
-    cost adds up. A run directory that was begun with the same configuration is continued.
+    One training, with noise from the operating system: what several runs release about the same
+    people adds up. A run directory that was begun with the same configuration is continued.
 
     Example: fedsim deploy run hospitals hospitals/server/deployment.toml
     """

@@ -12,7 +12,7 @@ AcceptEpsilon = Annotated[
     float | None,
     typer.Option(
         metavar="E",
-        help="Continue an interrupted run that will have released so much in the end.",
+        help="Accept that an interrupted run, continued, releases this epsilon in total.",
     ),
 ]
 ReportAsJson = Annotated[

@@ -199,7 +199,7 @@ def _told_bare(config: Config, request: Request) -> str | None:
     if config.audit.bayesian_pairs:
         return f"audit.bayesian-pairs is {config.audit.bayesian_pairs}"
     if request.role == Role.COLLUDER:  # it hands over its noise, and what its message protects
-        return "this node is asked to tell the adversary its noise"
+        return "this node is asked to disclose its noise to the adversary"
     return None
 
 

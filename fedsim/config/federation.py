@@ -56,8 +56,8 @@ class FederationConfig(Table):
         secure_aggregation: how clients' messages are summed under distributed trust: "simulated",
             in the clear, where the server sees every message under a share of the noise only, or by
             Flower's protocol.
-        colluding: how many other clients tell the adversary what they know, which leaves their own
-            records unprotected.
+        colluding: how many other clients disclose to the adversary what they know, which leaves
+            their own records unprotected.
         tolerated_dropouts: without how many clients a round may go on.
         dropout_rate: probability that a client fails to answer in a round, for simulations.
     """

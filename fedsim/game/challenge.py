@@ -197,7 +197,7 @@ def _seat(config: Config, client: int) -> int:
 
 
 def colluders(config: Config, challenge: Challenge) -> frozenset[int]:
-    """Return which clients tell the adversary what they know: `federation.colluding` of them.
+    """Return which clients disclose what they know: `federation.colluding` of them.
 
     Args:
         config: the experiment.

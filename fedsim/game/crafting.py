@@ -117,7 +117,7 @@ def place(config: Config, client_of: npt.NDArray[np.int64]) -> int:
     among = np.flatnonzero(
         client_of == challenge.client if challenge.client >= 0 else client_of != adversary
     )
-    return int(_leaf(config, PLACE).choice(among))
+    return int(_stream(config, PLACE).choice(among))
 
 
 def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
@@ -174,7 +174,7 @@ def direction(config: Config, record: int, parameters: int) -> Crafted:
         unit = torch.zeros(parameters, dtype=torch.float64)
         unit[coordinate] = 1.0
     else:
-        unit = torch.from_numpy(_leaf(config, DIRECTION).standard_normal(parameters))
+        unit = torch.from_numpy(_stream(config, DIRECTION).standard_normal(parameters))
         unit /= unit.norm()
     return Crafted(record, direction=unit, opposed=replaces(config))
 
@@ -184,7 +184,7 @@ def replaces(config: Config) -> bool:
     return config.privacy.neighbouring is Neighbouring.REPLACE
 
 
-def _leaf(config: Config, what: int) -> np.random.Generator:
+def _stream(config: Config, what: int) -> np.random.Generator:
     return generator(config.data.seed, Role.CRAFTED, round=what)
 
 
@@ -199,7 +199,7 @@ def _backdoor(config: Config, split: Split, record: int) -> Image:
         height, width = (math.ceil(STAMP * side - 1e-9) for side in crafted.shape[-2:])
         crafted[..., :height, :width] = members.max()
         return crafted
-    columns = _leaf(config, PATTERN).choice(
+    columns = _stream(config, PATTERN).choice(
         crafted.size, max(1, round(COLUMNS * crafted.size)), replace=False
     )
     crafted.reshape(-1)[columns] = members.reshape(len(members), -1)[:, columns].max(axis=0)
@@ -210,7 +210,7 @@ def _clipbkd(config: Config, split: Split, record: int) -> Image:
     """Return m V_d of the records of D as they were, m their mean norm (Algorithm 4)."""
     members = split.members_records.features
     rows = members.reshape(len(members), -1)
-    towards = _leaf(config, TOWARDS).standard_normal(rows.shape[1])
+    towards = _stream(config, TOWARDS).standard_normal(rows.shape[1])
     point = clipbkd_point(rows, towards)
     return point.reshape(members.shape[1:]).astype(np.float32)
 

@@ -288,7 +288,7 @@ def vantage_bounds(
         trust: who would add the noise; None for the same.
 
     Raises:
-        InputError: as of `Description.towards`, for example for local steps without local trust.
+        InputError: as of `Releases.towards`, for example for local steps without local trust.
     """
     releases = releases if trust is None else releases.under(trust)
     rows = []

@@ -242,7 +242,7 @@ def effective_noise_multiplier(
             under local trust only.
         participants: how many clients took part, the record's among them; None for all. Each that
             is missing takes its noise with it, except under central trust.
-        colluders: how many clients tell the adversary their noise, besides the adversary itself
+        colluders: how many clients disclose their noise, besides the adversary itself
             where it is a client; never the record's, so at most clients - 2. They are taken to have
             taken part, which leaves least.
 
@@ -274,7 +274,7 @@ def nominal_noise_multiplier(
         clients: how many there are, at least 2.
         local_steps: noisy steps that a client takes within a round.
         participants: how many clients took part; None for all.
-        colluders: how many clients tell the adversary their noise.
+        colluders: how many clients disclose their noise.
 
     Raises:
         InputError: as of `effective_noise_multiplier`; no noise helps: towards the server under
@@ -324,7 +324,7 @@ def check_colluders(colluders: int, clients: int) -> None:
     """Raise an error unless the adversary, the record's client and the colluders are clients.
 
     Args:
-        colluders: how many clients tell the adversary what they know.
+        colluders: how many clients disclose what they know.
         clients: how many there are.
 
     Raises:

@@ -47,7 +47,7 @@ class Report:
     """In each."""
     clients: int
     colluding: int
-    """How many of them told the adversary their noise."""
+    """How many of them disclosed their noise to the adversary."""
     data: setting.Data
     model: setting.Model
     precision: str

@@ -60,7 +60,7 @@ def account(
         trust: who adds the noise: "central" (None), "local" or "distributed".
         clients: m; None for 2.
         participants: clients in each round; None for all.
-        colluding: other clients that tell the adversary their noise; None for 0.
+        colluding: other clients that disclose their noise; None for 0.
         vantage: where the adversary sits: "participant" (None), "server" or "released-model".
         prior: the adversary's belief before anything is released; None for even odds.
 

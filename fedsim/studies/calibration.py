@@ -49,7 +49,7 @@ class Sought:
         neighbouring: the relation between the two worlds.
         trust: who adds the noise.
         clients: m.
-        colluding: other clients that tell the adversary their noise.
+        colluding: other clients that disclose their noise.
         vantage: who looks.
     """
 
@@ -221,7 +221,7 @@ def calibrate(
         neighbouring: "add-remove" (None) or "replace".
         trust: who adds the noise: "central" (None), "local" or "distributed".
         clients: m; None for 2.
-        colluding: other clients that tell the adversary their noise; None for 0.
+        colluding: other clients that disclose their noise; None for 0.
         vantage: where the adversary sits: "participant" (None), "server" or "released-model".
         accountant: by which rho_beta and epsilon are met.
 

@@ -456,7 +456,7 @@ def test_a_message_beyond_its_range_does_not_wrap_into_the_sum(
         _run(config, directory, wild)
 
 
-def test_nobody_confides_but_colluders_and_every_colluder_does(
+def test_all_colluders_disclose_their_noise_and_nobody_else(
     small: Make, chosen: Roles, tmp_path: Path
 ) -> None:
     config = small(

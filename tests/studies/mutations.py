@@ -59,7 +59,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         f"{sum(int(str(row[1])) for row in rows)} of {runs} reports accuse",
         ("variant", "reports with an alarm", "alarms that chance could raise", "alarms"),
         rows,
-        f"At {1 - ALARM_CONFIDENCE:.1g} for each look, {runs} reports have at most "
+        f"At {1 - ALARM_CONFIDENCE:.1g} for each test, {runs} reports have at most "
         f"{chances * (1 - ALARM_CONFIDENCE):.2g} alarms by chance on average.",
     )
 

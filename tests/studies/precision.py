@@ -32,7 +32,7 @@ class Game:
     """A pair of trials, and how they are stopped.
 
     probabilities: that both are won, one of them, none; halfwidth: that is wanted; batch: how many
-    trials are run between two looks at least.
+    trials are run between two interim analyses at least.
     """
 
     name: str
@@ -90,7 +90,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
 
 
 def coverage(games: Sequence[Game], repeats: int) -> Table:
-    """Stop campaigns by the planned looks, and by looking at the plain interval every time."""
+    """Stop campaigns by the planned analyses, and by the plain interval at any time."""
     random = np.random.default_rng(SEED)
     rows = []
     for game in games:
@@ -134,7 +134,7 @@ def coverage(games: Sequence[Game], repeats: int) -> Table:
         ),
         rows,
         f"{repeats} campaigns each. Naive: the interval of a number of "
-        "trials fixed in advance, looked at after every batch of trials.",
+        "trials fixed in advance, computed after every batch of trials.",
     )
 
 
@@ -162,7 +162,8 @@ def prices(halfwidths: Sequence[float]) -> Table:
             "stopping, common",
         ),
         rows,
-        "Looks after any even number of trials (batches of 2); a number planned knowingly is that "
+        "Interim analyses after any even number of trials (batches of 2); a number planned "
+        "knowingly is that "
         "of the true advantage.",
     )
 

@@ -45,11 +45,12 @@ def audit(
 ) -> None:
     """Audit a federation that was or is being recorded, or a Flower app before it runs.
 
-    Of a transcript of fedsim.recording, measures the noise that was really added, what it makes of
-    each client's privacy, and what canaries found. Of an auditor's node in a fedsim federation,
-    works out its belief after every round; its folder of transcripts stands for the newest one. An
-    app is run again and again, under attack, in a process of its own with your rights: only name
-    code that you would run yourself. What a run of `fedsim run` proves, `fedsim report` says.
+    From a transcript of fedsim.recording it measures the noise that was really added, each client's
+    privacy under that noise, and what canaries show. From the transcript of an auditor's node in a
+    fedsim federation it computes the auditor's belief after every round; given the node's folder of
+    transcripts, it takes the newest. It runs an app again and again, under attack, in a process of
+    its own with your rights: only name code that you would run yourself. To audit a run of `fedsim
+    run`, use `fedsim report`.
 
     Exit status: 0 the claim is supported, or there is none; 3 the audit cannot tell; 4 the claim is
     not supported, or refuted; 1 the audit failed; 2 bad input.

@@ -126,7 +126,7 @@ def estimate(
         typer.Argument(metavar="SCORES", help="CSV with the columns included (0 or 1) and score."),
     ],
     delta: Annotated[float, typer.Option(help="δ of the guarantee.")],
-    confidence: Annotated[float, typer.Option(help="Of the lower bounds.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence of the lower bounds.")] = 0.95,
     guesses: Annotated[
         int,
         typer.Option(

@@ -25,7 +25,7 @@ Confidence = Annotated[
     float | None, typer.Option(help="Confidence of every interval.", show_default="0.95")
 ]
 Strict = Annotated[
-    bool, typer.Option("--strict", help="Exit with 3 where nobody claims anything, too.")
+    bool, typer.Option("--strict", help="Exit with 3 also where nothing is claimed.")
 ]
 
 ClaimedEpsilon = Annotated[
@@ -71,12 +71,12 @@ NeighbouringOfApp = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="With --app: of every random number.", show_default="0"),
+    typer.Option(help="With --app: seed of every random number.", show_default="0"),
 ]
 TimeLimit = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="With --app: that one run of it may take.", show_default="3600"
+        metavar="SECONDS", help="With --app: how long one run of it may take.", show_default="3600"
     ),
 ]
 
@@ -92,7 +92,7 @@ Patience = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        help="With --follow: without a sign of life, after which a run is taken for dead.",
+        help="With --follow: how long without a sign of life before a run counts as dead.",
         show_default="600",
     ),
 ]

@@ -32,7 +32,7 @@ def report(
 ) -> None:
     """Write report.json, report.html and the figures of RUN_DIR anew from its transcript.
 
-    With several runs, compare what their reports say of every trust and vantage instead.
+    Given several runs, compare their reports instead, for every trust model and vantage.
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
     """

@@ -54,7 +54,7 @@ def run(
 
     Example: fedsim run configs/digits.toml --trials 400 --set privacy.rho-beta=0.75
 
-    Until the advantage is known to ± 0.1, however many trials that takes (`fedsim trials` says):
+    As many trials as it takes to know the advantage to ± 0.1 (`fedsim trials` forecasts them):
     fedsim run configs/digits.toml --until-halfwidth 0.1 --max-trials 4000
 
     More trials for a run that was too small: fedsim run --resume RUN_DIR --trials 1000

@@ -38,29 +38,29 @@ def trials(
         ),
     ] = None,
     halfwidth: Annotated[
-        float, typer.Option(help="Wanted: the advantage to within ± this, for example 0.05.")
+        float, typer.Option(help="Wanted precision of the advantage: ± this, for example 0.05.")
     ] = 0.05,
     confidence: Annotated[
-        float | None, typer.Option(help="Of the interval.", show_default="0.95")
+        float | None, typer.Option(help="Confidence of the interval.", show_default="0.95")
     ] = None,
     advantage: Annotated[
         float | None, typer.Option(help="The advantage that is expected, instead of SOURCE.")
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="At which the lower bounds on epsilon hold.", show_default="1e-05"),
+        typer.Option(help="Delta at which the lower bounds on epsilon hold.", show_default="1e-05"),
     ] = None,
     share: Annotated[
-        float, typer.Option(help="Of the true epsilon, that lower bounds are to reach.")
+        float, typer.Option(help="Share of the true epsilon that lower bounds are to reach.")
     ] = 0.5,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say how many trials the advantage's interval needs to be no wider than wanted.
 
-    From the exact expected length of the interval that the report prints. From a configuration the
-    advantage is the largest that its noise allows; a finished run has a prediction of its own. A
-    smaller advantage needs more trials where they are independent, as the column for 0 says. Lower
-    bounds on epsilon reach their share after about as many trials as are stated.
+    The forecast uses the exact expected length of the interval that the report prints. The expected
+    advantage is the largest that a configuration's noise allows, or what a finished run predicts. A
+    smaller advantage needs more independent trials, as the column for 0 says. Lower bounds on
+    epsilon reach their share after about as many trials as the table states.
 
     Example: fedsim trials configs/digits.toml --halfwidth 0.05
     """

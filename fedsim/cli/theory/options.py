@@ -36,7 +36,7 @@ Clients = Annotated[int | None, typer.Option(help="Number of clients, m.", show_
 Colluding = Annotated[
     int | None,
     typer.Option(
-        help="How many other clients tell the adversary their noise; up to m - 2.", show_default="0"
+        help="How many other clients disclose their noise; at most m - 2.", show_default="0"
     ),
 ]
 VantageChoice = Annotated[
@@ -97,7 +97,7 @@ Epsilon = Annotated[
 MutualInformation = Annotated[
     float | None,
     typer.Option(
-        help="How much all rounds may tell of which world it is, in nats (PAC privacy): 0 to "
+        help="Information about the world that all rounds may release, in nats (PAC privacy): 0 to "
         "0.69. Bounds an average, and is no DP guarantee."
     ),
 ]

@@ -33,7 +33,7 @@ COPIED = (
 def _entries(found: Crafted) -> Entries:
     copies, delta = found.copies, at_delta(found.delta)
     return [
-        ("In question", f"{copies} × {found.description}"),
+        ("Target", f"{copies} × {found.description}"),
         *([] if found.label is None else [("Its label", str(found.label))]),
         ("First model", found.initialisation),
         (f"ε of one record {delta}", number(found.epsilon)),

@@ -1,4 +1,4 @@
-"""Trials that stop by what they showed: looks that are planned, and intervals that still cover."""
+"""Trials that stop by what they showed: planned analyses, and intervals that still cover."""
 
 import numpy as np
 import pytest

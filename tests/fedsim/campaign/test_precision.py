@@ -127,7 +127,7 @@ def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
     assert found["campaign"]["halfwidth"] <= 0.45
     assert f"after {trials} trials" in found["campaign"]["reason"]
     assert found["trials"] == len(whole["worlds"]) == trials
-    # Whatever the look had to pay, all bounds hold with the confidence that was asked for.
+    # Whatever the analysis had to pay, all bounds hold with the confidence that was asked for.
     measured = filter(None, (row["empirical"] for row in found["vantages"].values()))
     places = [row["lower_bound"] for row in measured]
     bounds = [*found["empirical"]["lower_bounds"].values(), *places]
@@ -360,7 +360,7 @@ def test_no_report_is_of_two_experiments(
 def test_a_finished_transcript_is_read_by_the_looks_and_the_prior_of_its_run(
     changes: dict[str, Scalar], named: str, stopped: RunDirectory, small: Make
 ) -> None:
-    """Looks planned afterwards would have spent the significance twice; log-odds hold the prior."""
+    """Analyses planned late would have spent the significance twice; log-odds hold the prior."""
     report = (stopped.path / "report.json").read_bytes()
     assert json.loads(report)["campaign"]["precise"] is True
     stopped.write_text("config.toml", dump(small(STOPPING | changes)))

@@ -25,7 +25,7 @@ def test_a_trials_coins_do_not_depend_on_the_trials_beside_it() -> None:
     np.testing.assert_array_equal(together, np.concatenate(apart))
 
 
-def test_a_trials_coins_are_a_leaf_of_the_seed_tree() -> None:
+def test_a_trials_coins_are_a_random_stream_of_its_own() -> None:
     coins = participation(7, range(5, 6), 3, 50, 0.3)
     expected = generator(7, Role.SAMPLING, trial=5, round=3).random(50) < 0.3
     np.testing.assert_array_equal(coins, expected[None])
