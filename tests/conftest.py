@@ -17,6 +17,7 @@ from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 # A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,7 +67,7 @@ def run(tmp_path: Path) -> Callable[[Config], Arrays]:
     def execute(config: Config) -> Arrays:
         directory = RunDirectory.create(tmp_path / f"run-{next(runs)}", config)
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
         return directory.read_arrays("transcript.npz")
 
     return execute

@@ -32,7 +32,7 @@ from fedsim.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.report import writing
 from fedsim.server.batch import Batch
 from fedsim.server.nodes import Auditors, check_data, connect, registered_nodes
-from fedsim.server.plan import Plan, check, default_directory, preflight, prepare
+from fedsim.server.plan import Plan, default_directory, prepare
 from fedsim.server.polling import PollingGrid
 from fedsim.server.strategy import DPSGD
 from fedsim.training import models
@@ -70,21 +70,6 @@ def _placed(config: Config) -> Config:
     if not config.data.root and (path / "config.toml").exists():
         config = config.reading_data_from(RunDirectory.open(path).config.data.root)
     return config.placed_at(str(path))
-
-
-def run(grid: Grid, config: Config, directory: RunDirectory) -> None:
-    """Plan an experiment and carry it out.
-
-    Args:
-        grid: with a node for each client.
-        config: the experiment.
-        directory: of the run.
-
-    Raises:
-        InputError: as of `preflight` and `carry_out`.
-    """
-    check(config)
-    carry_out(grid, preflight(config), directory)
 
 
 def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:

@@ -31,6 +31,7 @@ from fedsim.deployment import run as deployment
 from fedsim.runtimes.flower_command import FlowerError
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.toml"
 FEDSIM = (sys.executable, "-c", "from fedsim.cli.entry import main; main()")
@@ -160,7 +161,7 @@ def _size(message: Message) -> int:
 
 def _message_bytes(config: Config, out: Path) -> int:
     grid = _CountingGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, RunDirectory.create(out, config))
+    server_app.carry_out(grid, preflight(config), RunDirectory.create(out, config))
     return grid.bytes
 
 

@@ -19,6 +19,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, from_run_config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 MULTIPLIER = 2.0
 NOTE = (
@@ -127,7 +128,7 @@ def _scores(campaign: Campaign) -> tuple[npt.NDArray[np.float64], float]:
         with tempfile.TemporaryDirectory() as folder:
             directory = RunDirectory.create(Path(folder) / "run", config)
             grid = InProcessGrid(client_app.app, 3, to_run_config(config))
-            server_app.run(grid, config, directory)
+            server_app.carry_out(grid, preflight(config), directory)
             transcript = directory.read_arrays("transcript.npz")
         ratios = np.diff(transcript["log_odds"], axis=1, prepend=0.0)
         towards = np.where(transcript["worlds"], 1, -1)[:, None]

@@ -24,6 +24,7 @@ from fedsim.server import nodes as node_module
 from fedsim.server import server_app
 from fedsim.server.acceptance import ClientFailedError
 from fedsim.server.nodes import REGISTERED, connect
+from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -76,7 +77,7 @@ def _stage(message: Message) -> str:
 
 
 def _run(config: Config, directory: RunDirectory, fault: Fault = lambda _, reply: reply) -> Arrays:
-    server_app.run(FaultyGrid(config, fault), config, directory)
+    server_app.carry_out(FaultyGrid(config, fault), preflight(config), directory)
     return directory.read_arrays("transcript.npz")
 
 
@@ -207,7 +208,7 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
 
     grid = FaultyGrid(config, restart)
     with pytest.raises(ClientFailedError, match=r"state is of round None.*was lost between rounds"):
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
 
     def restart_at_last(message: Message, reply: Message) -> Message:
         if message.metadata.message_type == "evaluate" and _of(message, adversary):
@@ -216,7 +217,7 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
 
     grid = FaultyGrid(config, restart_at_last)
     with pytest.raises(ClientFailedError, match=r"no 'ratios': the node's Flower state was lost"):
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
 
 
 def _experimenting(state: Path) -> dict[str, Scalar]:
@@ -239,7 +240,7 @@ def test_an_adversary_with_a_state_path_outlives_its_restart(
     for node, context in grid.contexts.items():
         context.node_config |= _experimenting(tmp_path / f"state-{node}")
     directory = RunDirectory.create(tmp_path / "run", config)
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     found = directory.read_arrays("transcript.npz")
     np.testing.assert_array_equal(found["log_odds"], run(config)["log_odds"])
 
@@ -385,7 +386,7 @@ def test_a_node_with_other_data_is_named_before_the_first_round(
     grid.contexts[FIRST_NODE + 2].node_config |= elsewhere
     directory = RunDirectory.create(tmp_path / "run", config)
     with pytest.raises(InputError, match=r"disagree about the data.*: client 2 has [0-9a-f]{16}"):
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
     assert not (directory.path / ledger.FILE).exists()
 
 
@@ -698,7 +699,7 @@ def test_who_has_no_keys_has_no_part_in_the_sum(
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = LateGrid(config, lambda _, reply: reply)
     grid.late, grid.stage = FIRST_NODE + other, stage
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     (dropped,) = (event for event, _ in directory.events() if "dropped" in event)
     assert dropped["dropped"] == other
     assert reason in dropped["reason"]

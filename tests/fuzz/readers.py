@@ -28,6 +28,7 @@ from fedsim.privacy import releases
 from fedsim.protocol import node_memory
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import nodes, server_app
+from fedsim.server.plan import preflight
 from fedsim.transcripts import reader, records
 from fedsim.transcripts.writer import Writer
 
@@ -71,7 +72,7 @@ def played(path: Path) -> RunDirectory:
     settings = experiment()
     directory = RunDirectory.create(path, settings)
     grid = InProcessGrid(client_app.app, settings.federation.clients, to_run_config(settings))
-    server_app.run(grid, settings, directory)
+    server_app.carry_out(grid, preflight(settings), directory)
     return directory
 
 

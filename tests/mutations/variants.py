@@ -35,6 +35,7 @@ from fedsim.report import page
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import acceptance, noise, server_app
 from fedsim.server.batch import Batch, Received, Round
+from fedsim.server.plan import preflight
 from fedsim.training.models import parameter_shapes
 
 BASE: dict[str, Scalar] = {
@@ -102,9 +103,9 @@ def play(
         patch.object(page, "write_figures"),
         patch.object(page, "render_html", return_value=""),
     ):
-        server_app.run(
+        server_app.carry_out(
             InProcessGrid(client_app.app, config.federation.clients, to_run_config(config)),
-            config,
+            preflight(config),
             run,
         )
         report = json.loads((directory / "report.json").read_text(encoding="utf-8"))

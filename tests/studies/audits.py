@@ -16,6 +16,7 @@ from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.report import page
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 EPSILONS, DELTA = (1.0, 2.0, 4.0, 8.0), 1e-5
 
@@ -69,7 +70,7 @@ def _report(config: Config) -> dict[str, Any]:
     ):
         path = Path(folder) / "run"
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-        server_app.run(grid, config, RunDirectory.create(path, config))
+        server_app.carry_out(grid, preflight(config), RunDirectory.create(path, config))
         report: dict[str, Any] = json.loads((path / "report.json").read_text(encoding="utf-8"))
     return report
 

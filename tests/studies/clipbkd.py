@@ -25,6 +25,7 @@ from fedsim.config import Config, Scalar, to_run_config
 from fedsim.mechanisms import privacy
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 CONFIG = Path(__file__).parents[2] / "configs" / "clipbkd.toml"
 
@@ -145,7 +146,7 @@ def _transcript(config: Config) -> Arrays:
     with tempfile.TemporaryDirectory() as scratch:
         directory = RunDirectory.create(Path(scratch) / "run", config)
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
         return directory.read_arrays("transcript.npz")
 
 

@@ -18,6 +18,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SETTINGS = {"mnist": (0.52, 0.75, 0.9, 0.99), "adult": (0.53, 0.75, 0.9, 0.99)}
@@ -95,7 +96,7 @@ def _run(chosen: Config) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory.create(Path(folder) / "run", chosen)
         grid = InProcessGrid(client_app.app, chosen.federation.clients, to_run_config(chosen))
-        server_app.run(grid, chosen, directory)
+        server_app.carry_out(grid, preflight(chosen), directory)
         return directory.read_json("report.json")
 
 

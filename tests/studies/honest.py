@@ -36,6 +36,7 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.report import page
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.studies import membership_game, membership_report
 from fedsim.transcript_audit import audit as transcript_audit
 from fedsim.transcripts.reader import read
@@ -258,7 +259,7 @@ def _of_live(seed: int) -> Said:
         grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
         told: Changes = {"role": "auditor", "transcript-path": folder}
         grid.contexts[AUDITOR] = Context(RUN_ID, AUDITOR, told, RecordDict(), run_config)
-        server_app.run(grid, config, run)
+        server_app.carry_out(grid, preflight(config), run)
         recorded = read(Path(folder) / f"{RUN_ID}.fedt")
         worlds = run.read_arrays("transcript.npz")["worlds"]
     for each in recorded.rounds:

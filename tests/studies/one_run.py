@@ -18,6 +18,7 @@ from fedsim import client_app, config
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,7 +121,7 @@ def _federation(smoke: bool) -> Table:
             grid = InProcessGrid(
                 client_app.app, given.federation.clients, config.to_run_config(given)
             )
-            server_app.run(grid, given, directory)
+            server_app.carry_out(grid, preflight(given), directory)
             found = directory.read_json("report.json")
         audited = found["one_run"]
         medians = (audited["spread"][name]["median"] for name in ("binomial", "f_dp", "estimate"))

@@ -21,6 +21,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import from_run_config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 CONFIDENCE, SEED = 0.95, 7
 
@@ -265,7 +266,7 @@ def run(rho_beta: float, trials: int, rounds: int) -> tuple[dict[str, Any], floa
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory.create(Path(folder) / "run", config)
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
         report = directory.read_json("report.json")
     ratio = report["campaign"]["variance"]["measured"]
     return report, float("nan") if ratio is None else ratio

@@ -21,6 +21,7 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.server.strategy import DPSGD
 from fedsim.transcripts import reader, records
 from fedsim.transcripts.records import ObservedRound
@@ -55,7 +56,7 @@ def _audited(
     grid.contexts[AUDITOR] = Context(
         run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
     )
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     recorded = reader.read(recordings / f"{run_id}.fedt")
     return directory.read_arrays("transcript.npz"), recorded, directory
 

@@ -23,6 +23,7 @@ from fedsim.config import Config, to_run_config
 from fedsim.game import canary
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.transcripts import reader
 from fedsim.transcripts.records import AUDITOR, Facts, ObservedRound
 
@@ -55,7 +56,7 @@ def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits
         run_config=run_config,
     )
     directory = RunDirectory.create(tmp_path / "run", config)
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
     return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
 

@@ -29,6 +29,7 @@ from fedsim.protocol import messages
 from fedsim.results.theory import OverTrials
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.training import models
 from fedsim.training.sampling import groups
 
@@ -151,7 +152,7 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
 
     config = small(PAIRS)
     grid = Watching(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
+    server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
     parameters = 650
     expected = {
         messages.REPLY: {"sum": (8, parameters)},
@@ -326,7 +327,7 @@ def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:
 def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, str]:
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     page = (directory.path / "report.html").read_text(encoding="utf-8")
     return directory.read_report(), directory.read_arrays("transcript.npz"), page
 

@@ -22,6 +22,7 @@ from fedsim.report.page import Pictures, render_html
 from fedsim.results.measured import Crafted
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -111,7 +112,7 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
         config = small(NOISE | kind | size | {k.replace("_", "."): v for k, v in changes.items()})
         directory = RunDirectory.create(tmp_path / "run", config)
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
         return directory, directory.read_report()
 
     return execute

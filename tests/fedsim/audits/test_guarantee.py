@@ -23,6 +23,7 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.summary import summary
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.trust.model import Vantage
 
 Make = Callable[..., Config]
@@ -88,7 +89,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     for node, context in grid.contexts.items():
         said: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
         context.node_config.update(said | {"state-path": str(tmp_path / f"state-{node}")})
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     events = (directory.path / "events.jsonl").read_text()
     assert '"uncompared": [0, 1, 2]' in events  # a digest of records would be one more release
     found = directory.read_arrays("transcript.npz")
@@ -111,7 +112,7 @@ def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Pat
     config = small(SYSTEM | pac)
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     told = directory.read_report().pac
     assert told.mutual_information == 0.01
     assert told.released_information == pytest.approx(0.08)
@@ -126,7 +127,7 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(
     config = small(SYSTEM | worlds | {"trials.count": trials, "trials.batch": 4})
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     written = directory.read_report()
     expected = of(config).released
     assert expected is not None

@@ -28,6 +28,7 @@ from fedsim.report.sections import membership
 from fedsim.results.measured import MembershipAttack
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight, prepare
 
 Make = Callable[..., Config]
 
@@ -146,7 +147,7 @@ def test_a_run_records_the_challenges_loss_at_every_global_model(
 ) -> None:
     config = small({"audit.mode": mode, "trials.count": 12, "trials.batch": 12})
     grid, directory = Watching(config), RunDirectory.create(tmp_path / "run", config)
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     transcript, facts = directory.read_arrays("transcript.npz"), directory.read_json("facts.json")
     known = federation.load(config)
     record = known.members(np.asarray([facts["challenge"]["record"]]))
@@ -185,7 +186,7 @@ def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(
     attacks: str, complaint: str, small: Make
 ) -> None:
     with pytest.raises(InputError, match=complaint):
-        server_app.check(small({"audit.attacks": attacks}))
+        prepare(small({"audit.attacks": attacks}))
 
 
 def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> None:

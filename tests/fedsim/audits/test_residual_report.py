@@ -28,6 +28,7 @@ from fedsim.results.measured import (
 from fedsim.results.report import Report
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 
@@ -42,7 +43,7 @@ def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 def _run(config: Config, path: Path) -> tuple[Report, Arrays]:
     directory = RunDirectory.create(path, config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     return directory.read_report(), directory.read_arrays("transcript.npz")
 
 

@@ -15,6 +15,7 @@ from fedsim.config import Config, to_run_config
 from fedsim.game.challenge import Challenge, colluders
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 
@@ -39,7 +40,9 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
         }
     )
     directory = RunDirectory.create(tmp_path / "run", config)
-    server_app.run(InProcessGrid(client_app.app, 5, to_run_config(config)), config, directory)
+    server_app.carry_out(
+        InProcessGrid(client_app.app, 5, to_run_config(config)), preflight(config), directory
+    )
     report, facts = directory.read_report(), directory.read_json("facts.json")
     std = directory.read_arrays("transcript.npz")["noise_stds"][0]
     found, missing = report.dropouts, [e for e, _ in directory.events() if "dropped" in e]

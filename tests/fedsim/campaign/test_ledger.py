@@ -28,7 +28,7 @@ from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.report import writing
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
-from fedsim.server.plan import prepare
+from fedsim.server.plan import preflight, prepare
 from fedsim.server.strategy import DPSGD
 from fedsim.trust.model import Vantage
 
@@ -597,7 +597,7 @@ def test_a_round_too_many_is_refused_and_not_written(
 
 def execute(config: Config, directory: RunDirectory) -> dict[str, Any]:
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     return directory.read_json("report.json")
 
 

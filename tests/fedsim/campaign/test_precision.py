@@ -26,6 +26,7 @@ from fedsim.report.writing import write_report as report_of
 from fedsim.results.report import decode
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.server.strategy import DPSGD
 
 Make = Callable[[dict[str, Scalar]], Config]
@@ -43,7 +44,7 @@ def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def _go(directory: RunDirectory) -> tuple[Arrays, dict[str, Any]]:
     config = directory.config
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     return directory.read_arrays("transcript.npz"), directory.read_json("report.json")
 
 

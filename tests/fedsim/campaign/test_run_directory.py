@@ -13,6 +13,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, load, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 
@@ -46,7 +47,7 @@ def test_nor_are_its_files_where_the_directory_was_there_before(
     directory = RunDirectory.create(tmp_path / "run", config)
     (directory.path / "events.jsonl").touch(mode=0o644)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     modes = {path: path.stat().st_mode & 0o777 for path in directory.path.rglob("*")}
     assert {path.name for path in modes} >= {"config.toml", "ledger.jsonl", "lock", "facts.json"}
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}

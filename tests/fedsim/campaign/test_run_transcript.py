@@ -16,6 +16,7 @@ from fedsim.config import Config, Scalar, to_run_config
 from fedsim.report import writing
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 
@@ -23,7 +24,7 @@ Make = Callable[..., Config]
 def played(config: Config, path: Path) -> RunDirectory:
     directory = RunDirectory.create(path, config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     return directory
 
 

@@ -24,6 +24,7 @@ from fedsim.protocol.flower_private import become_task
 from fedsim.protocol.messages import Request, Role
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.server.strategy import DPSGD
 
 Make = Callable[..., Config]
@@ -329,7 +330,7 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
             state: dict[str, Scalar] = {"state-path": str(tmp_path / f"client-{client}")}
             terms: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 5.0}
             context.node_config.update(state | terms)
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
 
     def killed(strategy: DPSGD, round: int, replies: Iterable[Message]) -> object:
         if round == 2:

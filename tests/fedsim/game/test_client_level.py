@@ -33,6 +33,7 @@ from fedsim.game.round_game import RoundGame
 from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.training import models
 
 Make = Callable[..., Config]
@@ -212,7 +213,7 @@ class RecordingGrid(InProcessGrid):
 
 def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str, Any]]:
     grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     facts = directory.read_json("facts.json")
     return grid, directory.read_arrays("transcript.npz"), facts["challenge"]
 
@@ -395,7 +396,7 @@ def test_the_membership_attack_goes_by_the_mean_loss_of_the_clients_records(
 def test_the_report_names_the_client_and_its_data(small: Make, tmp_path: Path) -> None:
     config = small(CLIENT | {"federation.partition": "dirichlet", "challenge.client": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
-    server_app.run(RecordingGrid(config), config, directory)
+    server_app.carry_out(RecordingGrid(config), preflight(config), directory)
     report = directory.read_json("report.json")
     size = int((federation.load(config).client_of == 1).sum())
     assert report["unit"] == "client"

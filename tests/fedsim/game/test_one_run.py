@@ -22,6 +22,7 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import plan, server_app
+from fedsim.server.plan import preflight
 from fedsim.transcripts import one_run_scores, reader
 from fedsim.trust import Trust
 
@@ -213,7 +214,7 @@ def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = No
     grid.contexts[1000].node_config.update(node or {})
     told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(folder)}
     grid.contexts[7777] = Context(RUN_ID, 7777, told, RecordDict(), run_config)
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     return directory
 
 

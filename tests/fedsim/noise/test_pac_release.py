@@ -24,6 +24,7 @@ from fedsim.noise.pac_release import FLOOR, Released, halves, log_odds, pair, re
 from fedsim.privacy import pac
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -336,7 +337,7 @@ def test_results_do_not_depend_on_the_size_of_the_batch(
 def _reported(config: Config, path: Path) -> tuple[dict[str, Any], Arrays, RunDirectory]:
     directory = RunDirectory.create(path, config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     return directory.read_json("report.json"), directory.read_arrays("transcript.npz"), directory
 
 
@@ -450,6 +451,8 @@ def test_the_target_client_is_not_told_the_world_under_pac_noise(
 
     config = small(PAC)
     directory = RunDirectory.create(tmp_path / "run", config)
-    server_app.run(Watching(client_app.app, 3, to_run_config(config)), config, directory)
+    server_app.carry_out(
+        Watching(client_app.app, 3, to_run_config(config)), preflight(config), directory
+    )
     assert seen
     assert not any(seen)

@@ -19,6 +19,7 @@ from fedsim.protocol.secure_aggregation import SecureAggregationError, SecureSum
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.server import server_app
 from fedsim.server.batch import Batch
+from fedsim.server.plan import preflight
 from fedsim.server.strategy import DPSGD
 
 Make = Callable[..., Config]
@@ -64,7 +65,7 @@ def test_a_client_that_drops_out_after_the_keys_is_reconstructed(small: Make, ru
 def test_no_sum_leaves_a_client_unmasked(small: Make, tmp_path: Path) -> None:
     config = small(SECAGG)
     grid = ListeningGrid(config)
-    server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
+    server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
     assert not any(messages.REPLY in reply.content for reply in grid.heard)
     sums = [
         secure_aggregation.masked(reply, (4, 650))
@@ -147,7 +148,7 @@ def test_a_client_gives_nobody_both_shares_of_another(
     grid = TamperingGrid(client_app.app, 5, to_run_config(config))
     grid.tamper = tamper
     with pytest.raises(RuntimeError, match=rf"answered the last stage.*client 4: .*{reason}"):
-        server_app.run(grid, config, RunDirectory.create(tmp_path / "run", config))
+        server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
 
 
 def test_too_few_shares_unmask_nothing(small: Make) -> None:

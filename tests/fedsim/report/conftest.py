@@ -13,6 +13,7 @@ from fedsim.report import page
 from fedsim.results.report import Report
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 SIZE: dict[str, Scalar] = {
     "run.name": "digits, ρβ = 0.9",
@@ -85,7 +86,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Runs:
             directory = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", config)
             grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
             with patch.object(page.Pictures, "drawn", {}):
-                server_app.run(grid, config, directory)
+                server_app.carry_out(grid, preflight(config), directory)
             report, arrays = directory.read_report(), directory.read_arrays("transcript.npz")
             played[kind] = Written(report, arrays)
         return played[kind]

@@ -19,6 +19,7 @@ from fedsim.protocol import messages
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.seats.disclosed_noise import UnknownNoise, measure
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.trust.model import Vantage
 
 Make = Callable[..., Config]
@@ -228,7 +229,7 @@ def _replies(config: Config, directory: RunDirectory) -> list[tuple[int, bool]]:
             return reply
 
     grid = Watching(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     return replies
 
 

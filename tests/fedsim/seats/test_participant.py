@@ -25,6 +25,7 @@ from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.seats import participant
 from fedsim.seats.known_round import KnownRound
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.training import sampling
 
 MODES = [
@@ -83,7 +84,7 @@ class RecordingGrid(InProcessGrid):
 
 def _record(config: Config, directory: RunDirectory) -> tuple[RecordingGrid, Arrays, int]:
     grid = RecordingGrid(config)
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     chosen = directory.read_json("facts.json")["challenge"]
     return grid, directory.read_arrays("transcript.npz"), chosen["adversary"]
 

@@ -13,7 +13,7 @@ from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
-from fedsim.server.plan import prepare
+from fedsim.server.plan import preflight, prepare
 from fedsim.server.strategy import DPSGD
 
 Run = Callable[[Config], Arrays]
@@ -88,10 +88,10 @@ def test_a_killed_run_resumes_after_its_last_batch(
     start = DPSGD.start
     monkeypatch.setattr(DPSGD, "start", run_two_batches)
     with pytest.raises(Killed):
-        server_app.run(grid, config, directory)
+        server_app.carry_out(grid, preflight(config), directory)
     assert not (directory.path / "report.json").exists()
     batches.clear()
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     assert len(batches) == 2
     resumed = directory.read_arrays("transcript.npz")
     np.testing.assert_array_equal(resumed["log_odds"], expected["log_odds"])
@@ -104,12 +104,10 @@ def test_a_killed_run_resumes_after_its_last_batch(
 def test_what_a_round_would_refuse_is_refused_before_any_work(
     key: str, value: str, offered: str, small: Make, tmp_path: Path
 ) -> None:
-    config = small({key: value})
-    directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    config = small({key: value, "run.out": str(tmp_path / "run")})
     with pytest.raises(InputError, match=rf"{key} is '{value}'.*did you mean '{offered}'"):
-        server_app.run(grid, config, directory)
-    assert not list(directory.events())
+        prepare(config)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])

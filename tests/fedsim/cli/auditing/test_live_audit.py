@@ -16,6 +16,7 @@ from fedsim.cli.main import main
 from fedsim.config import from_run_config, to_run_config
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 from fedsim.transcripts.reader import read
 from fedsim.transcripts.records import Facts
 from fedsim.transcripts.writer import Writer
@@ -50,7 +51,7 @@ def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
         state=RecordDict(),
         run_config=run_config,
     )
-    server_app.run(grid, config, RunDirectory.create(folder / "run", config))
+    server_app.carry_out(grid, preflight(config), RunDirectory.create(folder / "run", config))
     return folder
 
 

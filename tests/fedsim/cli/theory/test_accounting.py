@@ -20,6 +20,7 @@ from fedsim.config import Config, to_run_config
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
+from fedsim.server.plan import preflight
 
 app = typer.Typer()
 app.command()(calibrate)
@@ -378,7 +379,7 @@ def test_a_run_is_accounted_with_the_distances_that_it_gathered(
     config = small({"audit.bayesian-pairs": 3})
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     report = directory.read_json("report.json")
     answer = document(f"account {directory.path}")
     assert answer["epsilon"] == report["bounds"]["tight_epsilon"]
@@ -499,7 +500,7 @@ def test_a_run_with_pac_noise_quotes_its_report(
     )
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.run(grid, config, directory)
+    server_app.carry_out(grid, preflight(config), directory)
     report = directory.read_json("report.json")
     answer = document(f"account {directory.path}")
     assert answer["pac"] == report["pac"]
