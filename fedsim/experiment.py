@@ -109,9 +109,14 @@ def run_in_process(plan: "Plan", directory: RunDirectory) -> None:
     server_app.carry_out(grid, plan, directory)
 
 
-def run_simulated(config: Config) -> None:
-    """Train all trials with Flower's simulation, in processes of their own."""
+def run_simulated(plan: "Plan", directory: RunDirectory) -> None:
+    """Train all trials with Flower's simulation, in processes of their own.
+
+    Args:
+        plan: of the run.
+        directory: of the run, which those processes lock and write.
+    """
     from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
 
-    with simulation(config) as submitted:
-        submitted.wait()
+    with simulation(plan.config) as submitted:
+        submitted.wait(lambda: directory.has("report.json"))

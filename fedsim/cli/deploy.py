@@ -212,7 +212,7 @@ def run(
     submitted = deployment.start(server, config)
     try:
         with progress(run_directory, config, console):
-            submitted.wait()
+            submitted.wait(lambda: run_directory.has("report.json"))
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,11 @@ SHIPPED = (
     *(f"fedsim/{room}/**/*.py" for room in (*SHARED, *ROLES, *PAGES)),
 )
 """What a client, a server and an auditor's node run: no command line, kit, studies or runtimes."""
-POLL_INTERVAL = 2.0
-"""Seconds between two questions for a run's status: each starts a process."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 15.0
+"""Seconds between two questions for a run's status: each starts a process of two seconds."""
+
+GLANCE = 0.2
+"""Seconds between two glances at what the run writes last."""
 
 
 class FlowerError(RuntimeError):
@@ -62,14 +66,26 @@ class Submission:
         run = flwr(self.home, "list", self.connection, "--run-id", self.run_id)["runs"][0]
         return run["status"], run.get("status-details", "")
 
-    def wait(self) -> None:
+    def wait(self, ending: Callable[[], bool]) -> None:
         """Wait for the end of the run.
+
+        Flower is asked ever less often, and at once when the run is about to end.
+
+        Args:
+            ending: whether the run has written what it writes last; a failing run never does.
 
         Raises:
             FlowerError: it is any but completion.
         """
+        pause = FIRST_PAUSE
         while not (status := self.status())[0].startswith("finished"):
-            time.sleep(POLL_INTERVAL)
+            if ending():
+                time.sleep(FIRST_PAUSE)
+                continue
+            until = time.monotonic() + pause
+            while time.monotonic() < until and not ending():
+                time.sleep(GLANCE)
+            pause = min(1.2 * pause, LONGEST_PAUSE)
         if status[0] != "finished:completed":
             reason = re.sub(r"^\w+ failed with exception: ", "", status[1])
             raise FlowerError(reason or f"the run ended as {status[0]}")

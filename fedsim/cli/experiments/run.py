@@ -141,7 +141,7 @@ def _carry_out(
     try:
         with progress(directory, plan.config, console):
             if runtime is Runtime.SIMULATION:
-                run_simulated(plan.config)
+                run_simulated(plan, directory)
             else:
                 run_in_process(plan, directory)
     except KeyboardInterrupt:
