@@ -81,11 +81,13 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
     "mode",
     [
         {"federation.trust": "central", "privacy.sensitivity": "local"},
-        {"federation.trust": "local", "privacy.sensitivity": "local"},
-        {"training.sampling-rate": 0.5, "training.optimizer": "adam"},
-        {"training.sampling-rate": 0.5, "audit.mode": "oracle", "federation.trust": "local"},
-        {"training.local-steps": 2, "federation.trust": "local"},
-        {"privacy.stop-at": 1.9},
+        {
+            "training.sampling-rate": 0.5,
+            "training.optimizer": "adam",
+            "audit.mode": "oracle",
+            "federation.trust": "local",
+        },
+        {"training.local-steps": 2, "federation.trust": "local", "privacy.stop-at": 1.9},
     ],
     ids=lambda mode: "-".join(map(str, mode.values())),
 )
