@@ -13,11 +13,11 @@ import pytest
 from hypothesis import settings
 
 from fedsim import client_app
-from fedsim.campaign.run_directory import Arrays, RunDirectory
+from fedsim.campaign.run_directory import Arrays
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
-from fedsim.server.plan import preflight
+from fedsim.server.plan import prepare
 
 # A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,9 +65,11 @@ def run(tmp_path: Path) -> Callable[[Config], Arrays]:
     runs = iter(range(100))
 
     def execute(config: Config) -> Arrays:
-        directory = RunDirectory.create(tmp_path / f"run-{next(runs)}", config)
-        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-        server_app.carry_out(grid, preflight(config), directory)
+        plan = prepare(config.placed_at(str(tmp_path / f"run-{next(runs)}")))
+        directory = plan.begin()
+        run_config = to_run_config(plan.config)
+        grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
+        server_app.carry_out(grid, plan, directory)
         return directory.read_arrays("transcript.npz")
 
     return execute
