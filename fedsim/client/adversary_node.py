@@ -232,8 +232,8 @@ def _expect_late(memory: participant.Memory, received: Received) -> participant.
     if messages.DISCLOSED in message.content:
         disclosed = messages.arrays_of(message.content.array_records[messages.DISCLOSED])
     contribution = torch.from_numpy(awaiting["message"]).to(known.device)
-    for noise_told in disclosed.values():
-        contribution = contribution + torch.from_numpy(noise_told).to(known.device)
+    for disclosed_noise in disclosed.values():
+        contribution = contribution + torch.from_numpy(disclosed_noise).to(known.device)
     of_round = KnownRound(
         config,
         known,

@@ -98,12 +98,12 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def _rows(report: Report) -> Iterator[Row]:
-    told = report.released
-    released = told and {
-        "trainings": told.trainings,
-        "epsilon": told.epsilon,
-        "delta": told.delta,
-        "vantage": told.vantage,
+    everything = report.released
+    released = everything and {
+        "trainings": everything.trainings,
+        "epsilon": everything.epsilon,
+        "delta": everything.delta,
+        "vantage": everything.vantage,
     }
     for vantage, place in report.vantages.items():
         predicted, measured = place.prediction, place.empirical

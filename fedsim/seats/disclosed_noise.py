@@ -57,7 +57,8 @@ def measure(
         sampling_rate: q.
 
     Raises:
-        ValueError: the noise of a source of a vantage point is missing, told twice, or not [T, P].
+        ValueError: the noise of a source of a vantage point is missing, disclosed twice, or not
+            [T, P].
     """
     difference = present if absent is None else present - absent
     sensitivity, present_norm = _norm(difference), _norm(present)

@@ -174,7 +174,7 @@ def expect(
         seen: the round, as the adversary knows it.
         adversary: its partition.
         own_message: [T, P], what the adversary itself sent, its own noise included, which is
-            therefore no uncertainty to it, and the noise that colluders told it.
+            therefore no uncertainty to it, and the noise that colluders disclosed to it.
         missing: clients that the aggregate is without, where that is known; if the challenge's is
             one of them there is nothing to tell apart.
         unknown_shares: of how many clients the adversary does not know the noise; None: of all

@@ -48,7 +48,7 @@ class Seen:
         participants: the clients that took part.
         unknown_noise: what hides the target, by vantage that sees every round and is measured.
         model: [T, P] float32, as it was sent.
-        total: [T, P] float64, the sum that is released, less noise that the server was told.
+        total: [T, P] float64, the sum that is released, less the noise that was disclosed.
         message: returns what a client sent, [T, P]; not where messages are summed securely.
         measured: returns what an oracle reads; for a seat that `reads_noise`.
     """

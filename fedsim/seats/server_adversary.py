@@ -68,7 +68,7 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
         summed: the clients whose messages are in what it received, one or several.
         noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
             step where clients take several.
-        message: [T, P], what it received, less noise that it was told.
+        message: [T, P], what it received, less the noise that was disclosed to it.
     """
     config, federation, game, parameters = seen.config, seen.federation, seen.game, seen.parameters
     steps, rate = config.training.local_steps, config.training.sampling_rate
