@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = (
     "adversaries",
     "fedsim/api.py",
+    "fedsim/app_audit",
     "fedsim/auditor",
     "fedsim/client",
     "fedsim/client_app.py",
@@ -31,6 +32,7 @@ ROOMS = (
     "fedsim/server",
     "fedsim/studies",
     "fedsim/training",
+    "fedsim/transcript_audit",
     "fedsim/transcripts",
     "fedsim/trust",
 )

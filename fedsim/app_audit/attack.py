@@ -44,9 +44,13 @@ PILOTS = 24
 
 @dataclass(frozen=True)
 class Game:
-    """T trials of k rounds: worlds bool [T], ratios float64 [T, k].
+    """What T trials of k rounds showed.
 
-    piloted: whether trials of their own, rather than theory, placed the threshold
+    Attributes:
+        worlds: bool [T]; True where the target sent its update, in half of the trials.
+        ratios: float64 [T, k], log-likelihood ratio of each round; where `piloted`, how far the
+            round moved along the direction, less the threshold.
+        piloted: whether `PILOTS` trials of their own, rather than theory, placed the threshold.
     """
 
     worlds: Bools
@@ -54,7 +58,7 @@ class Game:
     piloted: bool
 
     def scores(self, scope: Scope) -> tuple[Bools, Floats]:
-        """Return worlds and scores of independent observations: of trials, or of single rounds.
+        """Return worlds and scores of independent observations, each [T], or [T k] for a round.
 
         Given the coin, the noise of one round is independent of that of another.
         """
@@ -66,7 +70,13 @@ class Game:
 def observe(audited: App, seed: int, confidence: float) -> Configuration:
     """Run the app twice, honestly and with one huge update; return its configuration.
 
-    confidence: of the intervals for the realised noise. Raises AppFailedError if the app fails.
+    Args:
+        audited: the app, whose clients train in the honest run alone.
+        seed: the honest run takes the numbers of trial 0, the other one those of trial 1.
+        confidence: of the intervals for the realised noise of all rounds together.
+
+    Raises:
+        AppFailedError: the app fails.
     """
     honest = audited.execute(_app_seed(seed, 0))
     configuration = honest.configuration
@@ -79,7 +89,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     seen = Observation(
         participants=tuple(each.replies for each in honest.rounds),
         weights=weights,
-        noise_ratios=noise_ratios(honest, configuration, confidence),
+        noise_ratios=_noise_ratios(honest, configuration, confidence),
         client_norm_kept=False,
         seeded=honest.seeded,
         statements=honest.statements,
@@ -95,7 +105,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     return replace(configuration, observation=seen)
 
 
-def noise_ratios(
+def _noise_ratios(
     honest: Execution, configuration: Configuration, confidence: float
 ) -> tuple[Interval, ...]:
     """Return intervals for realised over configured standard deviation of every round's noise.
@@ -103,6 +113,11 @@ def noise_ratios(
     By the chi-square distribution of the squared noise over its configured variance, all parameters
     of a round together; all rounds' intervals hold at once with that confidence (Bonferroni). ()
     where no noise is configured or that of a round could not be watched.
+
+    Args:
+        honest: the run whose noise was measured, as squared lengths.
+        configuration: with the norms that scaled the noise of every round.
+        confidence: in (0, 1), of all intervals together.
     """
     central = configuration.central
     if central is None or not central.noise_multiplier:
@@ -131,8 +146,22 @@ def play(
 ) -> Game:
     """Play the game `trials` times, half in each world, and return the scores.
 
-    `configuration` must come from `observe`, `guarantee` from the configuration. A trial depends on
-    the seed and its number alone. Raises AppFailedError if the app fails.
+    A trial depends on the seed and its number alone.
+
+    Args:
+        audited: the app, which has had its honest run.
+        configuration: as `observe` returned it.
+        guarantee: theory's of that configuration, which scores the rounds. Where it is None or has
+            no finite numbers, or the noise is seeded, `PILOTS` more trials place a threshold.
+        neighbouring: under add-remove the target of the other world sends as little as everybody,
+            under replace the opposite update.
+        vantage: the server scores the target's message, any other the released model.
+        trials: at least 1; of an odd number one more is in the world with the update.
+        seed: of the worlds, the direction and the app's own randomness.
+        progress: called with the number of trials done after each, pilots not counted.
+
+    Raises:
+        AppFailedError: the app fails.
     """
     player = _Player(audited, configuration, neighbouring, seed)
     worlds = generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)

@@ -50,10 +50,26 @@ OWN_NOISE = (
 class AppAudit:
     """The outcome.
 
-    delta, scope: what every epsilon speaks of; epsilon: that of theory, None where it cannot tell
-    predicted_advantage: by theory, for this attack, None where it cannot tell; advantage: measured
-    lower_bounds: each at the confidence (1 + confidence)/2, so that both hold at once
-    proven: the largest of those at (1 + ALARM_CONFIDENCE)/2 each, which alone convicts
+    Attributes:
+        app: its project name.
+        configuration: what its strategy and mods say, with what the honest run showed.
+        claim: given, else the app's own; None where nobody claims anything.
+        guarantee: true noise of every round by theory, None where theory cannot tell.
+        vantage: whom the claim, else the noise, protects against.
+        neighbouring: what the target sends in the world without its update.
+        delta: at which every epsilon is stated: the claim's, else `DEFAULT_DELTA`.
+        scope: of every epsilon: the whole run, or its least private round.
+        epsilon: by theory, inf without noise; None where theory cannot tell.
+        predicted_advantage: of this attack by theory, 0 to 1; None where theory cannot tell.
+        advantage: as measured, true less false positive rate, with its interval.
+        lower_bounds: on epsilon by the names of `BOUNDS`, each at the confidence
+            (1 + confidence)/2, so that both hold at once.
+        proven: the largest of those at (1 + ALARM_CONFIDENCE)/2 each, which alone convicts.
+        confidence: of what is shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
+        findings: what the rules object to, in their order.
+        trials: scored runs, in half of which the update was sent.
+        clients: how many the app was run with, sampled or not.
+        seed: of worlds, direction and the app's own randomness.
     """
 
     app: str
@@ -183,10 +199,20 @@ def audit(
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
-    """Run the app honestly, apply every rule, play the game `trials` times, and judge the claim.
+    """Return the outcome of an honest run, every rule, and the game played `trials` times.
 
-    claim: None for what the app claims itself. Raises InputError for fewer than `LEAST_TRIALS`
-    trials or an impossible confidence, `measurement.AppFailedError` if the app fails.
+    Args:
+        audited: the app; it is run once honestly, once as a probe, and for every trial and pilot.
+        trials: at least `LEAST_TRIALS`.
+        seed: of worlds, directions and the app's own randomness.
+        claim: what is judged; None for what the app claims itself.
+        neighbouring: what the target sends in the world without its update.
+        confidence: in (0, 1), of the intervals and lower bounds that are shown.
+        progress: called with the number of trials done.
+
+    Raises:
+        InputError: too few trials, or an impossible confidence.
+        AppFailedError: the app fails.
     """
     check(trials, confidence)
     configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
@@ -236,7 +262,15 @@ def audit(
 
 
 def check(trials: int, confidence: float) -> None:
-    """Raise InputError for fewer than `LEAST_TRIALS` trials or an impossible confidence."""
+    """Refuse numbers that no audit can be run with, before any code of the app is.
+
+    Args:
+        trials: scored runs of the app, at least `LEAST_TRIALS`.
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: one of them is out of range.
+    """
     significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")

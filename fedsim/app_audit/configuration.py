@@ -27,11 +27,17 @@ class Scope(StrEnum):
 class Claim:
     """Somebody's statement that a run, or a round of it, is (epsilon, delta)-private.
 
-    vantage: towards whom; None where nobody said, so that the configuration decides
-    unit: one of `fedsim.transcripts.records.UNITS`, None where nobody said: "client" is a
-        client's whole update as its training returns it, "record" a record of its data
+    Attributes:
+        epsilon: finite, at least 0.
+        delta: strictly between 0 and 1.
+        scope: the whole run, or each of its rounds or messages.
+        source: who says so, as the report words it.
+        vantage: towards whom; None where nobody said, so that the configuration decides.
+        unit: one of `fedsim.transcripts.records.UNITS`, None where nobody said: "client" is a
+            client's whole update as its training returns it, "record" a record of its data.
 
-    Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
+    Raises:
+        InputError: epsilon or delta outside these ranges.
     """
 
     epsilon: float
@@ -53,7 +59,13 @@ class Claim:
 def claim_given(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
     """Return what somebody outside the app claims of a run, None for nothing.
 
-    Raises InputError for a part of a claim, or numbers that none may have.
+    Args:
+        epsilon: of the whole run, finite and at least 0.
+        delta: strictly between 0 and 1; needed with epsilon.
+        unit: "client" or "record", None where nobody says.
+
+    Raises:
+        InputError: a part of a claim, or numbers out of range.
     """
     if epsilon is None and delta is None and unit is None:
         return None
@@ -68,18 +80,21 @@ def claim_given(epsilon: float | None, delta: float | None, unit: str | None) ->
 class CentralNoise:
     """Noise that the server adds to an average of clipped updates.
 
-    strategy: the class that adds it
-    noise_multiplier: z; the noise has the standard deviation z C / sampled_clients
-    clipping_norms, noise_norms: the C that updates were clipped to, and the C that scaled the
-        noise, of every round (of the first alone before the app ran)
-    sampled_clients: the number by which the strategy divides
-    client_clips: whether clipping is left to the clients
-    adaptive: whether C follows the updates, which releases a noisy count of clipped updates
-    count_std: standard deviation of the noise on that count
-    plain_mean: whether what is noised is Flower's plain average of the replies
-    weighted_by: the metric that weights the average, which clients send
-    equal_weights_enforced: whether the strategy refuses replies of unequal weight
-    own_noise: whether code that is not Flower's makes the noise
+    Attributes:
+        strategy: the class that adds it.
+        noise_multiplier: z; the noise has the standard deviation z C / sampled_clients.
+        clipping_norms: the C (L2 norm) that updates were clipped to in every round; before the app
+            ran, of the first alone.
+        noise_norms: the C that scaled the noise of every round, likewise; adaptive clipping has
+            moved it by then.
+        sampled_clients: the number by which the strategy divides, whoever replied.
+        client_clips: whether clipping is left to the clients.
+        adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
+        count_std: standard deviation of the noise on that count, in clients.
+        plain_mean: whether what is noised is Flower's plain average of the replies.
+        weighted_by: the metric that weights the average, which clients send.
+        equal_weights_enforced: whether the strategy refuses replies of unequal weight.
+        own_noise: whether code that is not Flower's makes the noise.
     """
 
     strategy: str
@@ -101,6 +116,12 @@ class LocalNoise:
     """Noise that every client adds to its own clipped update: Flower's LocalDpMod.
 
     Its standard deviation is sensitivity * sqrt(2 ln(1.25/delta)) / epsilon.
+
+    Attributes:
+        clipping_norm: the longest (L2) that an update leaves the client, before noise.
+        sensitivity: what scales the noise; nothing ties it to the clipping norm.
+        epsilon: that LocalDpMod means to keep for one message.
+        delta: likewise; the formula has an answer below 1.25.
     """
 
     clipping_norm: float
@@ -118,7 +139,13 @@ class LocalNoise:
 
 @dataclass(frozen=True)
 class Statement:
-    """What an accountant answered: (epsilon, delta) after that many releases."""
+    """What the app's accountant answered when it was asked.
+
+    Attributes:
+        epsilon: spent so far, by Flower's own accounting.
+        delta: at which it was asked.
+        releases: noisy aggregates that it had counted by then.
+    """
 
     epsilon: float
     delta: float
@@ -129,9 +156,12 @@ class Statement:
 class Training:
     """What the honest run showed of the clients' training, which trials do not run.
 
-    random: whether a client that trained one model twice, from other seeds, returned two updates
-    libraries: of differential privacy, that the app's modules import
-    epsilon: the largest that a client reported among its metrics, None if none did; metric: which
+    Attributes:
+        random: whether a client that trained one model twice, from other seeds, returned two
+            updates.
+        libraries: of differential privacy, that the app's modules import.
+        epsilon: the largest that a client reported among its metrics, None if none did.
+        metric: the name that it was reported under, "" if none was.
     """
 
     random: bool
@@ -144,14 +174,16 @@ class Training:
 class Observation:
     """What one honest run of the app, and one with a huge update, showed.
 
-    participants: replies that went into the aggregate, of every round
-    weights: of every client that was seen, by partition
-    noise_ratios: realised over configured standard deviation of the central noise, of every round;
-        () without any
-    client_norm_kept: whether an update far above the clipping norm left its client unclipped
-    seeded: whether the server set the seed or the state of NumPy's global generator, from which
-        Flower draws its noise
-    statements: the accountants' answers in order; releases: noisy aggregates of the whole run
+    Attributes:
+        participants: replies that went into the aggregate, of every round.
+        weights: of every client that was seen and stated one, by partition.
+        noise_ratios: realised over configured standard deviation of the central noise, of every
+            round; () without any.
+        client_norm_kept: whether an update far above the clipping norm left its client unclipped.
+        seeded: whether the server set the seed or the state of NumPy's global generator, from which
+            Flower draws its noise.
+        statements: the accountants' answers, in order.
+        training: what the clients' training showed; None if no client trained.
     """
 
     participants: tuple[int, ...]
@@ -172,8 +204,14 @@ class Observation:
 class Configuration:
     """All that is known of the app's differential privacy.
 
-    strategies: class names from the outermost wrapper inwards; mods: of the clients, outermost
-        first; known: whether all strategies are Flower's own, so that no other noise can be there
+    Attributes:
+        rounds: that are released.
+        strategies: class names from the outermost wrapper inwards.
+        mods: names of the clients' mods, outermost first.
+        known: whether all strategies are Flower's own, so that no other noise can be there.
+        central: the server's noise, None if no wrapper of Flower's adds any.
+        local: the noise of the clients' LocalDpMod, None without one.
+        observation: what running it showed, None before it ran.
     """
 
     rounds: int

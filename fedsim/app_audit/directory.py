@@ -35,7 +35,9 @@ def audit_directory(
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
-    """Audit the app in a directory, whose code runs in a process of its own with the user's rights.
+    """Return the audit of the app in a directory.
+
+    The app's code runs in a process of its own, with the user's rights.
 
     Args:
         app: the directory of the app's pyproject.toml

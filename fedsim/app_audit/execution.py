@@ -58,9 +58,15 @@ class AuditedApp:
         return self._app.name
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Run the app once, with every global seed set; honest unless there is a script.
+        """Return what one run of the app showed, with every global seed set before it.
 
-        Raises AppFailedError if the app fails; an honest run must come before a scripted one.
+        Args:
+            seed: of Python's, NumPy's and PyTorch's global generators.
+            script: what clients send instead of training; None for an honest run, whose replies are
+                the templates of the scripted ones.
+
+        Raises:
+            AppFailedError: the app fails, ends the process, or releases nothing.
         """
         recorder = _Recorder(self.clients, script)
         self._recorder = recorder
@@ -82,7 +88,16 @@ class AuditedApp:
         return recorder.finish(self._app.mods, training.libraries(self._app.root))
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
-        """Answer a message next to the app's train function (a Flower mod)."""
+        """Return the answer to a message next to the app's train function (a Flower mod).
+
+        Args:
+            message: holds the model of the round, if it asks for training.
+            context: of the client, whose partition decides what a script has it send.
+            call_next: the app's own train function, which a script leaves out.
+
+        Raises:
+            AppFailedError: a script is run, and no client replied in the honest run.
+        """
         assert self._recorder is not None
         partition, script = _partition(context), self._recorder.script
         kind = message.metadata.message_type
@@ -102,12 +117,23 @@ class AuditedApp:
         return Message(_scripted(template, message, script, partition), reply_to=message)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
-        """Return the reply of the honest run to any message but training, None if there is none."""
+        """Return the reply of the honest run to any message but training, None if there is none.
+
+        Args:
+            message: of which the type alone counts: metrics need not be those of this model.
+            context: of the client, whose own reply it must be.
+        """
         content = self._templates.get((message.metadata.message_type, _partition(context)))
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
 
     def remember(self, message: Message, context: Context, reply: Message) -> None:
-        """Keep a reply of the honest run to anything but training."""
+        """Keep a reply of the honest run to anything but training.
+
+        Args:
+            message: what was asked; a later reply to the same type takes the place of this one.
+            context: of the client that replied.
+            reply: left out if it is an error.
+        """
         kind = message.metadata.message_type
         if not kind.startswith("train") and not reply.has_error():
             self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
@@ -123,7 +149,16 @@ class AuditedApp:
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    """Load the app in a directory for so many clients. Raises InputError as `loading.loaded`."""
+    """Load the app in a directory, and yield it ready to run; its modules are forgotten in the end.
+
+    Args:
+        directory: of the app's pyproject.toml.
+        clients: nodes of the federation, each of which has a partition.
+        overrides: of the app's run configuration, by dotted key.
+
+    Raises:
+        InputError: as `loading.loaded`.
+    """
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app

@@ -32,12 +32,17 @@ LEAST, MOST = 1e-6, 1e100
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The true noise multipliers, of every round.
+    """The true noise of every round; each tuple has one value a round.
 
-    multipliers: noise over the most that one client can change, all that is released counted
-    on_models: of the released models (or messages) alone, which is what the attack looks at
-    influences: how far one client can move the released model, or message; noise_stds: the standard
-        deviation of the noise on every coordinate
+    Attributes:
+        vantage: who looks: the server at messages, any other at released models.
+        neighbouring: what the client sends in the other world.
+        multipliers: noise over the most that one client can change, all that is released counted; 0
+            for none.
+        on_models: of the released models (or messages) alone, which is what the attack looks at.
+        influences: how far (L2) one client can move the released model, or message; inf if without
+            limit.
+        noise_stds: the standard deviation of the noise on every coordinate.
     """
 
     vantage: Vantage
@@ -53,7 +58,12 @@ class Guarantee:
         return Mechanism(tuple(Steps(z) for z in multipliers), self.neighbouring)
 
     def epsilon(self, delta: float, scope: Scope = Scope.RUN) -> float:
-        """Return epsilon at delta by the privacy loss distribution; inf without noise."""
+        """Return epsilon by the privacy loss distribution; inf without noise.
+
+        Args:
+            delta: in (0, 1).
+            scope: of the whole run, or of its least private round.
+        """
         return PLD.epsilon(self.mechanism(scope), delta)
 
     def advantage(self, scope: Scope = Scope.RUN) -> float:
@@ -69,6 +79,10 @@ def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vant
 
     That is a participant, who sees released models, unless clients alone add noise: then it is the
     server, who sees every message.
+
+    Args:
+        configuration: whose noise decides where no claim does.
+        claim: None, or one without a vantage, leaves it to the noise.
     """
     if claim is not None and claim.vantage is not None:
         return claim.vantage
@@ -86,6 +100,11 @@ def guarantee(
     Before the app ran, what the strategy states of itself is believed, equal weights included.
     Towards a participant the clients' own noise counts where it protects better than the server's:
     whatever the server makes of a noisy message tells no more than the message does.
+
+    Args:
+        configuration: with or without what a run showed.
+        neighbouring: replacing an update doubles what a client can change.
+        vantage: None for that of `vantage_of`.
     """
     vantage = vantage or vantage_of(configuration)
     messages = _of_messages(configuration, neighbouring)
@@ -128,7 +147,7 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
     )
     if seen is not None and central.client_clips and seen.client_norm_kept:
         moved_by = (math.inf,) * rounds
-    configured = configured_stds(central, _every_round(central.noise_norms, rounds))
+    configured = _configured_stds(central, _every_round(central.noise_norms, rounds))
     pairs = zip(configured, realised_shares(seen, rounds), strict=True)
     stds = tuple(std * realised for std, realised in pairs)
     if seen is not None and seen.seeded:
@@ -137,7 +156,7 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
     return _of(vantage, neighbouring, moved_by, stds, count_std)
 
 
-def configured_stds(central: CentralNoise, norms: tuple[float, ...]) -> tuple[float, ...]:
+def _configured_stds(central: CentralNoise, norms: tuple[float, ...]) -> tuple[float, ...]:
     """Return the standard deviation that the strategy means to add, of every round."""
     return tuple(central.noise_multiplier * norm / central.sampled_clients for norm in norms)
 
@@ -147,6 +166,11 @@ def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
 
     1/n under equal weights. Where a client states its own weight, that of a client that states a
     huge one among the others: almost 1.
+
+    Args:
+        central: the noise, for the number that it divides by where nothing was observed.
+        seen: replies and weights of the honest run; None before it.
+        round: its place, from 0; beyond the observed rounds the last stands.
     """
     if seen is None or not seen.participants:
         return 1 / central.sampled_clients
@@ -161,6 +185,10 @@ def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
     """Return every round's realised over configured noise where they contradict each other, or 1.
 
     Round by round: much noise in one round makes up for none in another only in their sum.
+
+    Args:
+        seen: with an interval a round; without any the configured noise is believed.
+        rounds: how many values are returned.
     """
     if seen is None or not seen.noise_ratios:
         return (1.0,) * rounds
@@ -172,7 +200,14 @@ def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
 
 
 def enough_noise(claim: Claim, steps: int) -> float:
-    """Return the noise multiplier at which that many steps just keep the claim."""
+    """Return the noise multiplier at which that many steps just keep the claim.
+
+    Exact for Gaussian steps without sampling, which compose to one of mu = sqrt(steps)/z.
+
+    Args:
+        claim: its epsilon and delta, of all the steps together.
+        steps: equal releases, at least 1.
+    """
     return math.sqrt(steps) / gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
 
 

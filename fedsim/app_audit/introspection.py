@@ -51,7 +51,7 @@ def own_code(strategies: Iterable[Strategy]) -> str | None:
     return None
 
 
-def makes_own_noise(wrapper: Any) -> bool:
+def _makes_own_noise(wrapper: Any) -> bool:
     """Whether anything but Flower's own code makes the noise of a wrapper of Flower's."""
     method = wrapper._add_noise_to_aggregated_arrays
     names = ("add_gaussian_noise_inplace", "compute_stdv")
@@ -61,7 +61,10 @@ def makes_own_noise(wrapper: Any) -> bool:
 
 
 def averages(strategy: Strategy) -> bool:
-    """Whether a strategy that wraps no other releases the plain, weighted mean of the replies."""
+    """Return whether a strategy that wraps no other releases the plain mean of the replies.
+
+    Weights are FedAvg's, by the metric that it names.
+    """
     return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
 
 
@@ -75,7 +78,10 @@ def configuration_of(
 ) -> Configuration:
     """Return what a strategy and the mods of its clients say of themselves, before anything runs.
 
-    mods: functions or objects as given to `app.train(mods=...)`; rounds: that will be released.
+    Args:
+        strategy: the outermost one, as the server app starts it.
+        mods: functions or objects as given to `app.train(mods=...)`, outermost first.
+        rounds: that will be released.
     """
     strategies, mods = chain(strategy), list(mods)
     return Configuration(
@@ -97,8 +103,14 @@ def configuration_findings(
 ) -> list[Finding]:
     """Return what the rules object to in a strategy and its clients' mods, before anything runs.
 
-    claim: what the run is said to guarantee; None for what LocalDpMod says of itself. Only what can
-    be read is judged: what clients really send is not known yet.
+    Only what can be read is judged: what clients really send is not known yet.
+
+    Args:
+        strategy: the outermost one, as the server app starts it.
+        mods: as given to `app.train(mods=...)`, outermost first.
+        rounds: that will be released.
+        claim: what the run is said to guarantee; None for what LocalDpMod says of itself.
+        neighbouring: what a client sends in the other world; decides the sensitivity.
     """
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 
@@ -130,5 +142,5 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
         plain_mean=averages(wrapper.strategy),
         weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
         equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
-        own_noise=makes_own_noise(wrapper),
+        own_noise=_makes_own_noise(wrapper),
     )

@@ -23,7 +23,16 @@ Innermost = Callable[[Message, Context, Train], Message]
 
 @dataclass(frozen=True)
 class FlowerApp:
-    """An app that is loaded: its two components, run configuration, clients' mods and directory."""
+    """An app that is loaded.
+
+    Attributes:
+        name: of the project, else of its directory.
+        server_app: the component under [tool.flwr.app.components] serverapp.
+        client_app: the component under clientapp.
+        run_config: every declared key, dotted, overrides included.
+        mods: that the app put around its train functions, in the order in which it named them.
+        root: its directory, resolved.
+    """
 
     name: str
     server_app: ServerApp
@@ -37,13 +46,16 @@ class FlowerApp:
 def loaded(
     directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
 ) -> Iterator[FlowerApp]:
-    """Import the app in `directory`, and forget its modules in the end.
+    """Import an app and yield it; its modules are forgotten in the end.
 
-    innermost: a mod that is put next to every train function, inside all mods of the app
-    overrides: of the run configuration, by dotted key
+    Args:
+        directory: of its pyproject.toml; it is first on the import path until the end.
+        overrides: of the run configuration, by dotted key.
+        innermost: a mod that is put next to every train function, inside all mods of the app.
 
-    Raises InputError if there is no Flower app, if a key is not declared or if a module of another
-    place has the name of the app's.
+    Raises:
+        InputError: there is no Flower app, a key is not declared, the app's code fails on import,
+            or a module of another place has the name of the app's.
     """
     root = directory.expanduser().resolve()
     described = _read(root)
@@ -150,7 +162,13 @@ def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
 
 @contextmanager
 def patched(client: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Replace an attribute of a class or module while inside."""
+    """Replace an attribute of a class or module while inside.
+
+    Args:
+        client: the class or module, of Flower or NumPy.
+        name: of the attribute, which must be there.
+        replacement: what stands in its place; the original is put back even after an error.
+    """
     original = getattr(client, name)
     setattr(client, name, replacement)
     try:

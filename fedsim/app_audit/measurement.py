@@ -24,12 +24,14 @@ class AppFailedError(RuntimeError):
 class Script:
     """What every client sends in a scripted run.
 
-    target: the partition whose update differs between the worlds; length: how far it moves the
-        model, along `direction`; weight: the weight that it states, None for that of the honest
-        run, under the key weighted_by
-    idle: what every other client adds to the first number of the model. It must not be 0: Flower's
-        clipping divides by the norm.
-    seed: of the direction
+    Attributes:
+        target: the partition whose update differs between the worlds.
+        length: how far (L2) it moves the model along `direction`; below 0 for the other way.
+        weight: that the target states, None for that of the honest run.
+        weighted_by: the metric that holds the weight.
+        idle: what every other client adds to the first number of the model. It must not be 0:
+            Flower's clipping divides by the norm.
+        seed: of the direction.
     """
 
     target: int
@@ -45,6 +47,10 @@ def direction(seed: int, parameters: int) -> Vector:
     """Return the unit vector [P] along which the target moves, and along which a run is measured.
 
     All runs of an audit share it.
+
+    Args:
+        seed: of the audit.
+        parameters: P, the floating-point numbers of the model.
     """
     drawn = generator(seed, Role.CANARY).standard_normal(parameters)
     return drawn / np.linalg.norm(drawn)
@@ -54,14 +60,17 @@ def direction(seed: int, parameters: int) -> Vector:
 class Round:
     """What was seen of one round.
 
-    replies: how many clients replied; weights: of those that stated one, by partition
-    clipped_to, noise_norm: the clipping norm before and after the aggregation, nan without central
-        noise
-    noise_energy: squared length of the released model less what was there before noise; None in
-        scripted runs and without central noise
-    model_shift, message_shift: the released model, and the target's reply, less the model before,
-        along the script's direction; message_norm: the length of the latter difference. nan where
-        there is nothing to measure.
+    Attributes:
+        replies: how many clients replied.
+        weights: of those that stated one, by partition.
+        clipped_to: the clipping norm before the aggregation, nan without central noise.
+        noise_norm: the clipping norm after it, by which Flower scales the noise; nan likewise.
+        noise_energy: squared length of the released model less what was there before noise; None in
+            scripted runs and without central noise.
+        model_shift: the released model less the one before, along the script's direction; nan in an
+            honest run.
+        message_shift: the target's reply less the model before, likewise; nan where it sent none.
+        message_norm: the length of that difference, nan likewise.
     """
 
     replies: int
@@ -78,8 +87,13 @@ class Round:
 class Execution:
     """What was seen of one run.
 
-    seeded: whether the server set the seed or the state of NumPy's global generator
-    training: None for a scripted run
+    Attributes:
+        rounds: in order; at least one.
+        configuration: read off the strategy and mods as they were at the end of the run.
+        statements: the accountants' answers, in order.
+        seeded: whether the server set the seed or the state of NumPy's global generator.
+        parameters: P, the floating-point numbers of the model.
+        training: None for a scripted run.
     """
 
     rounds: tuple[Round, ...]
@@ -102,7 +116,13 @@ class App(Protocol):
         """How many clients it is run with."""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Run the app once, with every global seed set; honest unless there is a script.
+        """Return what one run of the app showed, with every global seed set before it.
 
-        Raises AppFailedError if the app fails; an honest run must come before a scripted one.
+        Args:
+            seed: of Python's, NumPy's and PyTorch's global generators.
+            script: what clients send instead of training; None for an honest run, one of which must
+                come before a scripted one.
+
+        Raises:
+            AppFailedError: the app fails.
         """

@@ -17,7 +17,12 @@ MEANINGS = {
 
 
 def render_html(outcome: AppAudit, results: Sequence[tuple[str, str]]) -> str:
-    """Return the page; results: the numbers behind the verdict, worded, name by name."""
+    """Return the page as HTML.
+
+    Args:
+        outcome: whose verdict and findings it shows.
+        results: the numbers behind the verdict, as worded for the terminal: name and value.
+    """
     return audit_page.render(
         PAGE,
         app=outcome.app,

@@ -37,7 +37,13 @@ GRACE = 2.0
 
 @dataclass(frozen=True)
 class Order:
-    """Which app is to be loaded, and how."""
+    """Which app is to be loaded, and how; the first message to the process.
+
+    Attributes:
+        directory: of the app's pyproject.toml.
+        clients: nodes of the federation that the app is run in.
+        overrides: of the app's run configuration, by dotted key.
+    """
 
     directory: str
     clients: int
@@ -46,7 +52,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Request:
-    """One run; honest unless there is a script."""
+    """One run, asked for after an order was answered.
+
+    Attributes:
+        seed: of the global generators, set before the run.
+        script: what clients send instead of training; None for an honest run.
+    """
 
     seed: int
     script: Script | None
@@ -54,9 +65,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """To an order the app's name, to a request an execution; or why there is none.
+    """What the process says to an order or a request; one of the fields is not None.
 
-    refused: what is wrong with the directory or its configuration; failed: with the app's code
+    Attributes:
+        name: the app's, in answer to an order.
+        execution: what a run showed, in answer to a request.
+        refused: what is wrong with the directory or its configuration, an InputError there.
+        failed: what is wrong with the app's code, an AppFailedError there.
     """
 
     name: str | None = None
@@ -88,9 +103,15 @@ class AppProcess:
         self.name = self._ask(order).name or ""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Run the app once, with every global seed set; honest unless there is a script.
+        """Return what one run of the app in its process showed.
 
-        Raises AppFailedError if the app fails; an honest run must come before a scripted one.
+        Args:
+            seed: of the global generators there, Python's, NumPy's and PyTorch's.
+            script: what clients send instead of training; None for an honest run, one of which must
+                come before a scripted one.
+
+        Raises:
+            AppFailedError: the app fails, its process ends, or it is silent past the time limit.
         """
         answer = self._ask(Request(seed, script))
         if answer.execution is None:
@@ -155,10 +176,19 @@ def opened(
     time_limit: float,
     show: Callable[[str], None],
 ) -> Iterator[AppProcess]:
-    """Load the app in a directory for so many clients, in a process that ends with the block.
+    """Load the app in a directory, in a process that ends with the block, and yield it.
 
-    time_limit: in seconds, of loading and of every run; show: is called, in a thread, with every
-    line that the app prints. Raises InputError as `loading.loaded` does, AppFailedError.
+    Args:
+        directory: of the app's pyproject.toml.
+        clients: nodes of the federation that the app is run in.
+        overrides: of the app's run configuration, by dotted key.
+        time_limit: in seconds, of loading and of every run, each by itself.
+        show: called, in a thread, with every line that the app prints, of `LONGEST_LINE` bytes at
+            most.
+
+    Raises:
+        InputError: as `loading.loaded`.
+        AppFailedError: loading takes too long, or ends the process.
     """
     channel, theirs = socket.socketpair()
     with channel:

@@ -15,8 +15,14 @@ Train = Callable[[Message, Context], Message]
 def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tuple[Message, bool]:
     """Train, then once more on a copy from another seed; return the reply, and whether they differ.
 
-    seed: of the second time; the first goes on from the generators as they are, and whatever comes
-    after it as if there had been no second. A second time that fails counts as different.
+    The first time goes on from the generators as they are, and whatever comes after it as if there
+    had been no second. A second time that fails counts as different.
+
+    Args:
+        train: the app's own, which may change the message and the context.
+        message: holds the model to start from.
+        context: of the client.
+        seed: of all global generators the second time.
     """
     # Before the first time, which may change either.
     message_again, context_again = copy.deepcopy(message), copy.deepcopy(context)

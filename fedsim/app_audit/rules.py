@@ -20,8 +20,12 @@ from fedsim.trust.model import Vantage
 class Finding:
     """One rule's objection.
 
-    breaks: whether the guarantee is weaker than the configuration says because of it; a finding
-        that does not break one is advice
+    Attributes:
+        rule: its name in `RULES`.
+        breaks: whether the guarantee is weaker than the configuration says because of it; a finding
+            that does not break one is advice.
+        why: what is wrong, with the numbers of this app.
+        mend: what to change in the app.
     """
 
     rule: str
@@ -32,7 +36,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a rule looks at."""
+    """What a rule looks at.
+
+    Attributes:
+        configuration: with or without what a run showed.
+        neighbouring: what a client sends in the other world; decides the sensitivity.
+        claim: what is judged; None where nobody claims anything.
+        guarantee: of the claim's vantage, else of whom the noise is for; None where theory cannot
+            tell.
+    """
 
     configuration: Configuration
     neighbouring: Neighbouring
@@ -40,7 +52,7 @@ class Subject:
     guarantee: theory.Guarantee | None
 
 
-def local_sensitivity(subject: Subject) -> Finding | None:
+def _local_sensitivity(subject: Subject) -> Finding | None:
     """LocalDpMod takes a sensitivity beside the clipping norm, and nothing ties the two."""
     local = subject.configuration.local
     if local is None:
@@ -60,7 +72,7 @@ def local_sensitivity(subject: Subject) -> Finding | None:
     )
 
 
-def local_formula(subject: Subject) -> Finding | None:
+def _local_formula(subject: Subject) -> Finding | None:
     """The classic formula behind LocalDpMod is proved for epsilon <= 1 only."""
     local = subject.configuration.local
     if local is None or local.epsilon <= 1 or not 0 < local.delta < 1 or not local.std:
@@ -79,7 +91,7 @@ def local_formula(subject: Subject) -> Finding | None:
     )
 
 
-def weighted_average(subject: Subject) -> Finding | None:
+def _weighted_average(subject: Subject) -> Finding | None:
     """Noise for a plain average of n updates, while clients weight themselves."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or not central.plain_mean or central.equal_weights_enforced:
@@ -102,7 +114,7 @@ def weighted_average(subject: Subject) -> Finding | None:
     )
 
 
-def sampled_clients(subject: Subject) -> Finding | None:
+def _sampled_clients(subject: Subject) -> Finding | None:
     """The number by which the noise is divided is not the number of replies."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or seen is None or not seen.participants:
@@ -119,7 +131,7 @@ def sampled_clients(subject: Subject) -> Finding | None:
     )
 
 
-def rebuilt_accountant(subject: Subject) -> Finding | None:
+def _rebuilt_accountant(subject: Subject) -> Finding | None:
     """An accountant that forgets: it speaks of fewer releases than there were."""
     seen = subject.configuration.observation
     if seen is None or not seen.statements:
@@ -137,7 +149,7 @@ def rebuilt_accountant(subject: Subject) -> Finding | None:
     )
 
 
-def inner_strategy(subject: Subject) -> Finding | None:
+def _inner_strategy(subject: Subject) -> Finding | None:
     """Noise for an average, added to something else."""
     central = subject.configuration.central
     if central is None or central.plain_mean:
@@ -152,7 +164,7 @@ def inner_strategy(subject: Subject) -> Finding | None:
     )
 
 
-def client_clipping(subject: Subject) -> Finding | None:
+def _client_clipping(subject: Subject) -> Finding | None:
     """The strategy relies on clients to clip, and they do not."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or not central.client_clips or seen is None or not seen.client_norm_kept:
@@ -167,7 +179,7 @@ def client_clipping(subject: Subject) -> Finding | None:
     )
 
 
-def adaptive_clipping(subject: Subject) -> Finding | None:
+def _adaptive_clipping(subject: Subject) -> Finding | None:
     """Flower's adaptive clipping scales its noise to the next round's norm."""
     central = subject.configuration.central
     if central is None or not central.adaptive:
@@ -187,7 +199,7 @@ def adaptive_clipping(subject: Subject) -> Finding | None:
     )
 
 
-def realised_noise(subject: Subject) -> Finding | None:
+def _realised_noise(subject: Subject) -> Finding | None:
     """The noise that was added is not the noise that was configured."""
     seen = subject.configuration.observation
     if seen is None:
@@ -208,7 +220,7 @@ def realised_noise(subject: Subject) -> Finding | None:
     )
 
 
-def seeded_noise(subject: Subject) -> Finding | None:
+def _seeded_noise(subject: Subject) -> Finding | None:
     """Noise that everybody can draw again."""
     seen = subject.configuration.observation
     if seen is None or not seen.seeded or subject.configuration.central is None:
@@ -223,7 +235,7 @@ def seeded_noise(subject: Subject) -> Finding | None:
     )
 
 
-def no_noise(subject: Subject) -> Finding | None:
+def _no_noise(subject: Subject) -> Finding | None:
     """No differential privacy at all."""
     configuration = subject.configuration
     silent = configuration.central is not None and not configuration.central.noise_multiplier
@@ -254,7 +266,7 @@ def no_noise(subject: Subject) -> Finding | None:
     )
 
 
-def noise_below_claim(subject: Subject) -> Finding | None:
+def _noise_below_claim(subject: Subject) -> Finding | None:
     """The true noise does not amount to the claim."""
     claim, guarantee = subject.claim, subject.guarantee
     if claim is None or guarantee is None or training.unseen(subject.configuration, claim):
@@ -277,7 +289,7 @@ def noise_below_claim(subject: Subject) -> Finding | None:
     )
 
 
-def local_below_claim(subject: Subject) -> Finding | None:
+def _local_below_claim(subject: Subject) -> Finding | None:
     """LocalDpMod's own claim, where another one is judged."""
     said = local_claim(subject.configuration)
     if said is None or subject.claim in (None, said):
@@ -301,19 +313,19 @@ def local_below_claim(subject: Subject) -> Finding | None:
 
 
 RULES: dict[str, Callable[[Subject], Finding | None]] = {
-    "local-sensitivity": local_sensitivity,
-    "local-formula": local_formula,
-    "weighted-average": weighted_average,
-    "sampled-clients": sampled_clients,
-    "rebuilt-accountant": rebuilt_accountant,
-    "inner-strategy": inner_strategy,
-    "client-clipping": client_clipping,
-    "adaptive-clipping": adaptive_clipping,
-    "realised-noise": realised_noise,
-    "seeded-noise": seeded_noise,
-    "no-noise": no_noise,
-    "noise-below-claim": noise_below_claim,
-    "local-below-claim": local_below_claim,
+    "local-sensitivity": _local_sensitivity,
+    "local-formula": _local_formula,
+    "weighted-average": _weighted_average,
+    "sampled-clients": _sampled_clients,
+    "rebuilt-accountant": _rebuilt_accountant,
+    "inner-strategy": _inner_strategy,
+    "client-clipping": _client_clipping,
+    "adaptive-clipping": _adaptive_clipping,
+    "realised-noise": _realised_noise,
+    "seeded-noise": _seeded_noise,
+    "no-noise": _no_noise,
+    "noise-below-claim": _noise_below_claim,
+    "local-below-claim": _local_below_claim,
 }
 """Name -> function of a subject."""
 
@@ -323,7 +335,10 @@ def findings(
 ) -> list[Finding]:
     """Return what every rule objects to, in the order of `RULES`.
 
-    claim: what is judged; None for what the app claims itself, if anything.
+    Args:
+        configuration: with or without what a run showed.
+        neighbouring: what a client sends in the other world; decides the sensitivity.
+        claim: what is judged; None for what the app claims itself, if anything.
     """
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)

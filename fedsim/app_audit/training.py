@@ -52,7 +52,7 @@ def _imported(file: str) -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in names)
 
 
-def signs(configuration: Configuration) -> str:
+def _signs(configuration: Configuration) -> str:
     """Say what shows that clients train privately by themselves, "" if nothing does."""
     seen = configuration.observation
     if seen is None or seen.training is None:
@@ -70,11 +70,15 @@ def signs(configuration: Configuration) -> str:
 
 
 def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
-    """Say why a claim cannot be judged by trials in which nobody trains, "" if it can.
+    """Return why a claim cannot be judged by trials in which nobody trains, "" if it can.
 
     What is claimed of a client's update as training returns it can be. So can, unless it is said to
     be of records, what is claimed where noise on the update's way is there to keep it; and what is
-    claimed where training draws nothing at random. claim: None for whatever may be claimed.
+    claimed where training draws nothing at random.
+
+    Args:
+        configuration: with the honest run's observation; before it, training is not known.
+        claim: of which the unit counts; None for whatever may be claimed.
     """
     unit = None if claim is None else claim.unit
     if unit == "client":
@@ -84,7 +88,7 @@ def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
             "the claim is of a record; this audit changes a client's whole update, and measures "
             "nothing of what training does with one record"
         )
-    if private := signs(configuration):
+    if private := _signs(configuration):
         return (
             f"{private}: the claim may be of their records, and the noise of training is in no "
             f"trial, since trials do not train; {DECLARE}"

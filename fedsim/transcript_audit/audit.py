@@ -78,7 +78,7 @@ class Auditor:
             delta: at which every epsilon is stated.
             confidence: of every interval.
             claimed_epsilon: of all rounds, which the report then judges.
-            claimed_unit: of `transcript.UNITS`, None for what was declared.
+            claimed_unit: of `records.UNITS`, None for what was declared.
             missing: why rounds may be missing, of which a claim speaks too.
 
         Raises:
@@ -133,9 +133,17 @@ def audit(
     claimed_epsilon: float | None = None,
     claimed_unit: str | None = None,
 ) -> dict[str, Any]:
-    """Return the report of a whole transcript. Raises InputError for values out of range.
+    """Return the report of a whole transcript, as `Auditor.report`, with how its file ended.
 
-    A `Reader` is read to its end, one round in memory at a time.
+    Args:
+        transcript: in memory, or a `Reader`, which is read to its end, one round at a time.
+        delta: at which every epsilon is stated, in (0, 1).
+        confidence: of every interval that is shown, in (0, 1).
+        claimed_epsilon: of all rounds, which the report then judges; None for no claim.
+        claimed_unit: of `records.UNITS`, None for what was declared when recording.
+
+    Raises:
+        InputError: a value is out of range, or a unit comes without an epsilon.
     """
     check(delta, confidence, claimed_epsilon, claimed_unit)
     auditor = Auditor(transcript.facts)
@@ -173,7 +181,17 @@ def check(
     claimed_epsilon: float | None,
     claimed_unit: str | None = None,
 ) -> None:
-    """Raise InputError for values that no report can be stated at."""
+    """Refuse values that no report can be stated at, before a transcript is read.
+
+    Args:
+        delta: strictly between 0 and 1.
+        confidence: strictly between 0 and 1.
+        claimed_epsilon: finite, at least 0; None for no claim.
+        claimed_unit: needs a claimed epsilon.
+
+    Raises:
+        InputError: one of them is out of range.
+    """
     for name, value in (("delta", delta), ("confidence", confidence)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

@@ -19,7 +19,12 @@ LEAST = 1e-4
 
 
 class Epsilon(NamedTuple):
-    """What one client reported, and the metric that it called it."""
+    """What one client reported in one round.
+
+    Attributes:
+        value: at least `LEAST`; at whatever delta the client chose.
+        metric: the name that it has among the client's metrics.
+    """
 
     value: float
     metric: str
@@ -56,9 +61,13 @@ def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]
 class Reported:
     """What the clients of a run reported of their own epsilon.
 
-    clients: how many did; largest: of a single report; total: the largest that one client's reports
-        come to; kept: whether that client's rose in every round, as those of one engine do;
-        metrics: what clients call it
+    Attributes:
+        clients: how many reported one.
+        largest: epsilon of a single report.
+        total: the largest epsilon that one client's reports come to over its rounds.
+        kept: whether that client's rose in every round, as those of one engine do, so that the last
+            is its total; else they are summed.
+        metrics: the names that clients report it under, sorted.
     """
 
     clients: int

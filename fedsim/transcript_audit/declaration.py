@@ -21,7 +21,7 @@ RATE = (
 
 
 def misfit(releases: Sequence[Release]) -> str:
-    """Say why noise and beliefs cannot be told from what is left over, "" if they can."""
+    """Return why noise and beliefs cannot be told from what is left over, "" if they can."""
     # Half of what an alarm may miss for the size of the rate, half for what it then leaves over.
     doubt = (1 - ALARM_CONFIDENCE) / 2
     less = noise_level.measured(releases, ALARM_CONFIDENCE).verdict == "less"

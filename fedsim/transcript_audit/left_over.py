@@ -23,7 +23,9 @@ SIMULATION_SEED = 0x7EA1
 class Layout:
     """Where the floating-point arrays of a model lie in one vector of P parameters.
 
-    shapes, dtypes: of each array by name, in the order of the model
+    Attributes:
+        shapes: of each floating-point array by name, in the order of the model.
+        dtypes: likewise; the precision that decides what rounding leaves over.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -57,7 +59,12 @@ class Layout:
         return np.concatenate(parts, dtype=np.float64)
 
     def units(self, before: Floats, after: Floats) -> Floats:
-        """Return the unit in the last place [P] of each parameter, of the larger of two values."""
+        """Return the unit in the last place [P] of each parameter, of the larger of two values.
+
+        Args:
+            before: the model of the round [P].
+            after: what became of it [P]: the aggregate, or the update as it was sent.
+        """
         parts = [np.zeros(0)]
         for name, part in self.slices().items():
             sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
@@ -67,7 +74,7 @@ class Layout:
 
 
 def believable(*vectors: Floats | None) -> bool:
-    """Whether all of these are there, with numbers whose squares can be formed."""
+    """Return whether all of these are there, with numbers whose squares can be formed."""
     return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
 
 
@@ -87,8 +94,10 @@ class Dither:
 class Rounding:
     """How finely the numbers of a round are known.
 
-    units: in the last place of each parameter [P]; times: that each was rounded; dither: of the
-        fingerprint
+    Attributes:
+        units: in the last place of each parameter [P].
+        times: that each was rounded; partial sums count as parts of one.
+        dither: of the fingerprint, [min(P, FINGERPRINT)], within half a unit.
     """
 
     units: Floats
@@ -106,7 +115,14 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Claims:
-    """What the mechanism of a round is said to be: fields as those of `Release`."""
+    """What the mechanism of a round is said to be.
+
+    Attributes:
+        clipping_norm: the longest (L2) that an update can be; None where nothing is known to clip.
+        std: of the noise on every coordinate; None where nobody said.
+        count_std: of the noise on a count of clipped updates, 0 where none was recorded; None where
+            no count is released.
+    """
 
     clipping_norm: float | None
     std: float | None
@@ -114,7 +130,13 @@ class Claims:
 
 
 def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
-    """Return one client's part in a mean, from its update [P] and the noise [P] of the release."""
+    """Return one client's part in a mean.
+
+    Args:
+        weight: of the client in the mean, in [0, 1].
+        update: as it is averaged, clipped [P].
+        noise: what is left over of the release [P].
+    """
     norm, projection = float(np.linalg.norm(update)), float(noise @ update)
     return Contribution(weight, weight * norm, weight * projection)
 

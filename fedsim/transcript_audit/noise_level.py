@@ -28,9 +28,15 @@ NO_NOISE = (
 class NoiseLevel:
     """Noise over its scale: the configured one, or 1 where some round has none.
 
-    verdict: none, hidden, unclaimed, less, more, as claimed; point, shown, sure: of all rounds
-        together, the intervals at the confidence that is shown and at that of an alarm
-    rounds, sure_rounds: of every round by itself, all of them right together with that confidence
+    Attributes:
+        verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
+        scales: of every round, the standard deviation that the others are multiples of.
+        point: noise over its scale, of all rounds together.
+        shown: interval for that, at the confidence of the report.
+        sure: at the confidence of an alarm.
+        rounds: interval for each round by itself, all of them right together with the confidence of
+            the report.
+        sure_rounds: likewise with the confidence of an alarm.
     """
 
     verdict: str
@@ -78,7 +84,12 @@ class NoiseLevel:
 
 
 def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
-    """Return the noise of releases, with intervals at this confidence and at that of an alarm."""
+    """Return the noise of releases, with intervals at this confidence and at that of an alarm.
+
+    Args:
+        releases: of all rounds, at least one.
+        confidence: of the intervals that are shown, in (0, 1).
+    """
     claims = [release.claimed_std for release in releases]
     claimed = all(claims)
     # Without a claim every round is measured by the same scale.
@@ -101,7 +112,12 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
 
 
 def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[dict[str, Any]]:
-    """Return what is wrong with the size of the noise."""
+    """Return what is wrong with the size of the noise.
+
+    Args:
+        level: as measured of the releases.
+        releases: for the numbers of the rounds that are to blame.
+    """
     sure = level.sure
     if level.verdict == "hidden":
         return [finding("caution", HIDDEN)]

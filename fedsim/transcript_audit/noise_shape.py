@@ -32,9 +32,12 @@ def check(
 ) -> list[dict[str, Any]]:
     """Return what speaks against independent N(0, s^2) in every parameter and round.
 
-    stds: s as measured in every round; declared: whether somebody said that the noise is that of a
-        mean of clipped updates: then what else is left over may be alike in all rounds, and noise
-        is called repeated only where next to nothing but noise is, and all of it is the same.
+    Args:
+        releases: of all rounds, none of them without noise.
+        stds: s as measured, one a round.
+        declared: whether somebody said that the noise is that of a mean of clipped updates: then
+            what else is left over may be alike in all rounds, and noise is called repeated only
+            where next to nothing but noise is, and all of it is the same.
     """
     findings = []
     repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE, SAME if declared else 0.0)

@@ -67,7 +67,7 @@ class ParticipantRounds:
         release = canary = None
         if self._local:
             release = transcript_release.measured(self._local, TOWARDS, delta, confidence, findings)
-            findings += understated(release, mechanism)
+            findings += _understated(release, mechanism)
         if self._scored:
             canary = transcript_canary.measured(self._scored, delta, confidence)
         if release is None and canary is None:
@@ -113,7 +113,7 @@ class ParticipantRounds:
         self._local.append(release)
 
 
-def understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what is wrong if the noise gives more than the epsilon that LocalDpMod was given."""
     claimed = number(mechanism, "local_epsilon")
     delta = number(mechanism, "local_delta")

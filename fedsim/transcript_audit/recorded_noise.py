@@ -42,7 +42,12 @@ def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
 
 
 def number(mechanism: Mapping[str, Any], name: str) -> float | None:
-    """Return a configured number, None if there is none that can be believed."""
+    """Return a configured number, None if there is none that can be believed.
+
+    Args:
+        mechanism: as a transcript recorded it, of whatever types.
+        name: one of `NUMBERS`, or "client_epsilon".
+    """
     value = mechanism.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -50,7 +55,7 @@ def number(mechanism: Mapping[str, Any], name: str) -> float | None:
 
 
 def unbelievable(value: Any) -> bool:
-    """Whether this is a number, but none that noise can be worked out from."""
+    """Return whether this is a number, but none that noise can be worked out from."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     smallest, largest = CONFIGURED

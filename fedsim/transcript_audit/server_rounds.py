@@ -106,7 +106,7 @@ class ServerRounds:
         if not releases:
             findings.append(finding("note", "no round released an aggregate; nothing to audit"))
             return Measured(unmeasured="no round released an aggregate")
-        if why := no_mean(releases, mechanism):
+        if why := _no_mean(releases, mechanism):
             findings.append(finding("caution", why))
             return Measured(unmeasured=why)
         declared = mechanism.get("aggregation") == "declared"
@@ -203,7 +203,7 @@ class ServerRounds:
         return found or 0.0
 
 
-def no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
+def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     """Say why what is left over of the aggregates is not noise alone, "" if it is."""
     if all(release.noiseless for release in releases):
         return ""  # nothing is left over: it is the mean, whoever made it

@@ -14,7 +14,13 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 
 @dataclass(frozen=True)
 class Scored:
-    """A canary round whose outcome was seen."""
+    """A canary round whose outcome was seen.
+
+    Attributes:
+        round: its number in the transcript.
+        coin: whether the client sent the long canary rather than the short one.
+        score: how far the model moved along the canary, as `canaries.score` has it.
+    """
 
     round: int
     coin: bool
@@ -22,7 +28,14 @@ class Scored:
 
 
 def measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[str, Any]:
-    """Return what the canaries of a client measured."""
+    """Return what the canaries of a client measured, as report.json has it.
+
+    Args:
+        scored: rounds of one client, in order: a belief is judged by those before it.
+        delta: at which epsilons are stated.
+        confidence: of the intervals and the bound of one round; that of all rounds under "proven"
+            holds with `ALARM_CONFIDENCE`.
+    """
     coins = np.array([one.coin for one in scored])
     scores = np.array([one.score for one in scored])
     found = canaries.effect(coins, scores, confidence)

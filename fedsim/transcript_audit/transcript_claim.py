@@ -58,7 +58,13 @@ UNCERTAIN = (
 
 @dataclass(frozen=True)
 class Claimed:
-    """An epsilon at a delta; unit: one of `transcript.UNITS`, None where nobody said."""
+    """What somebody claims of all rounds of a run.
+
+    Attributes:
+        epsilon: finite, at least 0.
+        delta: that of the report.
+        unit: one of `records.UNITS`, None where nobody said: what was declared then counts.
+    """
 
     epsilon: float
     delta: float
@@ -69,8 +75,12 @@ class Claimed:
 class Evidence:
     """What there is to judge by.
 
-    mechanism: as recorded; measured: what the rounds gave; reported: what clients say of
-    themselves; missing: why rounds may be missing; alarms: whether anything else is wrong
+    Attributes:
+        mechanism: as recorded; the last round that names a value counts.
+        measured: what the rounds gave.
+        reported: epsilons that clients state of their own training, None if none does.
+        missing: why rounds may be missing, "" if all are there.
+        alarms: whether the report has an alarm, after which no claim is supported.
     """
 
     mechanism: Mapping[str, Any]
@@ -83,7 +93,10 @@ class Evidence:
 def judge(claim: Claimed, evidence: Evidence, findings: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the claim with its verdict, and the reasons of one that is not judged.
 
-    What refutes the claim is appended to the findings.
+    Args:
+        claim: of all rounds.
+        evidence: what the transcript gives to judge it by.
+        findings: those of the report; what refutes the claim is appended as alarms.
     """
     unit = claim.unit or evidence.mechanism.get("unit")
     unit = unit if unit in UNITS else None

@@ -5,7 +5,12 @@ from typing import Any
 
 
 def finding(severity: str, text: str) -> dict[str, Any]:
-    """Return a finding of no round in particular; severity: alarm, caution or note."""
+    """Return a finding of no round in particular.
+
+    Args:
+        severity: "alarm", "caution" or "note".
+        text: a sentence without its full stop, which the page adds after the rounds.
+    """
     return {"severity": severity, "text": text, "rounds": []}
 
 
@@ -16,7 +21,13 @@ class Notes:
         self._rounds: dict[tuple[str, str], list[int]] = {}
 
     def add(self, severity: str, text: str, round: int) -> None:
-        """Note a finding of a round."""
+        """Note a finding of a round.
+
+        Args:
+            severity: "alarm", "caution" or "note".
+            text: the same of two rounds makes them one finding.
+            round: its number in the transcript.
+        """
         self._rounds.setdefault((severity, text), []).append(round)
 
     def findings(self) -> list[dict[str, Any]]:
@@ -31,8 +42,10 @@ class Notes:
 class Measured:
     """What the rounds of a vantage point gave.
 
-    release: what is known of the noise, canary: of canaries, as in the report; None if nothing
-    unmeasured: why there is no release, "" if there is one
+    Attributes:
+        release: noise and clients, as `transcript_release.measured`; None if nothing is known.
+        canary: as `transcript_canary.measured`, None without canaries.
+        unmeasured: why there is no release, "" if there is one.
     """
 
     release: dict[str, Any] | None = None

@@ -26,8 +26,17 @@ COLOURS = {"alarm": "bold red", "caution": "yellow", "note": "dim"}
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page. Raises OSError."""
-    return report_directory.write_report(directory, report, render_html(report))
+    """Write report.html and report.json into a directory; return the path of the page.
+
+    Args:
+        report: as `audit.audit` returns it.
+        directory: made if it is not there.
+
+    Raises:
+        InputError: the directory is a link.
+        OSError: it cannot be written.
+    """
+    return report_directory.write_report(directory, report, _render_html(report))
 
 
 def verdict(report: Report) -> str:
@@ -44,7 +53,7 @@ def verdict(report: Report) -> str:
         client = worst(release)
         said.append(
             f"Of node {client['node']}, the least protected client, {release['towards']}, learnt "
-            f"epsilon {epsilon(client, 'point')} at delta {delta:g} in {client['rounds']} rounds, "
+            f"epsilon {_epsilon(client, 'point')} at delta {delta:g} in {client['rounds']} rounds, "
             f"and believes with {_belief(client['belief'][-1], release)} that it took part."
         )
     if canary is not None:
@@ -61,13 +70,13 @@ def worst(release: Report) -> Report:
     return max(clients, key=lambda client: (client["unbounded"], client["epsilon"]["point"] or 0.0))
 
 
-def epsilon(client: Report, end: str) -> str:
+def _epsilon(client: Report, end: str) -> str:
     """Word a client's epsilon."""
     value = client["epsilon"][end]
     return INFINITE if value is None else number(value)
 
 
-def client_rows(report: Report) -> list[list[str]]:
+def _client_rows(report: Report) -> list[list[str]]:
     """Return the table of clients: node, rounds, weight, epsilon, its ends, belief, rho_beta."""
     release = report["release"]
     if release is None:
@@ -77,8 +86,8 @@ def client_rows(report: Report) -> list[list[str]]:
             str(client["node"]),
             str(client["rounds"]),
             number(client["largest_weight"]),
-            epsilon(client, "point"),
-            f"{epsilon(client, 'low')} to {epsilon(client, 'high')}",
+            _epsilon(client, "point"),
+            f"{_epsilon(client, 'low')} to {_epsilon(client, 'high')}",
             _belief(client["belief"][-1], release),
             _belief(client["rho_beta"], None if client["unbounded"] else release),
         ]
@@ -96,7 +105,7 @@ def _belief(value: float, release: Report | None) -> str:
 CLIENT_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ"]
 
 
-def noise_rows(report: Report) -> list[tuple[str, str]]:
+def _noise_rows(report: Report) -> list[tuple[str, str]]:
     """Return what was measured of the noise, name by name."""
     release = report["release"]
     if release is None:
@@ -130,7 +139,7 @@ def _end(value: float | None) -> str:
     return INFINITE if value is None else number(value)
 
 
-def canary_rows(report: Report) -> list[tuple[str, str]]:
+def _canary_rows(report: Report) -> list[tuple[str, str]]:
     """Return what canaries measured, name by name."""
     canary = report["canary"]
     if canary is None:
@@ -157,24 +166,24 @@ def summary(report: Report) -> RenderableType:
     """Return what the terminal shows."""
     parts: list[RenderableType] = [Text(verdict(report))]
     level = percent(report["confidence"])
-    if rows := client_rows(report):
+    if rows := _client_rows(report):
         table = Table(title=f"epsilon at delta {report['delta']:g}", title_justify="left")
         for heading in CLIENT_HEADINGS:
             table.add_column(heading, justify="right")
         for row in rows:
             table.add_row(*row)
         parts.append(table)
-    if measured := [*noise_rows(report), *canary_rows(report)]:
+    if measured := [*_noise_rows(report), *_canary_rows(report)]:
         table = Table(show_header=False, caption=f"intervals and bounds at {level}")
         for name, value in measured:
             table.add_row(name, value)
         parts.append(table)
     for finding in report["findings"]:
-        parts.append(Text(sentence(finding), COLOURS[finding["severity"]]))
+        parts.append(Text(_sentence(finding), COLOURS[finding["severity"]]))
     return Group(*parts)
 
 
-def sentence(finding: Report) -> str:
+def _sentence(finding: Report) -> str:
     """Return a finding as a line."""
     rounds = finding["rounds"]
     shown = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
@@ -182,19 +191,19 @@ def sentence(finding: Report) -> str:
     return f"{finding['severity'].capitalize()}: {finding['text']}{where}."
 
 
-def render_html(report: Report) -> str:
+def _render_html(report: Report) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
     release, canary = report["release"] or {}, report["canary"] or {}
     return audit_page.render(
         PAGE,
         report=report,
         verdict=verdict(report),
-        findings=[(one["severity"], sentence(one)) for one in report["findings"]],
+        findings=[(one["severity"], _sentence(one)) for one in report["findings"]],
         alarming=any(one["severity"] == "alarm" for one in report["findings"]),
         headings=CLIENT_HEADINGS,
-        clients=client_rows(report),
-        noise=noise_rows(report),
-        canary=canary_rows(report),
+        clients=_client_rows(report),
+        noise=_noise_rows(report),
+        canary=_canary_rows(report),
         figures=_figures(report),
         assumptions=[*release.get("assumptions", []), *canary.get("assumptions", [])],
         mechanism=[(name, plain(value)) for name, value in report["mechanism"].items()],

@@ -54,7 +54,12 @@ class Weighting:
         self._releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
 
     def add(self, releases: Mapping[str, Release], means: Mapping[str, Floats]) -> None:
-        """Take in a round: its release and its mean [P] under each weighting that is possible."""
+        """Take in a round.
+
+        Args:
+            releases: by each weighting that is possible; "examples" may be missing.
+            means: of the updates [P], by the same names: their distance is what tells them apart.
+        """
         for name, release in releases.items():
             self._releases[name].append(release)
         if len(releases) < len(WEIGHTINGS):
@@ -91,7 +96,12 @@ class Weighting:
         return self._releases[name]
 
     def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return what is wrong if a client weighs more than the 1/n that the noise presumes."""
+        """Return what is wrong if a client weighs more than the 1/n that the noise presumes.
+
+        Args:
+            name: of the weighting that was chosen.
+            mechanism: as recorded; its num_sampled_clients is n.
+        """
         presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
         parts = [list(release.contributions.values()) for release in self._releases[name]]
         heaviest = max(part.weight for round in parts for part in round)
