@@ -10,7 +10,6 @@ import contextlib
 import copy
 import io
 import logging
-import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
@@ -34,6 +33,7 @@ from fedsim.app_audit.measurement import (
     Vector,
     direction,
 )
+from fedsim.app_audit.scripted_reply import flat, flat_record, scripted
 from fedsim.config import Scalar
 from fedsim.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 from fedsim.transcript_audit import client_noise
@@ -114,7 +114,7 @@ class AuditedApp:
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
         template = self._template(kind, partition)
-        return Message(_scripted(template, message, script, partition), reply_to=message)
+        return Message(scripted(template, message, script, partition), reply_to=message)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
         """Return the reply of the honest run to any message but training, None if there is none.
@@ -226,7 +226,7 @@ class _Recorder:
         if reply.has_error():
             raise AppFailedError(f"client {partition} failed: {reply.error.reason}")
         if not self._replies:  # all clients of a round get the same model
-            self._model = _flat(message.content)
+            self._model = flat(message.content)
         self._replies[partition] = copy.copy(reply.content)
         for metrics in reply.content.metric_records.values():
             epsilon = client_noise.reported_epsilon(metrics)
@@ -248,7 +248,7 @@ class _Recorder:
             result = aggregate(server_round, list(replies))
             if result[0] is None:
                 raise AppFailedError(f"round {server_round} was skipped: nothing was aggregated")
-            model = _flat_record(result[0])
+            model = flat_record(result[0])
             self._released(model, len(seen), weights, before, wrapper, shifts)
             return result
 
@@ -298,7 +298,7 @@ class _Recorder:
 
         def observed(server_round: int, replies: Iterable[Message]) -> Any:
             result = aggregate(server_round, replies)
-            self._without_noise = None if result[0] is None else _flat_record(result[0])
+            self._without_noise = None if result[0] is None else flat_record(result[0])
             return result
 
         self._replace(inner, observed)
@@ -320,7 +320,7 @@ class _Recorder:
     def _message(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
         if self.script is None or self.script.target not in seen:
             return np.nan, np.nan
-        change = _flat(seen[self.script.target]) - self._model
+        change = flat(seen[self.script.target]) - self._model
         along = direction(self.script.seed, change.size)
         return float(change @ along), float(np.linalg.norm(change))
 
@@ -395,56 +395,6 @@ def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
         yield strategy
     for derived in strategy.__subclasses__():
         yield from _starters(derived)
-
-
-def _scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
-    """Return the honest reply with the script's arrays and weight in it."""
-    model = next(iter(message.content.array_records.values()))
-    size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
-    if partition == script.target:
-        update = script.length * direction(script.seed, size)
-    else:
-        update = np.zeros(size)
-        update[0] = script.idle
-    for name in template.array_records:
-        template[name] = _moved(model, update)
-    if partition == script.target and script.weight is not None:
-        for metrics in template.metric_records.values():
-            if script.weighted_by in metrics:
-                whole = isinstance(metrics[script.weighted_by], int)
-                metrics[script.weighted_by] = int(script.weight) if whole else script.weight
-    return template
-
-
-def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
-    """Return a model that is moved by the update [P]."""
-    moved, start = {}, 0
-    for name, array in model.items():
-        moved[name] = array
-        if _floating(array):
-            change = update[start : start + math.prod(array.shape)]
-            start += change.size
-            if change.any():
-                values = array.numpy()
-                moved[name] = Array((values + change.reshape(array.shape)).astype(values.dtype))
-    return ArrayRecord(moved)
-
-
-def _flat(content: RecordDict) -> Vector:
-    records = list(content.array_records.values())
-    if len(records) != 1:
-        raise AppFailedError(f"a message holds {len(records)} models; one can be audited")
-    return _flat_record(records[0])
-
-
-def _flat_record(record: ArrayRecord) -> Vector:
-    """Return all floating-point numbers of a model, float64 [P]."""
-    floating = [array.numpy().ravel() for array in record.values() if _floating(array)]
-    return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
-
-
-def _floating(array: Array) -> bool:
-    return np.issubdtype(np.dtype(array.dtype), np.floating)
 
 
 def _partition(context: Context) -> int:
