@@ -16,14 +16,8 @@ from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 from fedsim.privacy.releases import Releases
-from fedsim.results.measured import (
-    CanaryEstimate,
-    CanaryScores,
-    Interval,
-    LowerBound,
-    OneRun,
-    Spread,
-)
+from fedsim.results.measured import LowerBound
+from fedsim.results.one_run import CanaryEstimate, CanaryScores, Interval, OneRun, Spread
 from fedsim.trust.model import Vantage
 
 HEADLINE = 0

@@ -18,7 +18,7 @@ from fedsim.campaign.run_directory import Arrays
 from fedsim.campaign.run_transcript import RESIDUALS
 from fedsim.config import Config
 from fedsim.mechanisms.vantages import suffix
-from fedsim.results.measured import (
+from fedsim.results.residuals import (
     DirectionTest,
     NoiseTest,
     Residuals,

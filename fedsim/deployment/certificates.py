@@ -37,14 +37,24 @@ AUTHORITY_DAYS = 3650
 
 @dataclass(frozen=True)
 class Pair:
-    """A private key (secret) and what may be shown of it, both as text."""
+    """A secret and what may be shown of it.
+
+    Attributes:
+        private: the key, PEM or OpenSSH text.
+        public: its certificate (PEM) or, of a node, its public key (OpenSSH, one line).
+    """
 
     private: bytes
     public: bytes
 
 
 def authority(days: int, now: datetime | None = None) -> Pair:
-    """Return the key and the self-signed certificate (PEM) of a new certificate authority."""
+    """Return the key and the self-signed certificate (PEM) of a new certificate authority.
+
+    Args:
+        days: how long it lasts.
+        now: when it begins, less an hour for clocks that disagree; None for this moment.
+    """
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP384R1())
     name = _name("fedsim federation authority")
@@ -75,7 +85,14 @@ def server_certificate(
 ) -> Pair:
     """Return a TLS key and its certificate (PEM) for host names and IP addresses.
 
-    It ends with its issuer at the latest. Raises ValueError if that has ended, or is none.
+    Args:
+        issuer: key and certificate of the authority that signs.
+        names: at least one; the first is the certificate's common name as well.
+        days: how long it lasts, though it ends with its issuer at the latest.
+        now: when it begins, less an hour for clocks that disagree; None for this moment.
+
+    Raises:
+        ValueError: the issuer's certificate has ended, or is none.
     """
     issuer_key = _private_key(issuer.private)
     issuer_certificate = x509.load_pem_x509_certificate(issuer.public)
@@ -119,6 +136,10 @@ def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
     """Return a key and certificate for this machine alone, and what to trust it by (PEM).
 
     Nobody can sign another: the authority's key is thrown away.
+
+    Args:
+        days: how long both last.
+        now: when they begin, less an hour for clocks that disagree; None for this moment.
     """
     own = authority(days, now)
     return server_certificate(own, LOOPBACK, days, now), own.public
@@ -152,9 +173,16 @@ def end(certificate: Path) -> datetime:
 
 
 def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
-    """Shake hands as a server and as a client that trusts certificates and wants a host (PEM).
+    """Shake hands with oneself, as a server and as a client that wants a host.
 
-    Raises OSError for files that cannot be read, and its ssl.SSLError if it does not come to it.
+    Args:
+        certificate: the server's, a PEM file with what leads to a trusted one.
+        key: the server's, a PEM file without a passphrase.
+        trusted: the client's certificates, a PEM file.
+        host: a name or an address that the certificate must be for.
+
+    Raises:
+        OSError: a file cannot be read; its ssl.SSLError if the handshake fails.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key, password="")  # "": where it has one, do not ask
@@ -173,7 +201,15 @@ def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
 
 
 def fits(key: bytes, certificate: bytes) -> bool:
-    """Whether a key is that of a certificate (PEM). Raises ValueError for what is neither."""
+    """Return whether a key is that of a certificate.
+
+    Args:
+        key: PEM.
+        certificate: PEM.
+
+    Raises:
+        ValueError: one of them is neither.
+    """
     public = x509.load_pem_x509_certificate(certificate).public_key()
     return _private_key(key).public_key() == public
 

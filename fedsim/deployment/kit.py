@@ -43,7 +43,20 @@ LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 
 @dataclass(frozen=True)
 class Kit:
-    """A federation as it was laid out; `machine` is "" in the folder that holds all of them."""
+    """A federation as it was laid out, which is what deploy.json says.
+
+    Attributes:
+        address: host name or IPv4 address of the server, where the nodes connect.
+        port: the proxy's, which the nodes connect to.
+        superlink_port: the SuperLink's, on the server's loopback.
+        clients: how many there are.
+        auditor: whether there is a node for an auditor.
+        created: when the kit was written, in ISO 8601.
+        fedsim: the version that wrote it.
+        flwr: the version of Flower that was installed then.
+        machine: whose folder it is; "" in the folder that holds all of them.
+        format: of deploy.json.
+    """
 
     address: str
     port: int
@@ -69,7 +82,7 @@ class Kit:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is a host name (RFC 1123, section 2.1) or an IPv4 address."""
+    """Return whether a text is a host name (RFC 1123, section 2.1) or an IPv4 address."""
     labels = text.split(".")
     if labels[-1].isdecimal():
         return _is_address(text)
@@ -86,11 +99,15 @@ def _is_address(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Registration:
-    """The node that the SuperLink made of a machine's key."""
+    """The node that the SuperLink made of a machine's key.
+
+    Attributes:
+        node: its id.
+        key: the fingerprint of its public key.
+    """
 
     node: str
     key: str
-    """Its fingerprint."""
 
 
 def read(directory: Path) -> Kit:
@@ -124,7 +141,15 @@ def read(directory: Path) -> Kit:
 
 
 def folder(directory: Path, machine: str) -> Path:
-    """Return a machine's folder, given that of the kit or its own. Raises InputError."""
+    """Return the absolute path of a machine's folder.
+
+    Args:
+        directory: of the whole kit, or the machine's own.
+        machine: its name, "server", "client-K" or "auditor".
+
+    Raises:
+        InputError: the kit has no such machine, or the directory is that of another one.
+    """
     kit = read(directory)
     if machine not in kit.machines:
         raise InputError(
@@ -153,11 +178,23 @@ def write(
     own: Own | None = None,
     now: datetime | None = None,
 ) -> Kit:
-    """Write a new kit.
+    """Write a new kit and return it.
 
-    Raises InputError for addresses that are none, for scripts read them, for a certificate of an
-    operator's own that nodes would refuse, for a fedsim of which no wheel can be made, and if the
-    directory exists, which is left as it is.
+    Args:
+        directory: must not exist; where it does it is left as it is.
+        address: host name or IPv4 address of the server, where the nodes connect.
+        port: where the server's proxy listens.
+        clients: how many nodes with data of their own.
+        superlink_port: where the SuperLink listens, on the server's loopback.
+        listen: the IP address at which the proxy listens; 0.0.0.0 for all interfaces.
+        auditor: whether there is a node for an auditor.
+        days: how long the server's certificate lasts.
+        own: the operator's certificate; None for one of an authority of the kit's own.
+        now: when the kit is written; None for this moment.
+
+    Raises:
+        InputError: an address is none, for scripts read them; nodes would refuse the operator's own
+            certificate; no wheel can be made of this fedsim; or the directory exists.
     """
     _check_addresses(address, listen)
     program = wheel.running()
@@ -236,6 +273,10 @@ def connect_flower(server: Path, superlink_port: int) -> None:
     """Write the connection to the SuperLink into the server's Flower home.
 
     Flower wants an absolute path of the certificate, which the folder gets where it is used.
+
+    Args:
+        server: the server's folder.
+        superlink_port: on loopback.
     """
     connection = {
         "address": f"127.0.0.1:{superlink_port}",
@@ -260,7 +301,15 @@ def settings(machine_folder: Path) -> dict[str, str]:
 
 
 def port(machine_folder: Path, name: str) -> int:
-    """Return a port of a machine's settings. Raises InputError."""
+    """Return a port of a machine's settings.env.
+
+    Args:
+        machine_folder: of any machine.
+        name: of the setting, "PORT", "SUPERLINK_PORT" or "NODE_PORT".
+
+    Raises:
+        InputError: the file cannot be read, or its value is no port from 1 to 65535.
+    """
     value = settings(machine_folder).get(name, "")
     if not value.isascii() or not value.isdecimal() or not 0 < int(value) < 65536:
         raise InputError(
@@ -302,7 +351,12 @@ def registered(server: Path) -> dict[str, Registration]:
 
 
 def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
-    """Write down which node, of which key, each machine has."""
+    """Write down in nodes.json which node, of which key, each machine has.
+
+    Args:
+        server: the server's folder.
+        nodes: by machine; they replace those that were written down.
+    """
     values = {machine: asdict(node) for machine, node in nodes.items()}
     write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")
 
@@ -422,7 +476,13 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Write a file that nobody else could read at any moment, through no link."""
+    """Write a file that nobody else could read at any moment, through no link.
+
+    Args:
+        path: folders that it lacks are made, for their owner alone.
+        content: bytes, or text that becomes UTF-8.
+        mode: the permissions of the file.
+    """
     for parent in reversed(path.parents):
         if not parent.exists():
             parent.mkdir(mode=0o700)

@@ -9,7 +9,13 @@ from fedsim.deployment import certificates
 
 @dataclass(frozen=True)
 class Own:
-    """An operator's own certificate, its key and, to trust it by, certificates (PEM files)."""
+    """An operator's own certificate and what belongs to it, PEM files.
+
+    Attributes:
+        certificate: for the server's address, with what leads to a trusted one.
+        key: of the certificate, without a passphrase.
+        trusted: certificates by which the nodes trust it.
+    """
 
     certificate: Path
     key: Path
@@ -19,7 +25,12 @@ class Own:
 def own_pair(own: Own, address: str) -> tuple[certificates.Pair, bytes]:
     """Return a key with its certificate, and what to trust it by (PEM).
 
-    Raises InputError if nodes that want an address would refuse them.
+    Args:
+        own: the files.
+        address: of the server, where the nodes connect.
+
+    Raises:
+        InputError: nodes that want this address would refuse the certificate.
     """
     try:
         certificates.verify(own.certificate, own.key, own.trusted, address)

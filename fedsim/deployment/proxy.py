@@ -68,9 +68,12 @@ HOP_BY_HOP = {
 
 
 def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlette:
-    """Return the proxy of the SuperLink at an https:// address, whose authority is trusted.
+    """Return the proxy of a SuperLink.
 
-    keys: the folder of the public keys (*.pub, OpenSSH) of the nodes that may send much.
+    Args:
+        superlink: its https:// address.
+        trusted: has the authority of its certificate.
+        keys: the folder of the public keys (*.pub, OpenSSH) of the nodes that may send much.
     """
 
     @asynccontextmanager
@@ -125,14 +128,28 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 
 
 def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
-    """Serve the machine folder of a server until the process is ended."""
+    """Serve the machine folder of a server until the process is ended.
+
+    Args:
+        host: the IP address to listen at.
+        port: to listen at.
+        superlink_port: of the SuperLink, on loopback.
+        server: the folder.
+    """
     logging.basicConfig(format="%(asctime)s %(message)s")
     log.setLevel(logging.INFO)
     asyncio.run(_serve(configuration(host, port, superlink_port, server), server))
 
 
 def configuration(host: str, port: int, superlink_port: int, server: Path) -> uvicorn.Config:
-    """Return what the proxy of a server's folder is served by."""
+    """Return what the proxy of a server's folder is served by.
+
+    Args:
+        host: the IP address to listen at.
+        port: to listen at.
+        superlink_port: of the SuperLink, on loopback.
+        server: has the certificates, and the nodes' public keys in keys/.
+    """
     trusted = ssl.create_default_context(cafile=str(server / "superlink-ca.crt"))
     return uvicorn.Config(
         application(f"https://127.0.0.1:{superlink_port}", trusted, server / "keys"),
@@ -177,7 +194,12 @@ def _written(server: Path) -> list[float]:
 
 
 def take_up(config: uvicorn.Config, server: Path) -> None:
-    """Show new connections the certificate that is there now; one that does not fit, to none."""
+    """Show new connections the certificate that is there now; one that does not fit, to none.
+
+    Args:
+        config: of the proxy that runs.
+        server: the folder, with server.crt and server.key.
+    """
     try:
         if config.ssl is not None:
             config.ssl.load_cert_chain(server / "server.crt", server / "server.key", password="")

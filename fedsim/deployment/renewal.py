@@ -11,8 +11,14 @@ from fedsim.deployment.own_certificate import Own, own_pair
 def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> datetime:
     """Write a new key and certificate of the server; return when it ends. No node needs to know.
 
-    own: an operator's own certificate and key (PEM files), which the nodes trust already.
-    Raises InputError where that cannot be done; the old ones are then as they were.
+    Args:
+        directory: of the whole kit.
+        days: how long one that the kit's authority signs lasts; an operator's own has its own end.
+        own: an operator's own certificate and key (PEM files), which the nodes trust already; None
+            for one that the kit's authority signs.
+
+    Raises:
+        InputError: it cannot be done; the old ones are then as they were.
     """
     laid_out = kit.read(directory)
     if laid_out.machine:

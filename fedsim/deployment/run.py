@@ -22,9 +22,14 @@ IN_USE = "already in use"
 
 
 def start(server: Path, config: Config) -> Submission:
-    """Submit a prepared run (`run.out` is its directory) to the SuperLink of a server's folder.
+    """Submit a prepared run to the SuperLink of a server; return the submission.
 
-    Raises FlowerError when the SuperLink does not answer or refuses it.
+    Args:
+        server: the server's folder.
+        config: whose `run.out` is the run's directory.
+
+    Raises:
+        FlowerError: the SuperLink does not answer or refuses it.
     """
     home = _home(server)
     with tempfile.TemporaryDirectory(prefix="fedsim-deployment-") as temporary:

@@ -66,7 +66,7 @@ def start(place: Path) -> None:
 
 
 def starts_apps(place: Path) -> bool:
-    """Whether the process beside the SuperNode that was started last is there."""
+    """Return whether the process beside the SuperNode that was started last is there."""
     try:
         with (place / "state" / "runtime" / "secret").open("rb") as secret:
             fcntl.flock(secret, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -81,6 +81,10 @@ def serve_apps(place: Path, supernode: int) -> None:
     """Start a process for each task of a SuperNode, the parent of this process, until it ends.
 
     Without this process the SuperNode would seem to be well, and never answer: it ends with it.
+
+    Args:
+        place: the node's folder.
+        supernode: the id of its process.
     """
     try:
         _serve_apps(place, supernode)
@@ -112,7 +116,13 @@ def _serve_apps(place: Path, supernode: int) -> None:
 
 
 def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes]:
-    """Start the process of a task, which ends with this one."""
+    """Start the process of a task, which ends with this one, and return it.
+
+    Args:
+        address: HOST:PORT of the SuperNode's Runtime API.
+        trusted: the PEM file with the authority of its certificate.
+        token: of the task, which no other account may read.
+    """
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())
         file.flush()

@@ -33,7 +33,12 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, and the name that its file must have."""
+    """A wheel, and the name that its file must have.
+
+    Attributes:
+        name: of the file, which tells the version.
+        content: the zip archive.
+    """
 
     name: str
     content: bytes

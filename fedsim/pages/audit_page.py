@@ -77,5 +77,10 @@ ENVIRONMENT = Environment(
 
 
 def render(page: str, **values: Any) -> str:
-    """Return a page, a jinja2 template that extends "frame", as HTML."""
+    """Return a page, a jinja2 template that extends "frame", as HTML.
+
+    Args:
+        page: the template's text.
+        values: what it names, all of them; text is escaped, `Markup` is not.
+    """
     return ENVIRONMENT.from_string(page).render(style=STYLE, **values)

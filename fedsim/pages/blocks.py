@@ -12,7 +12,12 @@ Entries = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Mark:
-    """How a measurement stands to its limit; kind is good, caution or alarm."""
+    """How a measurement stands to its limit.
+
+    Attributes:
+        kind: good, caution or alarm; its class on the page.
+        text: a few words, without a full stop.
+    """
 
     kind: str
     text: str
@@ -20,7 +25,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Label:
-    """What every reader must know before the numbers."""
+    """What every reader must know before the numbers.
+
+    Attributes:
+        title: a sentence with its full stop.
+        text: why, in sentences.
+    """
 
     title: str
     text: str
@@ -28,7 +38,16 @@ class Label:
 
 @dataclass(frozen=True)
 class Row:
-    """One measured thing, its limit, and what both mean."""
+    """One measured thing, its limit, and what both mean.
+
+    Attributes:
+        name: a question, or what was measured.
+        answer: the measured value, worded.
+        limit: what theory allows, worded; a dash for no limit.
+        reading: what a reader may conclude, in sentences.
+        detail: below the answer in small print, such as its interval; "" for nothing.
+        mark: ahead of the reading; None where nothing limits the answer.
+    """
 
     name: str
     answer: str
@@ -40,7 +59,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph; small: a remark on what stands above it."""
+    """A paragraph.
+
+    Attributes:
+        kind: by which the template lays it out.
+        text: sentences.
+        small: whether it is a remark on what stands above it.
+    """
 
     kind: ClassVar = "prose"
     text: str
@@ -49,7 +74,13 @@ class Prose:
 
 @dataclass(frozen=True)
 class Listing:
-    """Names and values; several: in two columns."""
+    """Names and values.
+
+    Attributes:
+        kind: by which the template lays it out.
+        entries: in the order of the page.
+        several: whether they stand in two columns.
+    """
 
     kind: ClassVar = "listing"
     entries: Entries
@@ -58,9 +89,13 @@ class Listing:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; detail: below it, in small print; mark: ahead of it.
+    """A cell of a table.
 
-    style: "value" of what was measured, "limit" of other numbers, "" of words.
+    Attributes:
+        text: worded.
+        detail: below it, in small print; "" for nothing.
+        mark: ahead of it.
+        style: "value" of what was measured, "limit" of other numbers, "" of words.
     """
 
     text: str
@@ -71,7 +106,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table; here: the one that the page is about."""
+    """A row of a table.
+
+    Attributes:
+        name: its first cell, which heads the others.
+        cells: one for each other heading of the table.
+        here: whether it is the one that the page is about.
+    """
 
     name: Cell
     cells: Sequence[Cell]
@@ -80,7 +121,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a table below a heading of their own; "" for none."""
+    """Rows of a table below a heading of their own.
+
+    Attributes:
+        title: the heading; "" for none.
+        lines: in the order of the page.
+    """
 
     title: str
     lines: Sequence[Line]
@@ -88,7 +134,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; style: its class on the page; empty: what stands where there is no row."""
+    """A table.
+
+    Attributes:
+        kind: by which the template lays it out.
+        headings: of the columns, that of the rows' names first.
+        groups: in the order of the page.
+        style: its class on the page; "" for none.
+        empty: what stands where there is no row.
+    """
 
     kind: ClassVar = "table"
     headings: Sequence[str]
@@ -99,7 +153,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Heading:
-    """Of a part of a section."""
+    """Of a part of a section.
+
+    Attributes:
+        kind: by which the template lays it out.
+        text: below the section's own heading by one level.
+    """
 
     kind: ClassVar = "heading"
     text: str
@@ -107,7 +166,13 @@ class Heading:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a section's figure of this name stands; otherwise: what stands there without it."""
+    """Where a section's figure stands.
+
+    Attributes:
+        kind: by which a page finds it; no template lays it out.
+        figure: the figure's name.
+        otherwise: the paragraph that stands there without the figure; "" for none.
+    """
 
     kind: ClassVar = "place"
     figure: str
@@ -119,7 +184,14 @@ Block = Prose | Listing | Table | Heading | Place
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with what stands below it; the name is that of its file."""
+    """A figure with what stands below it.
+
+    Attributes:
+        name: that of its file, without an ending, and the beginning of the ids in its SVG.
+        drawing: by `fedsim.figures`.
+        title: a few words with a full stop.
+        caption: sentences.
+    """
 
     name: str
     drawing: Drawing

@@ -16,7 +16,14 @@ LARGEST_SVG = 500_000
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure as it stands in the page."""
+    """A figure as it stands in the page.
+
+    Attributes:
+        kind: by which the template lays it out.
+        title: a few words with a full stop.
+        caption: sentences.
+        markup: the `<svg>` or `<img>` element.
+    """
 
     kind: ClassVar = "figure"
     title: str
@@ -25,7 +32,13 @@ class Drawn:
 
 
 def inline(figure: Figure, name: str, alternative: str) -> Markup:
-    """Return the figure as HTML: inline SVG with ids of its own, or an embedded PNG."""
+    """Return the figure as HTML: inline SVG with ids of its own, or an embedded PNG.
+
+    Args:
+        figure: is drawn by this.
+        name: no other figure of the page has it: its ids begin with it.
+        alternative: what a reader who sees no pictures is told.
+    """
     return embedded(picture(figure), name, alternative)
 
 
@@ -36,7 +49,13 @@ def picture(figure: Figure) -> str | bytes:
 
 
 def embedded(drawn: str | bytes, name: str, alternative: str) -> Markup:
-    """Return a `picture` as HTML; its ids begin with the name."""
+    """Return a `picture` as HTML: an `<svg>` or `<img>` element.
+
+    Args:
+        drawn: an SVG document as text, or a PNG as bytes.
+        name: no other figure of the page has it: its ids begin with it.
+        alternative: what a reader who sees no pictures is told.
+    """
     if isinstance(drawn, bytes):
         data = base64.b64encode(drawn).decode()
         return Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, alternative)

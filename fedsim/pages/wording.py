@@ -8,12 +8,17 @@ DASH, INFINITE = "–", "∞"
 
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
-    """Word an interval; "" for None."""
+    """Return an interval as "low to high"; "" for None.
+
+    Args:
+        interval: its ends.
+        wording: of one of its ends.
+    """
     return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
 
 
 def number(value: float | None) -> str:
-    """Word a number with three significant digits or decimals."""
+    """Return a number as text, with three significant digits or decimals."""
     if value is None or math.isnan(value):
         return DASH
     if math.isinf(value):
@@ -24,7 +29,7 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Word a probability as a percentage, without rounding up to certainty."""
+    """Return a probability as a percentage, without rounding up to certainty."""
     if value is None or math.isnan(value):
         return DASH
     if value in (0, 1):
@@ -35,7 +40,7 @@ def percent(value: float | None) -> str:
 
 
 def setting(value: Any) -> str:
-    """Word a value of the configuration."""
+    """Return a value of the configuration as text, true and false as yes and no."""
     if value is None:
         return DASH
     if isinstance(value, Mapping) and not value:
@@ -58,5 +63,5 @@ def plain(value: Any) -> str:
 
 
 def at_least(epsilon: float) -> str:
-    """Say what a lower bound proves; 0 is nothing."""
+    """Return what a lower bound on epsilon proves as text, "nothing" for 0."""
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"

@@ -60,7 +60,12 @@ class Pictures:
 
 
 def render_html(report: Report, drawn: Pictures) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        report: of one run.
+        drawn: the figures of the same run.
+    """
     laid_out = [
         (section.heading(report), blocks)
         for section in drawn.sections
@@ -98,9 +103,11 @@ def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block | D
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
-    """Write every figure into `directory`, as SVG, or as PNG where SVG would be too large.
+    """Write every figure into a directory, as SVG, or PNG where SVG is too large; return the paths.
 
-    Returns the paths.
+    Args:
+        drawn: whose names are those of the files.
+        directory: is made where it is missing, for its owner alone.
     """
     private_files.make_directory(directory)
     paths = []

@@ -10,9 +10,17 @@ from fedsim.results.report import Report, encode
 def write_report(
     directory: RunDirectory, confidence: float | None = None, delta: float | None = None
 ) -> Report:
-    """Write report.json, the figures and report.html of a run from its facts and transcript.
+    """Write report.json, the figures and report.html of a run; return the report.
 
-    `confidence` and `delta` replace the configured ones. Returns the report. Raises InputError.
+    It is assembled from the run's facts, transcript and ledger.
+
+    Args:
+        directory: of the run, whose trials are complete.
+        confidence: in (0, 1), in place of the configured one; None for that.
+        delta: in (0, 1), in place of the configured one; None for that.
+
+    Raises:
+        InputError: confidence or delta is out of range; the run's files are damaged or disagree.
     """
     from fedsim.report import page as rendering  # noqa: PLC0415  (matplotlib is slow to import)
 

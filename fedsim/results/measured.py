@@ -13,10 +13,15 @@ class LowerBound:
     """What an estimator proves of epsilon at delta: its result as report.json holds it."""
 
     epsilon: Real
+    """At least this; 0 proves nothing."""
     delta: Real
+    """At which epsilon is bounded."""
     confidence: Real
+    """In (0, 1), with which it holds."""
     method: str
+    """How it was computed, in words."""
     assumes: str
+    """What must be true for it to hold, in words."""
     trusts_noise: bool
     """Whether the claimed noise entered."""
     details: Mapping[str, Real]
@@ -34,8 +39,11 @@ class Headline:
     """The lower bound that the report leads with."""
 
     name: str
+    """Its key in lower_bounds."""
     epsilon: Real
+    """Its value; 0 proves nothing."""
     confidence: Real
+    """In (0, 1), with which it holds."""
     rule: str
     """By which it was chosen in advance."""
 
@@ -45,12 +53,15 @@ class Comparison:
     """One comparison of what trusts the claimed noise with what does not."""
 
     name: str
+    """"calibration" or "mu"."""
     agree: bool
     """Whether both can be right."""
     surer: bool
     """Whether the worlds lie further apart than the claimed noise lets them."""
     confidence: Real
+    """How often both are found to agree, at least, where both are right."""
     details: Mapping[str, Real]
+    """The statistics behind the answer, by name."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,7 @@ class Agreement:
     agree: bool | None
     """None where nothing could be compared."""
     comparisons: list[Comparison]
+    """Those that could be made."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +79,11 @@ class Band:
     """An estimate over a grid, with its confidence band."""
 
     estimate: list[Real]
+    """Of delta, one for each epsilon of the grid."""
     low: list[Real]
+    """Lower ends of the band, as many."""
     high: list[Real]
+    """Upper ends of the band, as many."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +91,13 @@ class PrivacyProfile:
     """Delta as a function of epsilon."""
 
     epsilon: list[Real]
+    """The grid, rising; every other list here is as long."""
     theory: list[Real]
     """Of the claimed mechanism."""
     directions: Mapping[str, Band]
     """By the world in which log-odds were measured."""
     note: str
+    """What the band is proof of."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +109,9 @@ class EstimatedEpsilons:
     sensitivity_exact: Real | None
     """The same by the privacy loss distribution."""
     belief: Real | None
+    """The log-odds of the most extreme trial."""
     advantage: Real | None
+    """At which the measured advantage would be the bound."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +119,13 @@ class SensitivityByRound:
     """Local sensitivities of each round, over the trials."""
 
     rms: list[Real]
+    """Root mean square, one for each round."""
     low: list[Real]
+    """5% quantile, one for each round."""
     median: list[Real]
+    """One for each round."""
     high: list[Real]
+    """95% quantile, one for each round."""
 
 
 @dataclass(frozen=True)
@@ -110,25 +133,41 @@ class Empirical:
     """What was measured at the configured vantage; None for what is no finding of the trials."""
 
     advantage: Real | None
+    """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
     """None where all trials are of one world."""
     standard_error: Real | None
+    """Of the advantage."""
     confidence: Real
+    """Of every interval and bound here, in (0, 1)."""
     wins: int | None
+    """Trials of which the adversary named the world."""
     losses: int | None
+    """Trials of which it named the other."""
     ties: int | None
+    """Trials whose log-odds decide for neither."""
     delta_prime: Real | None
     """The share of trials on D whose belief passed rho_beta."""
     delta_prime_interval: Ends | None
+    """None where it is no finding."""
     epsilon: EstimatedEpsilons
+    """Estimates, which prove nothing."""
     lower_bounds: Mapping[str, LowerBound]
+    """By the name of the estimator."""
     headline: Headline
+    """The one of them that was chosen in advance."""
     agreement: Agreement
+    """Between those that trust the claimed noise and those that do not."""
     privacy_profile: PrivacyProfile | None
+    """None where log-odds are no exact likelihood ratios."""
     sensitivity_rms: Real
+    """Root mean square over all rounds and trials."""
     sensitivity_max: Real
+    """Over all rounds and trials."""
     sensitivity_by_round: SensitivityByRound
+    """Over the trials of each round."""
     sensitivity_note: str
+    """What a local sensitivity is, in a sentence."""
     sensitivity_bound: Real | None
     """What clipping allows in a round; None where nothing bounds it."""
 
@@ -138,19 +177,27 @@ class VantageEmpirical:
     """What was measured at any vantage."""
 
     advantage: Real | None
+    """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
+    """None where all trials are of one world."""
     standard_error: Real | None
+    """Of the advantage."""
     confidence: Real
+    """Of the interval and the lower bound, in (0, 1)."""
     delta_prime: Real | None
+    """The share of trials on D whose belief passed rho_beta."""
     belief: Real
     """Of the most extreme trial."""
     epsilon_belief: Real
+    """The log-odds of the most extreme trial."""
     lower_bound: LowerBound
+    """On epsilon towards this vantage."""
     surely_at_least: Real | None
     """The advantage, as surely as an alarm must be."""
     within_bound: bool | None
     """None where there are not trials of both worlds."""
     near_prediction: bool | None
+    """As surely as an alarm must be; None where nothing was predicted."""
 
 
 @dataclass(frozen=True)
@@ -158,15 +205,21 @@ class AtVantage:
     """Bounds, prediction and measurement at one vantage."""
 
     noise_multiplier: Real | None
+    """Of the noise that it cannot remove; None where it differs between rounds."""
     epsilon: Real
+    """Tight; infinite where there is no such noise."""
     rho_beta: Real
+    """The belief that the worst pair passes only rarely."""
     rho_alpha: Real
+    """The advantage that no adversary exceeds there, in [0, 1]."""
     exact_posterior: bool
     """Whether log-odds are the exact posterior's there."""
     prediction: Predicted | None
     """None where nothing was measured; the note says why."""
     empirical: VantageEmpirical | None
+    """None where nothing was measured."""
     note: str
+    """Why nothing was measured, or what log-odds are there; "" for nothing."""
 
 
 @dataclass(frozen=True)
@@ -174,14 +227,19 @@ class MembershipAttack:
     """What an attack by losses achieved; None for what it does not have."""
 
     advantage: Real | None
+    """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
+    """Over fresh records and trials."""
     advantage_interval_of_these: Ends | None = None
     """About the records of this run alone."""
     tpr: Real | None = None
+    """The share of members that it took for members."""
     fpr: Real | None = None
+    """The share of others that it took for members."""
     area: Real | None = None
     """Under the curve of true against false positive rates."""
     area_interval: Ends | None = None
+    """At the confidence of the report."""
     shadow_trials: int | None = None
     """Of which it knew the worlds."""
     games: int | None = None
@@ -189,165 +247,23 @@ class MembershipAttack:
 
 
 @dataclass(frozen=True)
-class NoiseTest:
-    """Whether residuals are as long as the claimed noise makes them."""
-
-    ratio: Real
-    """The noise that is there over the noise that is claimed."""
-    interval: Ends
-    by_step: list[Real | None]
-    """The same of each step, None where it says nothing."""
-    p_value: Real
-    uneven: bool
-    """Whether one step is further off than all together."""
-    degrees_of_freedom: int
-
-
-@dataclass(frozen=True)
-class DirectionTest:
-    """Whether residuals lean along a direction."""
-
-    statistic: Real
-    p_value: Real
-    cosine: Real
-    steps: int
-
-
-@dataclass(frozen=True)
-class ScaleTest(DirectionTest):
-    """Whether the sum is larger or smaller than expected."""
-
-    factor: Real | None
-    """What it is of the expected sum."""
-    first_p_value: Real | None
-    """Of the first round alone."""
-
-
-@dataclass(frozen=True)
-class ShapeTest:
-    """Whether the residuals' coordinates are normal."""
-
-    ratio: Real
-    """Of their mean size to their root mean square."""
-    normal: Real
-    """What that is of normal noise."""
-    p_value: Real
-    coordinates: int
-
-
-@dataclass(frozen=True)
-class SamplingTest:
-    """Whether batches have the sizes that Poisson sampling gives them."""
-
-    rate: Real
-    """The share of records that took part."""
-    dispersion: Real
-    """The variance of the sizes over that of the binomial."""
-    p_value: Real
-    batches: int
-
-
-@dataclass(frozen=True)
-class Residuals:
-    """Tests of what is left of the aggregates; None for those that could not be made."""
-
-    noise: NoiseTest
-    repeats: DirectionTest | None
-    """Whether the noise of a round looks like that of rounds before."""
-    scale: ScaleTest | None
-    shape: ShapeTest | None
-    sampling: SamplingTest | None
-    confidence: Real
-    note: str
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Around an estimate."""
-
-    low: Real
-    high: Real
-    confidence: Real
-
-
-@dataclass(frozen=True)
-class CanaryEstimate:
-    """What the canaries' scores suggest: an estimate, proven of nothing."""
-
-    mu: Real
-    mu_interval: Interval
-    epsilon: Real
-    epsilon_interval: Interval
-    delta: Real
-    method: str
-    assumes: str
-    reason: str | None
-    """Why there is none."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Quantiles of an epsilon over the trials, and the share above that of one canary."""
-
-    low: Real
-    median: Real
-    high: Real
-    above: Real
-
-
-@dataclass(frozen=True)
-class CanaryScores:
-    """Histograms of the scores of canaries that were in the training and that were not."""
-
-    edges: list[Real]
-    included: list[int]
-    excluded: list[int]
-
-
-@dataclass(frozen=True)
-class OneRun:
-    """What canaries prove in a single training."""
-
-    kind: str
-    known_data: bool
-    """Whether scores leave out what the data add."""
-    unit: str
-    count: int
-    clients: list[int]
-    """Where they were planted."""
-    included: int
-    """How many took part in the headline's trial."""
-    trials: int
-    headline_trial: int
-    delta: Real
-    confidence: Real
-    claimed_epsilon: Real
-    """Of the guarantee towards a participant."""
-    canary_mu: Real
-    """Of one canary, by the noise claimed, towards whoever sees the aggregates alone."""
-    canary_epsilon: Real
-    bounds: Mapping[str, LowerBound]
-    """Of the headline's trial."""
-    estimate: CanaryEstimate
-    spread: Mapping[str, Spread] | None
-    """Over all trials; None for one."""
-    scores: CanaryScores
-    alarm: str | None
-    """What contradicts the claim."""
-    note: str
-
-
-@dataclass(frozen=True)
 class Crafted:
     """What a crafted target, or a group of copies, proves about one record."""
 
     kind: str
+    """How it was crafted, as in `challenge.kind`."""
     copies: int
+    """How many of it D has."""
     label: int | None
+    """The class that it was given; None where it has none."""
     description: str
+    """What its kind is, in words."""
     initialisation: str
+    """Of the models of the trials, as in `model.initialisation`."""
     delta: Real
+    """Of every epsilon here."""
     confidence: Real
+    """Of every bound here, in (0, 1)."""
     epsilon: Real
     """Of one record, tight at delta."""
     group_epsilon: Real
@@ -362,8 +278,11 @@ class Series:
     None after a model has diverged."""
 
     mean: list[Real | None]
+    """k + 1 of them for k rounds."""
     low: list[Real | None]
+    """5% quantile, as many."""
     high: list[Real | None]
+    """95% quantile, as many."""
 
 
 @dataclass(frozen=True)
@@ -371,10 +290,15 @@ class Utility:
     """What the global model is worth."""
 
     rounds: list[int]
+    """0 before the first, to k after the last."""
     accuracy: Series
+    """Shares of the records, in [0, 1]."""
     loss: Series
+    """The mean of the training's loss over the records."""
     trials: int
+    """Over which mean and band are."""
     records: int
+    """Held out, on which it was measured."""
 
 
 @dataclass(frozen=True)
@@ -382,7 +306,9 @@ class Variance:
     """Of the advantage under common random numbers, over that of independent ones."""
 
     measured: Real | None
+    """From this run's pairs; None where independent trials would have none."""
     predicted: Real | None
+    """From the predicted advantage; None without a prediction."""
 
 
 @dataclass(frozen=True)
@@ -390,11 +316,15 @@ class Campaign:
     """How the trials were played, and why there were no more."""
 
     trials: int
+    """Of which the report is."""
     planned: int
     """Of how many the report is if none was spared."""
     extended_from: int | None
+    """How many were planned at first; None where nothing was added."""
     pairing: str
+    """"independent", or "common" for pairs of trials with common random numbers."""
     until_halfwidth: Real | None
+    """At which trials stop; None where all are run."""
     halfwidth: Real | None
     """Half the length of the advantage's interval."""
     interim_analyses: list[tuple[int, Real]] | None
@@ -402,6 +332,8 @@ class Campaign:
     precise: bool | None
     """Whether it stopped because it was precise enough; None where all trials are run anyway."""
     reason: str
+    """Why there are no more trials, in words."""
     variance: Variance | None
+    """None where trials are independent."""
     validity: str | None
     """What stays valid of numbers whose trials share random numbers or stopped early."""

@@ -15,6 +15,8 @@ from pydantic.json_schema import JsonSchemaValue
 
 from fedsim.results import measured, setting, theory
 from fedsim.results.numbers import Real
+from fedsim.results.one_run import OneRun
+from fedsim.results.residuals import Residuals
 
 
 @dataclass(frozen=True)
@@ -26,59 +28,85 @@ class Report:
     )
 
     name: str
+    """`run.name` of the configuration."""
     created: str
     """When, in UTC."""
     seed: int
+    """Of which batches, worlds and, unless noise_source says otherwise, the noise are drawn."""
     versions: Mapping[str, str]
     """Of the packages that played it."""
     runtime: str
+    """"in process", "Flower simulation" or "Flower deployment"."""
     device: str
+    """On which the server's models were, as torch names it."""
     noise_source: str
+    """"seed", or "system" for the operating system's entropy."""
     trust: str
+    """Who adds the noise: "local", "distributed" or "central"."""
     vantage: str
     """The configured one, of which `empirical` is."""
     unit: str
     """Whom the guarantee is for: "record" or "client"."""
     neighbouring: str
+    """How D' differs from D: "add-remove" or "replace"."""
     prior: Real
     """The adversary's belief in D before it has seen anything."""
     trials: int
+    """Trainings of the federation that were audited, T."""
     rounds: int
     """In each."""
     clients: int
+    """The adversary among them."""
     colluding: int
     """How many of them disclosed their noise to the adversary."""
     data: setting.Data
+    """What D is and how it was divided."""
     model: setting.Model
+    """What was trained."""
     precision: str
+    """The floating-point format of forward and backward passes."""
     training: setting.Training
+    """How it was trained."""
     audit_mode: str
+    """Who computed the beliefs: "participant", "oracle", or a seat of a user's own."""
     challenge: setting.Challenge
+    """The target."""
     mechanism: setting.Mechanism
+    """The noise and what it was scaled to."""
     released: theory.Released | None
     """None where the noise is the seed's."""
     bounds: theory.Bounds
+    """At the configured vantage, of one training."""
     dropouts: setting.Dropouts | None
     """None where no client may be missing."""
     budget: theory.Budget
+    """What the rounds spent, against its limit."""
     prediction: theory.Prediction
+    """At the configured vantage."""
     empirical: measured.Empirical
+    """At the configured vantage."""
     membership_inference: Mapping[str, measured.MembershipAttack]
     """Attacks by losses, by name."""
     membership_missing: str | None
     """Why attacks that were asked for were not played."""
     bayesian: theory.Bayesian | None
-    one_run: measured.OneRun | None
+    """None where no distances of gradients were gathered."""
+    one_run: OneRun | None
     """None where no canaries were planted."""
     utility: measured.Utility
+    """On records that nobody trained on."""
     timing: setting.Timing
+    """Of all batches of trials together."""
     vantages: Mapping[str, measured.AtVantage]
+    """By vantage, the configured one among them."""
     pac: theory.Pac
+    """In nats and probabilities, whatever the noise."""
     crafted: measured.Crafted | None
     """None where the target is one record of D."""
-    residuals: measured.Residuals | None
+    residuals: Residuals | None
     """None where the adversary formed none."""
     campaign: measured.Campaign
+    """How many trials there are and why."""
     alarms: Mapping[str, str]
     """What contradicts theory, by the check that found it."""
     chance_alarms: int

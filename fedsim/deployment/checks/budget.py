@@ -12,7 +12,15 @@ from fedsim.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 
 
 def budget(terms: Terms, state: Path) -> Iterator[Line]:
-    """Look at every run that was answered, and at what they come to. state: the ledger's folder."""
+    """Look at every run that was answered, and at what they come to.
+
+    Args:
+        terms: of the client's consent, whose limit the runs are held to.
+        state: the folder of its ledger.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
+    """
     try:
         answers = client_ledger.read(state)
     except InputError as error:

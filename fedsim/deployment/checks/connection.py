@@ -28,7 +28,14 @@ CONTROL = "/v1/control/list-runs"
 def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     """Connect as a node does: TLS by the authority that nodes trust, the Fleet API and no other.
 
-    name: what the certificate is for, which is not the host where a server looks at itself.
+    Args:
+        place: the folder of the machine, whose ca.crt is trusted.
+        host: where to connect.
+        port: the proxy's.
+        name: what the certificate is for, which is not the host where a server looks at itself.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
     """
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
@@ -92,7 +99,15 @@ def _apis(fleet: int, control: int) -> Iterator[Line]:
 
 
 def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
-    """Return by how many seconds this clock is ahead of a server's; None where that is not said."""
+    """Return by how many seconds this clock is ahead of a server's; None where that is not said.
+
+    Args:
+        url: https://HOST:PORT of the server's proxy.
+        trusted: has the authority of its certificate.
+
+    Raises:
+        httpx.HTTPError: the server does not answer.
+    """
     before = time.time()
     with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
         dates = client.post(f"{url}{FLEET}").headers.get_list("date")
@@ -106,6 +121,10 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
     """Return where programs listen on a port, and where a process does on any.
 
     None where the operating system shows it to other users only.
+
+    Args:
+        port: of TCP.
+        process: its id; None for no process.
     """
     try:
         sockets = psutil.net_connections("tcp")
@@ -121,7 +140,12 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
 
 
 def process(place: Path, name: str) -> int | None:
-    """Return the process that start.sh began, if it is still there."""
+    """Return the id of the process that start.sh began, None if it is no longer there.
+
+    Args:
+        place: the machine's folder, which has NAME.pid.
+        name: of the service, "superlink", "proxy" or "supernode".
+    """
     try:
         pid = int((place / f"{name}.pid").read_text())
         command = " ".join(psutil.Process(pid).cmdline())

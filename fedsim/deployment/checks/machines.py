@@ -29,7 +29,12 @@ def check(directory: Path, machine: str | None = None) -> list[Finding]:
 
     Where the kit's authority is in the directory as well, it is looked at in any case.
 
-    Raises InputError if the directory is no deployment or has no such machine.
+    Args:
+        directory: of the whole kit or of one machine.
+        machine: its name in the kit; None for all that are there.
+
+    Raises:
+        InputError: the directory is no deployment or has no such machine.
     """
     laid_out = kit.read(directory)
     if machine is not None:

@@ -21,7 +21,16 @@ from fedsim.protocol import consent
 
 
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
-    """Look at a client's or the auditor's node: key, config, data, the server from here."""
+    """Look at a client's or the auditor's node: key, config, data, the server from here.
+
+    Args:
+        place: its folder.
+        laid_out: the kit of which it is.
+        machine: its name in the kit.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
+    """
     yield _node_key(place)
     yield from _node_config(place, laid_out, machine)
     host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")

@@ -27,7 +27,15 @@ HOST_MISMATCH, EXPIRED = 62, 10
 
 
 def server(place: Path, laid_out: Kit) -> Iterator[Line]:
-    """Look at the server: certificate, keys of the nodes, what listens, who is registered."""
+    """Look at the server: certificate, keys of the nodes, what listens, who is registered.
+
+    Args:
+        place: its folder.
+        laid_out: the kit of which it is.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
+    """
     yield _certificate(place, laid_out)
     if (place / "ca.key").exists():
         yield "authority", WRONG, f"its key has no business here: take {place / 'ca.key'} away"
@@ -46,7 +54,14 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
 
 
 def authority(place: Path) -> Iterator[Line]:
-    """Look at the kit's own authority: who could sign in its name, and for how long it lasts."""
+    """Look at the kit's own authority: who could sign in its name, and for how long it lasts.
+
+    Args:
+        place: the folder ca/ of the whole kit.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
+    """
     key, certificate = place / "ca.key", place / "ca.crt"
     try:
         for path, wanted in ((place, "700"), (key, "600")):

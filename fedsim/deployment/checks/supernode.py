@@ -20,7 +20,16 @@ CLOCKS_DIFFER = 2.0
 
 
 def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
-    """Look at whether the server takes this node's signature: its clock, and its key."""
+    """Look at whether the server takes this node's signature: its clock, and its key.
+
+    Args:
+        place: the node's folder, with its node.key and ca.crt.
+        host: the server's.
+        port: its proxy's.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
+    """
     url = f"https://{host}:{port}"
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
@@ -49,7 +58,11 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
 
 
 def clock(ahead: float) -> Line:
-    """Say how far this clock is ahead of the server's, known to half a second."""
+    """Return the line about how far this clock is ahead of the server's.
+
+    Args:
+        ahead: seconds, known to half a second; negative where it is behind.
+    """
     way = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
     if not EARLIEST + 1 < -ahead < LATEST - 1:
         remedy = "so that the server refuses this node: set the clock of both by NTP"
@@ -60,7 +73,15 @@ def clock(ahead: float) -> Line:
 
 
 def running(place: Path, port: int) -> Iterator[Line]:
-    """Look at whether the SuperNode runs, and who could take its work."""
+    """Look at whether the SuperNode runs, and who could take its work.
+
+    Args:
+        place: the node's folder.
+        port: of its Runtime API, on loopback.
+
+    Yields:
+        What was looked at, how it is, and what to do about it.
+    """
     process = connection.process(place, "supernode")
     listening = ports.listening("127.0.0.1", port)
     if process is None and (place / "supernode.pid").exists():

@@ -291,7 +291,7 @@ def _betrayal(report: Report) -> Row:
 
 
 def game(report: Report) -> str:
-    """Say what is played in every trial, and what advantage and belief are."""
+    """Return sentences: what is played in every trial, and what advantage and belief are."""
     advantage = "Advantage is its true-positive rate less its false-positive rate"
     knows = "knows" if report.audit_mode in INFORMED else "may know"
     if is_halves(report):

@@ -21,37 +21,37 @@ TITLES = {
 
 
 def is_pac(report: Report) -> bool:
-    """Whether the noise was shaped by stated candidates, which is no differential privacy."""
+    """Return whether stated candidates shaped the noise, which is no differential privacy."""
     return report.mechanism.noise == "pac"
 
 
 def is_halves(report: Report) -> bool:
-    """Whether the secret was one of several random halves of the data, and not D or D'."""
+    """Return whether the secret was one of several random halves of the data, and not D or D'."""
     return is_pac(report) and report.pac.prior == "halves"
 
 
 def is_client(report: Report) -> bool:
-    """Whether the target is all data of a client."""
+    """Return whether the target is all data of a client."""
     return report.unit == "client"
 
 
 def is_clipped(report: Report) -> bool:
-    """Whether clipping bounded what one record can change."""
+    """Return whether clipping bounded what one record can change."""
     return report.mechanism.clipping
 
 
 def is_sampled(report: Report) -> bool:
-    """Whether a record joins a round only with a probability below 1."""
+    """Return whether a record joins a round only with a probability below 1."""
     return report.mechanism.sampling_rate < 1
 
 
 def takes_local_steps(report: Report) -> bool:
-    """Whether clients took several steps on their own in a round."""
+    """Return whether clients took several steps on their own in a round."""
     return report.mechanism.local_steps > 1
 
 
 def is_alarming(report: Report) -> bool:
-    """Whether anything contradicts theory."""
+    """Return whether anything contradicts theory."""
     return bool(report.alarms)
 
 
@@ -78,7 +78,7 @@ def success_ends(report: Report) -> Ends | None:
 
 
 def challenge_of(report: Report) -> str:
-    """Name the target."""
+    """Return the target in words, such as "the challenge record"."""
     challenge = report.challenge
     if is_client(report):
         return f"all {challenge.records} records of client {challenge.client}"
@@ -89,7 +89,7 @@ def challenge_of(report: Report) -> str:
 
 
 def trials_of(report: Report) -> str:
-    """Say how many trials there were."""
+    """Return how many trials there were, such as "1 trial"."""
     return f"{report.trials} trial{'s' * (report.trials != 1)}"
 
 
@@ -99,7 +99,7 @@ def confidence_of(report: Report) -> str:
 
 
 def score_caution(report: Report) -> str:
-    """Say where log-odds are no likelihood, of whatever takes them for one."""
+    """Return " " and a sentence where log-odds are no likelihood ratios, else ""."""
     if report.vantage == "released-model":
         return " Of the released model it describes an attack's score and is not bounded."
     if takes_local_steps(report):
@@ -108,7 +108,7 @@ def score_caution(report: Report) -> str:
 
 
 def standard_errors_apart(report: Report) -> str:
-    """Say how far prediction and measurement differ, and how often by chance; "" if unknown."""
+    """Return in brackets how far prediction and measurement differ, and the p; "" if unknown."""
     measured, predicted = report.empirical.advantage, report.prediction.advantage
     distance = report.prediction.distance
     if measured is None or predicted is None or distance is None or not distance.standard_error:
@@ -119,21 +119,21 @@ def standard_errors_apart(report: Report) -> str:
 
 
 def yeom_bound(report: Report) -> str:
-    """Word Yeom's bound on membership inference, which is proven for pure epsilon."""
+    """Return Yeom's bound on membership inference as text; it is proven for pure epsilon."""
     return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, of pure ε"
 
 
 def accuracies(report: Report) -> str:
-    """Word the mean accuracy before the first and after the last round."""
+    """Return the mean accuracy as text, before the first and after the last round."""
     means = report.utility.accuracy.mean
     return f"{percent(means[0])} → {percent(means[-1])}" if means else DASH
 
 
 def clients_of(report: Report) -> str:
-    """Name what the noise hides."""
+    """Return what the noise hides: "a client's data" or "the record"."""
     return "a client's data" if is_client(report) else "the record"
 
 
 def at_delta(delta: float) -> str:
-    """Word at which delta an epsilon is stated."""
+    """Return at which delta an epsilon is stated, as text."""
     return f"at δ = {plain(delta)}"

@@ -59,7 +59,7 @@ def rows(report: Report) -> dict[str, Row]:
 
 
 def assumed(report: Report) -> str:
-    """Say what the leading bound assumes."""
+    """Return what the leading bound assumes."""
     assumes = report.empirical.lower_bounds[report.empirical.headline.name].assumes
     return "only independent trials" if assumes == "independent trials" else assumes
 
@@ -136,7 +136,7 @@ def _worth_of_sensitivities(report: Report) -> str:
 
 
 def agreement(report: Report) -> str:
-    """Say whether what trusts the claimed noise agrees with what does not; "" if unknown."""
+    """Return in words whether what trusts the claimed noise agrees with what does not, or ""."""
     comparisons = report.empirical.agreement.comparisons
     if not comparisons:
         return ""

@@ -9,7 +9,11 @@ from fedsim.results.report import Report
 def against(report: Report, name: str, interval: Ends | None, limit: float | None) -> Mark | None:
     """Return how a confidence interval stands to its limit; None without either.
 
-    name: of the alarm where it is above.
+    Args:
+        report: whose alarms decide whether the interval is above.
+        name: of the alarm where it is.
+        interval: in units of the limit.
+        limit: an advantage or a probability; from 1 on it limits nothing.
     """
     if interval is None or limit is None:
         return None
@@ -30,7 +34,12 @@ def beside_theory(
 ) -> Mark:
     """Return how a lower bound on epsilon stands to the limit.
 
-    alarm: its name among the alarms; chance: how often chance alone puts it above the limit.
+    Args:
+        report: whose alarms decide whether the bound is above.
+        alarm: its name among the alarms.
+        value: the lower bound.
+        limit: the epsilon of theory.
+        chance: how often chance alone puts the bound above the limit; None if unknown.
     """
     if alarm in report.alarms:
         return Mark("alarm", "Above theory")
@@ -41,7 +50,13 @@ def beside_theory(
 
 
 def gap(mark: Mark | None, unlimited: bool, few: str) -> str:
-    """Say what lies between a lower bound and its limit; few: what there may be too few of."""
+    """Return a sentence about what lies between a lower bound and its limit.
+
+    Args:
+        mark: how the bound stands to it.
+        unlimited: whether the limit is infinite.
+        few: what there may be too few of, "trials" or "canaries".
+    """
     if unlimited:
         return "Differential privacy sets no limit here that it could be held to."
     if mark is not None and mark.kind == "alarm":

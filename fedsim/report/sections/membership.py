@@ -51,7 +51,12 @@ def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, Me
 
 
 def names(name: str, client: bool) -> tuple[str, str]:
-    """Return the short and the long name of an attack."""
+    """Return the short and the long name of an attack.
+
+    Args:
+        name: by which the report has the attack.
+        client: whether the target is all data of a client.
+    """
     if name == yeom.CHALLENGE and client:
         return CLIENT_ATTACK
     if attack := LOSS_ATTACKS.get(name):

@@ -10,7 +10,8 @@ from fedsim.pages.blocks import Block, Entries, Figure, Listing, Place, Prose, R
 from fedsim.pages.wording import DASH, at_least, number, percent, plain, span
 from fedsim.report.sections.marks import beside_theory, gap
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.results.measured import CanaryEstimate, LowerBound, OneRun
+from fedsim.results.measured import LowerBound
+from fedsim.results.one_run import CanaryEstimate, OneRun
 from fedsim.results.report import Report
 
 
@@ -20,7 +21,12 @@ def headline(found: OneRun) -> LowerBound:
 
 
 def proven(report: Report, found: OneRun) -> Row:
-    """Return the headline of the one-run audit beside its claim."""
+    """Return the headline of the one-run audit beside its claim.
+
+    Args:
+        report: whose alarms decide whether it is above the claim.
+        found: its one-run audit.
+    """
     bound, limit = headline(found), found.canary_epsilon
     unlimited = math.isinf(limit)
     mark = None if unlimited else beside_theory(report, "one_run", bound.epsilon, limit)

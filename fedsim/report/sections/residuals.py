@@ -4,8 +4,8 @@ from fedsim.audits.residual_report import MEANING, ratio_text
 from fedsim.pages.blocks import Block, Entries, Listing, Prose
 from fedsim.pages.wording import number, span
 from fedsim.report.sections.section import Section
-from fedsim.results.measured import Residuals
 from fedsim.results.report import Report
+from fedsim.results.residuals import Residuals
 
 
 def _entries(found: Residuals) -> Entries:

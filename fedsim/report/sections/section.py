@@ -14,9 +14,11 @@ class Transcript:
     """What the adversary saw of T trials of k rounds.
 
     Attributes:
-        worlds: whether each trial trained on D, [T]
-        log_odds, sensitivities, noise_stds: after each round, [T, k]
-        poison_scores: of the released models, [T], where the target was crafted
+        worlds: whether each trial trained on D, bool [T].
+        log_odds: for D after each round, [T, k].
+        sensitivities: local ones of each round, [T, k].
+        noise_stds: standard deviations of each round's noise, [T, k].
+        poison_scores: of the released models, [T]; None unless the target was crafted.
     """
 
     worlds: Bools
@@ -27,7 +29,7 @@ class Transcript:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
-        """Take the arrays of a run, as `run_transcript.read` has checked them."""
+        """Return the arrays of a run, as `run_transcript.read` has checked them."""
         return cls(
             arrays["worlds"],
             arrays["log_odds"],

@@ -13,7 +13,7 @@ from fedsim.results.report import Report
 
 
 def released(report: Report) -> str:
-    """Say what a guarantee may speak of, all trainings together; "" where there is none."""
+    """Return what a guarantee may speak of, all trainings together; "" where there is none."""
     found = report.released
     if found is None or not report.mechanism.dp_guarantee:
         return ""

@@ -20,7 +20,7 @@ HEADINGS = (
 
 
 def trust(report: Report) -> str:
-    """Say who added the noise, how the messages were summed, and what the bounds count on."""
+    """Return in words who added noise, how messages were summed, what the bounds count on."""
     words = TRUST.get(report.trust, "")
     if rounding := report.mechanism.rounding:
         words += (
@@ -42,7 +42,12 @@ def trust(report: Report) -> str:
 
 
 def standing(report: Report, row: AtVantage) -> Mark | None:
-    """Return how one vantage's measurement stands to its bound and its prediction."""
+    """Return how one vantage's measurement stands to its bound and prediction; None if unmeasured.
+
+    Args:
+        report: of which kind of noise is asked.
+        row: of `report.vantages`.
+    """
     found = row.empirical
     if found is None or found.within_bound is None or is_pac(report):
         return None

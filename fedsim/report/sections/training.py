@@ -39,7 +39,7 @@ def scope(report: Report) -> str:
     )
 
 
-def optimizer_settings(report: Report) -> dict[str, dict[str, float]]:
+def _optimizer_settings(report: Report) -> dict[str, dict[str, float]]:
     """Return the settings of each optimiser as they are named, by the optimiser."""
     training = report.training
     return {
@@ -85,7 +85,7 @@ def _step(report: Report) -> str:
 
 def _optimisation(report: Report) -> str:
     training = report.training
-    named = optimizer_settings(report).get(training.optimizer, {})
+    named = _optimizer_settings(report).get(training.optimizer, {})
     settings = ", ".join(f"{name} {plain(value)}" for name, value in named.items() if value)
     warmup, local_rate = training.warmup_rounds, training.local_learning_rate
     return (

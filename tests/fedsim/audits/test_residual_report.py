@@ -17,7 +17,8 @@ from fedsim.config import Config, Scalar, to_run_config
 from fedsim.pages.wording import number
 from fedsim.report import page
 from fedsim.report.sections import residuals as section
-from fedsim.results.measured import (
+from fedsim.results.report import Report
+from fedsim.results.residuals import (
     DirectionTest,
     NoiseTest,
     Residuals,
@@ -25,7 +26,6 @@ from fedsim.results.measured import (
     ScaleTest,
     ShapeTest,
 )
-from fedsim.results.report import Report
 from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 from fedsim.server.plan import preflight
