@@ -279,9 +279,9 @@ def _address(text: str, port: int) -> tuple[str, int]:
 
 def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
     """Return the node of each client's key by partition. Raises InputError for one without."""
-    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.deployment import registrations  # noqa: PLC0415
 
-    registered, files = kit.registered(server), kit.key_files(server)
+    registered, files = registrations.registered(server), registrations.key_files(server)
     nodes = {}
     for client in range(clients):
         machine = f"client-{client}"
@@ -291,7 +291,7 @@ def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
                 f"the key of {machine} is not registered; start the server and give "
                 "fedsim deploy register"
             )
-        if machine in files and node.key != kit.key(files[machine]):
+        if machine in files and node.key != registrations.key(files[machine]):
             raise InputError(
                 f"keys/{machine}.pub is not the registered key; give fedsim deploy register"
             )

@@ -11,7 +11,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Config
-from fedsim.deployment import kit
+from fedsim.deployment import kit, registrations
 from fedsim.runtimes.flower_command import FlowerError, Submission, flwr, submit, write_app
 
 UNREGISTERED = "unregistered"
@@ -50,25 +50,25 @@ def register(server: Path) -> dict[str, str]:
     InputError for keys that cannot be read or told apart, or are of no machine of the federation.
     """
     home = _home(server)
-    files = kit.key_files(server)
+    files = registrations.key_files(server)
     machines = kit.read(server).nodes
     if strange := [machine for machine in files if machine not in machines]:
         raise InputError(
             f"keys/{strange[0]}.pub is of no machine of this federation, which has "
             f"{', '.join(machines)}: delete it"
         )
-    nodes = kit.registered(server)
-    keys = _distinct({machine: kit.key(path) for machine, path in files.items()})
+    nodes = registrations.registered(server)
+    keys = _distinct({machine: registrations.key(path) for machine, path in files.items()})
     living = {node for node, status in statuses(server).items() if status != UNREGISTERED}
     for machine, key in keys.items():
         old = nodes.get(machine)
         if old is None or old.node not in living or old.key != key:
             nodes[machine] = _registered(home, machine, files[machine], key)
-            kit.write_registered(server, nodes)
+            registrations.write_registered(server, nodes)
     nodes = {machine: nodes[machine] for machine in keys}
     for node in living.difference(one.node for one in nodes.values()):
         flwr(home, "supernode", "unregister", node, kit.CONNECTION)
-    kit.write_registered(server, nodes)
+    registrations.write_registered(server, nodes)
     return {machine: one.node for machine, one in nodes.items()}
 
 
@@ -84,7 +84,7 @@ def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:
     return keys
 
 
-def _registered(home: Path, machine: str, path: Path, key: str) -> kit.Registration:
+def _registered(home: Path, machine: str, path: Path, key: str) -> registrations.Registration:
     """Register a key. Raises FlowerError."""
     arguments = ["supernode", "register", str(path), kit.CONNECTION, "--name", machine]
     try:
@@ -97,7 +97,7 @@ def _registered(home: Path, machine: str, path: Path, key: str) -> kit.Registrat
             f"was unregistered, and takes no key twice: make a new key on {machine} "
             f'(ssh-keygen -t ecdsa -b 384 -N "" -f node.key), copy its node.key.pub to it'
         ) from None
-    return kit.Registration(str(answer["node-id"]), key)
+    return registrations.Registration(str(answer["node-id"]), key)
 
 
 def statuses(server: Path) -> dict[str, str]:

@@ -23,7 +23,7 @@ from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
 from fedsim.data.loaders import purchase
 from fedsim.data.loaders.source import Source
-from fedsim.deployment import kit
+from fedsim.deployment import registrations
 from fedsim.privacy import releases
 from fedsim.protocol import node_memory
 from fedsim.runtimes.inprocess import InProcessGrid
@@ -233,7 +233,7 @@ def _registered(folder: Path) -> Reader:
     place.mkdir()
     nodes_of = {"client-0": {"node": "12", "key": "SHA256:x", "replaced": []}}
     (place / "nodes.json").write_text(json.dumps(nodes_of))
-    return Reader(place / "nodes.json", lambda: kit.registered(place))
+    return Reader(place / "nodes.json", lambda: registrations.registered(place))
 
 
 for _name in ("batches/000000.npz", "transcript.npz", "arrays of one's own"):

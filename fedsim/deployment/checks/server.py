@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.deployment import certificates, kit
+from fedsim.deployment import certificates, kit, registrations
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import TIMEOUT
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
@@ -112,7 +112,7 @@ def _expiry(what: str, end: datetime, remedy: str) -> Line:
 
 def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
     """Look at whether the server lets in the nodes of the kit, and nobody else."""
-    keys = kit.key_files(place)
+    keys = registrations.key_files(place)
     lacking = [name for name in laid_out.nodes if name not in keys]
     strange = [name for name in keys if name not in laid_out.nodes]
     for name in lacking:
@@ -182,11 +182,11 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
 
     try:
         known = deployment.statuses(place)
-        nodes = kit.registered(place)
+        nodes = registrations.registered(place)
     except (FlowerError, InputError) as error:
         yield "registered", WRONG, f"{error}"
         return
-    files = kit.key_files(place)
+    files = registrations.key_files(place)
     own = {nodes[machine].node for machine in laid_out.nodes if machine in nodes}
     for unknown in sorted(known.keys() - own):
         if known[unknown] != deployment.UNREGISTERED:
@@ -213,10 +213,10 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
             yield "registered", NOTE, f"{machine} is not connected ({status}): start it there"
 
 
-def _unlike(path: Path, node: kit.Registration, place: Path) -> str:
+def _unlike(path: Path, node: registrations.Registration, place: Path) -> str:
     """Say why a key file is not the key of a node, and the remedy; "" if it is."""
     try:
-        if kit.key(path) == node.key:
+        if registrations.key(path) == node.key:
             return ""
     except InputError as error:
         return str(error)

@@ -9,7 +9,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from fedsim.deployment import kit, logs, supernode
+from fedsim.deployment import logs, registrations, supernode
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.protocol.flower_private import EARLIEST, LATEST, gives_tasks_to_anybody, server_knows
@@ -52,8 +52,8 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
         yield (
             "registered",
             WRONG,
-            f"the server does not know the key {kit.key(place / 'node.key.pub')}: send it "
-            "node.key.pub, for its folder keys/, and have it give fedsim deploy register",
+            f"the server does not know the key {registrations.key(place / 'node.key.pub')}: send "
+            "it node.key.pub, for its folder keys/, and have it give fedsim deploy register",
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, dump
-from fedsim.deployment import kit
+from fedsim.deployment import kit, registrations
 from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
 from fedsim.runtimes.flower_command import FlowerError
@@ -166,9 +166,13 @@ def test_a_manifest_of_other_types_is_refused(fedsim: Fedsim, tmp_path: Path) ->
 def _registered(directory: Path) -> None:
     """Write down nodes for the keys that the kit has."""
     server = directory / "server"
-    nodes = enumerate(kit.key_files(server).items(), start=70)
-    kit.write_registered(
-        server, {machine: kit.Registration(str(i), kit.key(path)) for i, (machine, path) in nodes}
+    nodes = enumerate(registrations.key_files(server).items(), start=70)
+    registrations.write_registered(
+        server,
+        {
+            machine: registrations.Registration(str(i), registrations.key(path))
+            for i, (machine, path) in nodes
+        },
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from adversaries.errors import InputError
-from fedsim.deployment import kit, wheel
+from fedsim.deployment import kit, registrations, wheel
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_port_that_is_none_is_refused(written: Path) -> None:
 def test_registrations_that_cannot_be_read_are_refused(written: Path, content: str) -> None:
     (written / "server" / "nodes.json").write_text(content)
     with pytest.raises(InputError, match="delete it and register anew"):
-        kit.registered(written / "server")
+        registrations.registered(written / "server")
 
 
 @pytest.mark.parametrize(

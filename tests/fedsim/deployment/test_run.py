@@ -18,7 +18,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, dump
-from fedsim.deployment import certificates, kit
+from fedsim.deployment import certificates, kit, registrations
 from fedsim.deployment import run as deployment
 from fedsim.protocol.flower_private import gives_tasks_to_anybody
 from fedsim.runtimes.flower_command import FlowerError
@@ -296,7 +296,7 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: 
     (place / "node.key").write_bytes(own[0])
     (place / "node.key.pub").write_bytes(own[1])
     _script(place, "start.sh")  # which waits until it is connected
-    node = kit.registered(server_up / "server")["client-0"].node
+    node = registrations.registered(server_up / "server")["client-0"].node
     assert deployment.statuses(server_up / "server")[node] == "online"
     assert not _wrong(place)
     port = kit.port(place, "NODE_PORT")

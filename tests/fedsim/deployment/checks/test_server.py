@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import certificates, kit
+from fedsim.deployment import certificates, kit, registrations
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import connection, machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
@@ -79,9 +79,14 @@ def test_a_port_that_is_none_hides_nothing_before_it(
 def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The server of a kit whose SuperLink, as far as is seen, answers and knows its nodes."""
     server = written / "server"
-    keys = {machine: kit.key(path) for machine, path in kit.key_files(server).items()}
-    nodes = {machine: kit.Registration(f"{machine}'s", key) for machine, key in keys.items()}
-    kit.write_registered(server, nodes)
+    keys = {
+        machine: registrations.key(path)
+        for machine, path in registrations.key_files(server).items()
+    }
+    nodes = {
+        machine: registrations.Registration(f"{machine}'s", key) for machine, key in keys.items()
+    }
+    registrations.write_registered(server, nodes)
     monkeypatch.setattr(
         deployment, "statuses", lambda _: {"client-0's": "online", "client-1's": "registered"}
     )
