@@ -244,7 +244,7 @@ def _write_machines(
     """Write what is of all machines, and the folder of each."""
     _write_manifest(directory, kit)
     write_file(directory / "README.md", _fill(templates.README, values))
-    write_file(directory / "compose.yaml", compose(kit))
+    write_file(directory / "compose.yaml", _compose(kit))
     write_file(directory / "Dockerfile", _fill(templates.DOCKERFILE, values))
     _write_server(directory / "server", kit, pair, trusted, values)
     for index, machine in enumerate(kit.nodes):
@@ -305,7 +305,7 @@ def port(machine_folder: Path, name: str) -> int:
     return int(value)
 
 
-def compose(kit: Kit) -> str:
+def _compose(kit: Kit) -> str:
     """Return compose.yaml: the scripts of each machine, under a profile of its own."""
     services = []
     for machine in kit.machines:

@@ -89,7 +89,7 @@ def write(report: Report, directory: Path) -> Path:
     return report_directory.write_report(directory, report, render_html(report))
 
 
-def verdict(report: Report) -> str:
+def _verdict(report: Report) -> str:
     """Return how unlike the clients are in a sentence or two."""
     sizes, partition = report["sizes"], report["partition"]
     by_key = (
@@ -122,7 +122,7 @@ def summary(report: Report) -> RenderableType:
     left_out = (
         [Text(f"and {more} more clients: --json and --out have them all")] if more > 0 else []
     )
-    return Group(rows, *shown, *left_out, Text(verdict(report)), Text(EXPLAINED, "dim"))
+    return Group(rows, *shown, *left_out, Text(_verdict(report)), Text(EXPLAINED, "dim"))
 
 
 def _shown(title: str, headings: list[str], body: list[list[str]]) -> Table:
@@ -146,7 +146,7 @@ def render_html(report: Report) -> str:
     return audit_page.render(
         PAGE,
         report=report,
-        verdict=verdict(report),
+        verdict=_verdict(report),
         rows=_rows(report),
         figures=[(caption, inline(training_figures.distribution(counts), "distribution", caption))],
         tables=_tables(report),

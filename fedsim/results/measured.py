@@ -197,7 +197,7 @@ class VantageEmpirical:
     within_bound: bool | None
     """None where there are not trials of both worlds."""
     near_prediction: bool | None
-    """As surely as an alarm must be; None where nothing was predicted."""
+    """As surely as an alarm must be; None where that cannot be told."""
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def _pac_allows(report: Report) -> str:
     )
 
 
-def questions(report: Report) -> list[Row]:
+def _questions(report: Report) -> list[Row]:
     """Return the table at the top: question, answer, limit, reading."""
     by_canaries = [] if report.one_run is None else [one_run.proven(report, report.one_run)]
     yeom = report.membership_inference.get("yeom")  # None where clients protect their records
@@ -322,7 +322,7 @@ def _neighbour(report: Report) -> str:
 
 def _words(report: Report) -> list[Block]:
     headings = "RoundGame", "Answer", "Limit from theory", "Reading"
-    lines = [of_row(row) for row in questions(report)]
+    lines = [of_row(row) for row in _questions(report)]
     return [
         Table(headings, [Group("", lines)], style="questions"),
         Prose(game(report), small=True),
