@@ -72,9 +72,22 @@ def follow(
 ) -> int:
     """Audit a transcript, or one after another in a folder, while they are written.
 
-    once: end after the first; audit: returns the exit status of one; unaudited: that of one that
-    cannot be audited, and of none. Returns the worst. SIGINT and SIGTERM end the following, and
-    what was seen is reported. Raises InputError as `audit` does, where no other run would follow.
+    SIGINT and SIGTERM end the following, and what was seen is reported.
+
+    Args:
+        place: a transcript, or a folder whose newest is audited first.
+        once: whether to end after the first.
+        patience: seconds without a sign of life after which a run is taken for dead, above 0.
+        audit: audits the transcript at a path until its watch says stop, and returns the exit
+            status.
+        console: where waiting and its end are told.
+        unaudited: the exit status of a transcript that cannot be audited, and of none.
+
+    Returns:
+        The largest exit status of all that were audited.
+
+    Raises:
+        InputError: the patience is impossible, or `audit` raised it and no other run would follow.
     """
     if not patience > 0:
         raise InputError(f"--patience is {patience:g}; give a number of seconds above 0")

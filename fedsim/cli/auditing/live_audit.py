@@ -25,7 +25,16 @@ from fedsim.transcripts.records import ObservedRound
 
 
 def check(every: OfEvery, options: OfAuditors) -> None:
-    """Raise InputError for options that no auditor's transcript can be audited with."""
+    """Refuse options that no auditor's transcript can be audited with.
+
+    Args:
+        every: of which the confidence is checked.
+        options: of which the file with the canaries' seed is read.
+
+    Raises:
+        InputError: the confidence is impossible, the seed cannot be read, or is missing where the
+            canaries alone are to be audited.
+    """
     significance(every.level)
     if options.canary_seed_file is not None:
         _seed(options.canary_seed_file)
@@ -115,7 +124,11 @@ def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRou
 
 @contextmanager
 def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Show a table that changes, where there is a terminal to show it on."""
+    """Yield what shows a table in place of the one before, or nothing where there is no terminal.
+
+    Args:
+        console: that the table is gone from when the block ends.
+    """
     if not console.is_terminal:
         yield lambda _: None
         return

@@ -202,7 +202,19 @@ def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
 
 
 def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
-    """Return the trial that is audited, its coins bool [m] and its scores float64 [m]."""
+    """Read the scores of a trial's m canaries.
+
+    Args:
+        path: a CSV with the columns `included` and `score`, and perhaps `trial` and `canary`.
+        trial: whose canaries are read, from 0; None for the lowest in the file.
+
+    Returns:
+        The trial, its coins bool [m] and its scores float64 [m].
+
+    Raises:
+        InputError: the file cannot be read, has no such trial, or a line with another coin than 0
+            or 1, a score that is not finite, or a canary that was there before.
+    """
     try:
         # A spreadsheet begins its files with a mark of their encoding.
         with path.open(encoding="utf-8-sig", newline="") as file:

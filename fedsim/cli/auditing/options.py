@@ -125,7 +125,13 @@ DEFAULT_DELTA = 1e-5
 class OfEvery:
     """What every audit takes: the claim it judges, how sure it is to be, and where it reports.
 
-    delta, confidence: None where they were left out
+    Attributes:
+        claim: what somebody claims; None where nobody does.
+        delta: of --delta; None where it was left out.
+        confidence: of --confidence, in (0, 1) once checked; None where it was left out.
+        out: the directory of the report; None for one beside the transcript.
+        as_json: whether the report goes to standard output as well.
+        strict: whether an audit without a claim ends with the exit status 3.
     """
 
     claim: Claim | None
@@ -155,7 +161,17 @@ class OfEvery:
 
 @dataclass(frozen=True)
 class OfApps:
-    """What is for a Flower app alone, as `audit_directory` takes it; None where left out."""
+    """What is for a Flower app alone, as `audit_directory` takes it; None where left out.
+
+    Attributes:
+        trials: how often the app is run under attack.
+        rounds: its num-server-rounds.
+        clients: how many clients it is run with.
+        run_config: KEY=VALUE, each of its run config.
+        neighbouring: what a client sends in the other world: nothing, or another update.
+        seed: of every random number.
+        time_limit: seconds that one run of the app may take.
+    """
 
     trials: int | None
     rounds: int | None
@@ -170,9 +186,11 @@ class OfApps:
 class OfAuditors:
     """What is for the transcript of an auditor's node alone; None where left out.
 
-    data_root: where this machine has the run's dataset; canary_seed_file: holds the seed of the
-    canaries; no_challenge: whether no beliefs about the challenge are worked out, which takes the
-    data; worlds: the run's directory, whose bits say whether the beliefs were right
+    Attributes:
+        data_root: where this machine has the run's dataset.
+        canary_seed_file: holds the seed of the canaries, a whole number.
+        no_challenge: whether no beliefs about the challenge are worked out, which takes the data.
+        worlds: the run's directory, whose bits say whether the beliefs were right.
     """
 
     data_root: Path | None
@@ -183,7 +201,13 @@ class OfAuditors:
 
 @dataclass(frozen=True)
 class OfFollowing:
-    """What goes with --follow, for a transcript that is still written; None where left out."""
+    """What goes with --follow, for a transcript that is still written; None where left out.
+
+    Attributes:
+        follow: whether to go on while the transcript is written.
+        once: whether to end after one run.
+        patience: seconds without a sign of life before a run counts as dead.
+    """
 
     follow: bool | None
     once: bool | None
@@ -191,5 +215,5 @@ class OfFollowing:
 
 
 def given(options: OfApps | OfAuditors | OfFollowing) -> dict[str, Any]:
-    """Return those options of a group that were not left out, by name."""
+    """Return those options of a group that were not left out, by the names of its fields."""
     return {name: value for name, value in vars(options).items() if value is not None}

@@ -82,7 +82,7 @@ def run(
         plan = prepare(_threaded(config, runtime))
         with preparing(console) as searched:
             directory = plan.begin(searched)
-        if short := shortfall(plan.config):
+        if short := _shortfall(plan.config):
             console.print(short, highlight=False)
     if directory.finished:
         said = _what_is_finished(directory, resume is not None, trials is not None)
@@ -196,7 +196,7 @@ def _what_is_finished(directory: RunDirectory, resumed: bool, more: bool) -> str
     raise InputError(f"'{directory.path}' holds a finished run; read {page}, or {another}{further}")
 
 
-def shortfall(config: Config) -> str:
+def _shortfall(config: Config) -> str:
     """Say that the trials may end before they are precise enough; "" where they cannot."""
     trials = config.trials
     if not trials.until_halfwidth:

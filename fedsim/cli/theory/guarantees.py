@@ -28,7 +28,12 @@ PERSON, CLIENT = "person's record", "client's whole data"
 
 
 def verdict(bounds: Bounds, unit: str = PERSON) -> Text:
-    """Return what the bounds say of one unit of privacy, in a sentence for everybody."""
+    """Return what the bounds say of one unit of privacy, in a sentence for everybody.
+
+    Args:
+        bounds: towards the vantage that was asked for.
+        unit: PERSON or CLIENT.
+    """
     if math.isinf(bounds.epsilon):
         what = "a record" if unit == PERSON else f"an {unit}"
         nothing = f": nothing hides {what} from an adversary there."
@@ -44,12 +49,18 @@ def verdict(bounds: Bounds, unit: str = PERSON) -> Text:
 
 
 def advantage(value: float) -> str:
-    """Return an advantage in words, the faint ones too."""
+    """Return an advantage as text: four decimals, or three digits where these would be lost."""
     return f"{value:.4f}" if value == 0 or value >= 1e-3 else f"{value:.3g}"
 
 
 def print_description(releases: Releases, vantage: Vantage, console: Console) -> None:
-    """Say how much noise there is, and how much of it counts."""
+    """Print how much noise there is, and how much of it counts towards a vantage.
+
+    Args:
+        releases: the rounds, and who adds their noise.
+        vantage: from which part of the noise may be known.
+        console: on which it is printed.
+    """
     row = statements.asked(releases, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
@@ -74,7 +85,14 @@ def _of_rounds(value: float | None) -> str:
 def print_accountants(
     title: str, rows: Mapping[str, Row], columns: Mapping[str, str], console: Console
 ) -> None:
-    """Print what every accountant says, what it speaks of, then refusals and notes."""
+    """Print what every accountant says, what it speaks of, then refusals and notes.
+
+    Args:
+        title: of the table.
+        rows: by the name of the accountant.
+        columns: headings, by the key of a row that is shown below; missing values are dashes.
+        console: on which it is printed.
+    """
     table = Table(title=title, title_justify="left")
     table.add_column("accountant")
     for heading in columns.values():
@@ -97,9 +115,11 @@ def print_accountants(
 
 
 def print_pac(row: Row, console: Console) -> None:
-    """Say what PAC privacy says of the secret, which is the pair of worlds unless row has others.
+    """Print what PAC privacy says of the secret: which of the two worlds, unless row has others.
 
-    row: a `pac.PacGuarantee`, and perhaps the `prior` of a configuration.
+    Args:
+        row: a `pac.PacGuarantee`, and perhaps the `prior` of a configuration.
+        console: on which it is printed.
     """
     nats = cell(row["mutual_information"])
     if row["success_bound"] == 1:
@@ -120,7 +140,12 @@ def print_pac(row: Row, console: Console) -> None:
 
 
 def print_bayesian(row: Row, console: Console) -> None:
-    """Say what the Bayesian accountant says, or why it does not."""
+    """Print what the Bayesian accountant says, or why it does not.
+
+    Args:
+        row: the `bayesian` of a report, or a `refusal` alone.
+        console: on which it is printed.
+    """
     if "refusal" in row:
         console.print(Text(row["refusal"]))
         return
@@ -139,7 +164,12 @@ def print_bayesian(row: Row, console: Console) -> None:
 
 
 def print_to_whom(rows: Sequence[Row], console: Console) -> None:
-    """Print the bounds of every trust and vantage."""
+    """Print the bounds of every trust and vantage, then why some have none.
+
+    Args:
+        rows: one for each pair, with its bounds or a `refusal`.
+        console: on which it is printed; below 100 columns the tails are left out.
+    """
     table = Table(title="To whom, and if who adds the noise", title_justify="left")
     narrow = console.width < NARROW
     noise = "effective\nnoise" if narrow else "effective noise"
@@ -169,7 +199,7 @@ def _of_row(row: Row, key: str) -> str:
 
 
 def cell(value: float | None) -> str:
-    """Return a number as a table shows it."""
+    """Return a number as a table shows it: six digits, and a dash for None."""
     if value is None:
         return "–"
     # A belief that rounds to certainty is none.
