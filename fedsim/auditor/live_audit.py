@@ -66,14 +66,14 @@ class Belief:
     missed: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl; infinity is null."""
+        """Return one line of beliefs.jsonl, before infinity is worded."""
         beliefs = expit(self.log_odds)
         return {
             "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
             "round": self.round,
             "log_odds": self.log_odds.tolist(),
             "belief": {"mean": float(beliefs.mean()), "highest": float(beliefs.max())},
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "epsilon": self.epsilon,
             "rho_beta": self.rho_beta,
             "missed": self.missed,
         }

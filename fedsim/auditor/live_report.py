@@ -4,7 +4,6 @@ It words what `fedsim.auditor.live_audit` found, for the terminal while it grows
 the end.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,13 +25,13 @@ from fedsim.auditor.live_audit import Belief, LiveAudit
 from fedsim.audits.verdict import stated
 from fedsim.campaign import precision
 from fedsim.common import report_directory
-from fedsim.common.strict_json import strict_json
+from fedsim.common.strict_json import report_json
 from fedsim.config import Config
 from fedsim.figures import belief_figures
 from fedsim.mechanisms.composition import adds_up
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
-from fedsim.pages.wording import INFINITE, number, percent
+from fedsim.pages.wording import number, percent
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
 from fedsim.transcripts.records import Facts
@@ -52,7 +51,7 @@ def assemble(
     claim: Claim | None = None,
     ended: bool = False,
 ) -> dict[str, Any]:
-    """Return the report so far as strict JSON values; infinity is null.
+    """Return the report so far, in which what is infinite is `math.inf`.
 
     Args:
         audit: of the run.
@@ -100,8 +99,7 @@ def assemble(
         report["claim"] = live_claim.judge(
             audit, claim, report["alarms"], unmeasured, reported, ended
         )
-    finite: dict[str, Any] = strict_json(report)
-    return finite
+    return report
 
 
 def _check_reported(config: Config, reported: int) -> None:
@@ -128,7 +126,7 @@ def write(report: Report, directory: Path) -> Path:
     Raises:
         OSError: it cannot be written.
     """
-    return report_directory.write_report(directory, report, render_html(report))
+    return report_directory.write_report(directory, report_json(report), render_html(report))
 
 
 def verdict(report: Report) -> str:
@@ -141,15 +139,15 @@ def verdict(report: Report) -> str:
             f"After {report['rounds']} rounds the auditor believes with {percent(belief['mean'])} "
             f"(highest of {report['trials']}: {percent(belief['highest'])}) that {what} was used; "
             f"the noise allows {percent(bounds['rho_beta'])}{_but_for(bounds)}, epsilon "
-            f"{_infinite(bounds['epsilon'])} at delta {report['delta']:g}."
+            f"{number(bounds['epsilon'])} at delta {report['delta']:g}."
         )
     if canaries is not None and canaries["reason"] is not None:
         said.append(f"Canaries measured nothing yet: {canaries['reason']}.")
     elif canaries is not None:
         said.append(
             f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
-            f"({number(canaries['interval'][0])} to {_infinite(canaries['interval'][1])}) in one "
-            f"release; the noise allows {_infinite(canaries['claimed_mu'])}."
+            f"({number(canaries['interval'][0])} to {number(canaries['interval'][1])}) in one "
+            f"release; the noise allows {number(canaries['claimed_mu'])}."
         )
     return " ".join(said) or "No round was seen from its beginning to its end yet."
 
@@ -167,7 +165,7 @@ def table(beliefs: Sequence[Belief]) -> Table:
             percent(float(chances.mean())),
             percent(float(chances.max())),
             percent(belief.rho_beta),
-            number(belief.epsilon) if math.isfinite(belief.epsilon) else INFINITE,
+            number(belief.epsilon),
             str(belief.missed),
         )
     return shown
@@ -324,15 +322,15 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     ]
     if bounds is not None:
         rows += [
-            ("noise multiplier", _infinite(bounds["noise_multiplier"])),
+            ("noise multiplier", number(bounds["noise_multiplier"])),
             (
                 "epsilon of one training",
-                f"{_infinite(bounds['epsilon'])} at delta {bounds['delta']:g}",
+                f"{number(bounds['epsilon'])} at delta {bounds['delta']:g}",
             ),
             ("ρβ, ρα", f"{percent(bounds['rho_beta'])}, {number(bounds['rho_alpha'])}"),
         ]
     if released := report["released"]:
-        together = f"{_infinite(released['epsilon'])} at delta {report['delta']:g}"
+        together = f"{number(released['epsilon'])} at delta {report['delta']:g}"
         rows.append(("epsilon of everything released", together))
     if empirical is not None:
         low, high = empirical["advantage_interval"]
@@ -356,11 +354,6 @@ def _but_for(bounds: Mapping[str, Any]) -> str:
     """Word how often the belief about the worst pair is beyond rho-beta, where that is known."""
     tail = bounds["tail_probability"]
     return f", and of the worst pair more with probability {number(tail)}" if tail else ""
-
-
-def _infinite(value: float | None) -> str:
-    """Word a number that is infinite where JSON could not hold it."""
-    return INFINITE if value is None or math.isinf(value) else number(value)
 
 
 PAGE = """\

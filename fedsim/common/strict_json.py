@@ -1,14 +1,39 @@
 """Numbers as strict JSON can hold them, which has neither infinity nor NaN."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+INFINITIES = "Infinity", "-Infinity"
+
+
+def real_json(number: float) -> float | str:
+    """Return a number of a report as JSON has it: a plain float, or one of INFINITIES.
+
+    Raises:
+        ArithmeticError: NaN, which is never an answer.
+    """
+    if math.isnan(number):
+        raise ArithmeticError("a number of the report is not a number")
+    return INFINITIES[number < 0] if math.isinf(number) else float(number)
+
+
+def report_json(value: Any) -> Any:
+    """Return nested data as report.json has them, in which infinity is one of INFINITIES.
+
+    Args:
+        value: mappings, lists, tuples and scalars; a NumPy scalar becomes a plain one.
+
+    Raises:
+        ArithmeticError: NaN, which is never an answer.
+    """
+    return _encoded(value, real_json)
+
 
 def strict_json(value: Any) -> Any:
-    """Return nested data as strict JSON values.
+    """Return nested data as strict JSON values, in which infinity is null.
 
     Args:
         value: mappings, lists, tuples and scalars; infinity becomes None, a NumPy scalar a plain
@@ -17,14 +42,19 @@ def strict_json(value: Any) -> Any:
     Raises:
         ArithmeticError: NaN, which is never an answer.
     """
+    return _encoded(value, _finite)
+
+
+def _finite(number: float) -> float | None:
+    written = real_json(number)
+    return None if isinstance(written, str) else written
+
+
+def _encoded(value: Any, number: Callable[[float], Any]) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): strict_json(item) for key, item in value.items()}
+        return {str(key): _encoded(item, number) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [strict_json(item) for item in value]
+        return [_encoded(item, number) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, float):
-        if math.isnan(value):
-            raise ArithmeticError("a number of the report is not a number")
-        return None if math.isinf(value) else value
-    return value
+    return number(value) if isinstance(value, float) else value

@@ -1,12 +1,11 @@
 """Numbers of a report: infinite where they are, as "Infinity" in JSON, which has no infinity."""
 
-import math
 from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-INFINITIES = "Infinity", "-Infinity"
+from fedsim.common.strict_json import INFINITIES, real_json
 
 
 class _Infinite:
@@ -20,21 +19,13 @@ class _Infinite:
             [core_schema.float_schema(strict=True, allow_inf_nan=False), word],
             custom_error_type="real",
             custom_error_message='neither a number nor "Infinity"',
-            serialization=core_schema.plain_serializer_function_ser_schema(_written),
+            serialization=core_schema.plain_serializer_function_ser_schema(real_json),
         )
 
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         return {"anyOf": [{"type": "number"}, {"enum": list(INFINITIES)}]}
-
-
-def _written(number: float) -> float | str:
-    if math.isnan(number):
-        raise ArithmeticError("a number of the report is not a number")
-    if math.isinf(number):
-        return INFINITIES[number < 0]
-    return float(number)
 
 
 Real = Annotated[float, _Infinite()]

@@ -18,7 +18,7 @@ from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.auditing.options import OfAuditors, OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, report_directory
-from fedsim.common.strict_json import strict_json
+from fedsim.common.strict_json import report_json
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.transcripts.reader import Reader, follow, has_ended
 from fedsim.transcripts.records import ObservedRound
@@ -86,7 +86,7 @@ def audit_live(
         with private_files.opened_new(directory / "beliefs.jsonl") as file, view(console) as show:
             seen: list[Belief] = []
             for belief in filter(None, map(audit.observe, rounds)):
-                line = json.dumps(strict_json(belief.as_json()))
+                line = json.dumps(report_json(belief.as_json()), allow_nan=False)
                 file.write(f"{line}\n".encode())
                 file.flush()
                 if streaming:
@@ -99,9 +99,9 @@ def audit_live(
             )
         page = live_report.write(report, directory)
     if streaming:
-        print(json.dumps(report, allow_nan=False), flush=True)
+        print(json.dumps(report_json(report), allow_nan=False), flush=True)
     elif every.as_json:
-        print_json(report)
+        print_json(report_json(report))
     console.print(live_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
     return verdict_of(report)

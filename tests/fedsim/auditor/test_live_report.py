@@ -1,6 +1,7 @@
 """A live report says what was seen, and cries alarm where there is less noise than claimed."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -270,6 +271,19 @@ def test_without_the_worlds_nobody_says_who_was_right(
 def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:
     with pytest.raises(InputError, match="has 59 trials, but the one that was recorded has 60"):
         _report(seen[0], seen[1][:59])
+
+
+def test_infinity_is_written_as_in_the_report_of_a_run(
+    seen: tuple[list[ObservedRound], Bits], tmp_path: Path
+) -> None:
+    audit = LiveAudit(challenge=False)
+    _replay(audit, _claiming(seen[0], 0.0))
+    report = live_report.assemble(audit, FACTS, 0.95)
+    assert report["bounds"]["epsilon"] == math.inf
+    assert "∞ at delta" in _summary(report)
+    page = live_report.write(report, tmp_path / "report")
+    written = json.loads((page.parent / "report.json").read_text())
+    assert written["bounds"]["epsilon"] == "Infinity"
 
 
 def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
