@@ -23,6 +23,8 @@ ROOMS = (
     "fedsim/api.py",
     "fedsim/app_audit",
     "fedsim/auditor",
+    "fedsim/audits",
+    "fedsim/campaign",
     "fedsim/cli",
     "fedsim/client",
     "fedsim/client_app.py",

@@ -28,12 +28,19 @@ def bayesian_report(
 
     From `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials: the noise towards
     the audited vantage. Each step costs what `bayesian.estimate` says, but no more than the longest
-    distance that clipping allows. releases: what the run released, `spending.describe_run`, for the
-    epsilon of DP. Where that is more rounds than have distances, as after an interrupted
-    attempt with other noise, no epsilon of this accountant is stated.
+    distance that clipping allows. Where DP accounts for more rounds than have distances, as after
+    an interrupted attempt with other noise, no epsilon of this accountant is stated.
 
-    An epsilon that cannot be stated is None, with the reason as the note. Raises InputError unless
-    0 < delta < 1.
+    An epsilon that cannot be stated is None, with the reason as the note.
+
+    Args:
+        config: the experiment.
+        transcript: the run's arrays by name.
+        delta: at which epsilons are stated, in (0, 1).
+        releases: what the run released (`spending.describe_run`), for the epsilon of DP.
+
+    Raises:
+        InputError: delta is not between 0 and 1.
     """
     distances = transcript.get("bayesian_distances")
     if distances is None:

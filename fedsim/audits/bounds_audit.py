@@ -75,7 +75,13 @@ def bounds_of(
 ) -> dict[str, LowerBound]:
     """Return lower bounds by their names; those that do not hold of the run are 0 with a reason.
 
-    mechanism: as claimed, towards the vantage point.
+    Args:
+        config: the experiment.
+        mechanism: as claimed, towards the vantage point.
+        transcript: the run's arrays by name.
+        delta: at which epsilons are stated, in (0, 1).
+        confidence: of every interval and bound, in (0, 1).
+        names: of the bounds that are wanted.
     """
     worlds, log_odds = _played(config, transcript)
     refusals, played = refused(config), precision.design(config, len(worlds))
@@ -108,6 +114,12 @@ def chances_of(
 
     Of those that are above it, but not as surely as an alarm must be: the significance at which the
     bound is epsilon. Credible bounds say nothing of the kind.
+
+    Args:
+        config: the experiment.
+        mechanism: as claimed, towards the vantage point.
+        transcript: the run's arrays by name.
+        bounds: by name.
     """
 
     def above(found: Mapping[str, LowerBound]) -> list[str]:
@@ -136,7 +148,14 @@ def report(
     comparisons: list[Comparison],
     profile: measured.PrivacyProfile | None,
 ) -> Proven:
-    """Return the entries of `empirical` in the report that the bounds make; chances: by name."""
+    """Return the entries of `empirical` in the report that the bounds make.
+
+    Args:
+        bounds: by name.
+        chances: as of `chances_of`.
+        comparisons: as of `comparisons_of`.
+        profile: as of `profile_of`.
+    """
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
@@ -164,6 +183,11 @@ def comparisons_of(config: Config, prediction: Prediction, transcript: Arrays) -
     Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are the
     score of an attack, which nobody claims to be a likelihood ratio, or the worlds share random
     numbers, which both comparisons take for independent.
+
+    Args:
+        config: the experiment.
+        prediction: of the configured vantage.
+        transcript: the run's arrays by name.
     """
     worlds, log_odds = _played(config, transcript)
     played = precision.design(config, len(worlds))
@@ -183,6 +207,12 @@ def profile_of(
     """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
 
     None where log-odds are no likelihood ratios, or the noise hides nothing.
+
+    Args:
+        config: the experiment.
+        mechanism: as claimed, towards the vantage point.
+        transcript: the run's arrays by name.
+        confidence: of every interval and bound, in (0, 1).
     """
     worlds, log_odds = _played(config, transcript)
     if not _exact(config) or mechanism.noiseless or not np.isfinite(log_odds).all():
@@ -215,8 +245,16 @@ def checks(
     """Return the checks of every bound against theory, and of theory against itself.
 
     Bounds that trust the noise say nothing about it, and credible ones nothing of how often they
-    err: neither is a check. One that a look at the trials refused could have passed it, so that it
-    counts. The comparisons together have the level of one. epsilon: of theory, tight at delta.
+    err: neither is a check. One that a test of the trials refused could have passed it, so that it
+    counts. The comparisons together have the level of one.
+
+    Args:
+        config: the experiment.
+        mechanism: as claimed, towards the vantage point.
+        transcript: the run's arrays by name.
+        comparisons: as of `comparisons_of`.
+        epsilon: of theory, tight at delta.
+        delta: at which epsilons are stated, in (0, 1).
     """
     made = []
     sure = f"with confidence {ALARM_CONFIDENCE:g}"
@@ -272,6 +310,10 @@ def not_normal(config: Config, transcript: Arrays) -> str | None:
     """Return why the log-odds are not normal, None where theory says that they are.
 
     Under the claimed noise; under less, `lessened` refuses what is too far from normal.
+
+    Args:
+        config: the experiment.
+        transcript: the run's arrays by name.
     """
     if reason := _never_normal(config):
         return reason

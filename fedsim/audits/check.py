@@ -8,9 +8,12 @@ from dataclasses import dataclass
 class Check:
     """One check that was made, whatever came of it.
 
-    alarm: what contradicts theory, in whole sentences with the likely cause; None where nothing
-    does. An honest run raises it with probability at most 1 - ALARM_CONFIDENCE, and never where
-    not by_chance: where what is checked is no statistic.
+    Attributes:
+        name: of the alarm that it may raise.
+        alarm: what contradicts theory, in whole sentences with the likely cause; None where nothing
+            does. An honest run raises it with probability at most 1 - ALARM_CONFIDENCE.
+        by_chance: false where what is checked is no statistic, so that an honest run never raises
+            it.
     """
 
     name: str

@@ -86,11 +86,17 @@ def bounds(
     "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
     by mu_k = k mu, lessened where the trials' mu vary slightly; "released_model": of the poison's
     score, at a threshold that half of the trials choose. Those and "_mu_gdp": what counts prove of
-    a Gaussian mechanism, where the score's threshold is the one chosen for that. not_normal: why
-    log-odds are not normal, not_gaussian: why the steps do not compose to one Gaussian mechanism,
-    if so; played: how the trials were.
-    `transcript` has worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
-    noise_stds [T, k] where log-odds are normal.
+    a Gaussian mechanism, where the score's threshold is the one chosen for that.
+
+    Args:
+        transcript: worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
+            noise_stds [T, k] where log-odds are normal.
+        copies: k, how often D has the target.
+        delta: at which epsilons are stated, in (0, 1).
+        confidence: of every interval and bound, in (0, 1).
+        not_normal: why log-odds are not normal; None where they are.
+        not_gaussian: why the steps do not compose to one Gaussian mechanism; None where they do.
+        played: how the trials were drawn, and how often they were analysed.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
@@ -120,10 +126,14 @@ def bounds(
 def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
     """Return what counted rates prove of one of k records whose steps are Gaussian mechanisms.
 
-    bound: of the Clopper-Pearson kind, with the limits TPR >= t and FPR <= f, that hold together.
-    They force mu_k >= Phi^-1(t) - Phi^-1(f) of the group, whose mu_k is k times that of one at
-    most, and epsilon(mu_k/k, delta) converts: unlike (epsilon, delta), mu loses nothing when it is
-    divided. Needs 0 < delta < 1.
+    TPR >= t and FPR <= f, that hold together, force mu_k >= Phi^-1(t) - Phi^-1(f) of the group,
+    whose mu_k is k times that of one at most, and epsilon(mu_k/k, delta) converts: unlike (epsilon,
+    delta), mu loses nothing when it is divided.
+
+    Args:
+        bound: of the Clopper-Pearson kind, with the limits t and f among its details, at 0 < delta
+            < 1.
+        copies: k, how many records the group has.
     """
     rates = bound.details
     true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
@@ -140,7 +150,12 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
 def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[Check]:
     """Return the check of the released model's bound against the epsilon of one record.
 
-    report: `crafted` of the report. The log-odds' own bounds are checked by `bounds_audit`.
+    The log-odds' own bounds are checked by `bounds_audit`.
+
+    Args:
+        report: `crafted` of the report; None where the target is one record of D.
+        transcript: the run's arrays by name.
+        played: how the trials were drawn, and how often they were analysed.
     """
     if report is None or "poison_scores" not in transcript:
         return []

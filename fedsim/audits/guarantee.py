@@ -31,9 +31,11 @@ TOLD = (
 class Guarantee:
     """Whether a run guarantees anything, and what.
 
-    given: whether everything that was released has a finite epsilon by noise that nobody can take
-    away; note: what was released, or why there is no guarantee; released: of all trainings
-    together, None where the noise is the seed's.
+    Attributes:
+        given: whether everything that was released has a finite epsilon by noise that nobody can
+            take away.
+        note: what was released, or why there is no guarantee.
+        released: of all trainings together; None where the noise is the seed's.
     """
 
     given: bool
@@ -52,10 +54,16 @@ def of(
 ) -> Guarantee:
     """Return what a run guarantees by privacy.accountant at delta towards a vantage.
 
-    training: what one training released; everything: what all of them did (`spending.describe`,
-    `spending.describe_everything`); trainings: how many they were; vantage: None for the
-    configured; told: whether an adversary's node told its findings, None for what clients allow who
-    protect their records.
+    Args:
+        config: the experiment.
+        training: what one training released (`spending.describe`).
+        everything: what all of them did (`spending.describe_everything`); None for noise from the
+            seed.
+        trainings: how many they were.
+        delta: at which epsilons are stated, in (0, 1).
+        vantage: towards whom; None for the configured one.
+        told: whether an adversary's node disclosed its findings; None for what clients allow who
+            protect their records.
     """
     where = config.federation.vantage if vantage is None else vantage
     chosen_accountant = accountant(config.privacy.accountant)
@@ -88,7 +96,7 @@ def of(
 
 
 def stated(released: Released) -> str:
-    """Say what all trainings released, which number is not to be taken for it, and who played."""
+    """Return what all trainings released, which number is not it, and who played, in words."""
     count = released.trainings
     where = f"at delta {released.delta:g} towards the {released.vantage}"
     if count == 1:

@@ -49,7 +49,7 @@ WITHHELD = (
 
 
 def withheld(transcript: Arrays) -> bool:
-    """Whether no adversary's node told how its attacks on the final model went."""
+    """Return whether no adversary's node told how its attacks on the final model went."""
     return "true_positive_rate" not in transcript
 
 
@@ -58,6 +58,11 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
 
     Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing
     where `why_none` has a reason.
+
+    Args:
+        config: the experiment.
+        transcript: the run's arrays by name.
+        confidence: of every interval and bound, in (0, 1).
     """
     seen, worlds = observations(transcript), transcript["worlds"]
     if seen is None or why_none(config, transcript):
@@ -84,7 +89,12 @@ def check(config: Config) -> None:
 
 
 def why_none(config: Config, transcript: Arrays) -> str | None:
-    """Return why attacks that were asked for were not played, None if they were or none was."""
+    """Return why attacks that were asked for were not played, None if they were or none was.
+
+    Args:
+        config: the experiment.
+        transcript: the run's arrays by name.
+    """
     worlds = transcript["worlds"]
     if withheld(transcript):
         return WITHHELD
@@ -138,7 +148,13 @@ def of_shadows(worlds: Bools) -> Bools:
 
 
 def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Floats, Bools]:
-    """Return the scores [G] of the games, and whether each is taken for a member, bool [G]."""
+    """Return the scores [G] of the games, and whether each is taken for a member, bool [G].
+
+    Args:
+        attack: that decides.
+        seen: what it sees of all trials.
+        shadows: bool [T], the trials that thresholds are learnt on; the others are the games.
+    """
     given, games = seen.of(shadows), seen.of(~shadows)
     scores = attack.score(games, given)[:, 0]
     if attack.randomised:

@@ -42,7 +42,15 @@ def report(
 ) -> OneRun | None:
     """Return the `one_run` of report.json; None where no canaries were planted.
 
-    From `canary_scores` and `canaries_included` [T, m]. Raises InputError.
+    Args:
+        config: the experiment.
+        transcript: with `canary_scores` and `canaries_included` [T, m].
+        releases: what one training released.
+        delta: at which epsilons are stated, in (0, 1).
+        confidence: of every interval and bound, in (0, 1).
+
+    Raises:
+        InputError: as of the estimators.
     """
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:

@@ -17,7 +17,7 @@ CAUTION = (
 
 
 def is_single(report: Report) -> bool:
-    """Whether a report is of one training."""
+    """Return whether a report is of one training."""
     return report.trials == 1
 
 

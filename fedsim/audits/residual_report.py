@@ -53,9 +53,15 @@ def report(
 ) -> Residuals | None:
     """Return the tests of a run's residuals; None where the adversary formed none.
 
-    The interval holds with this confidence whichever look of a design the trials stopped at. Shape
-    is None where the transcript does not have it, sampling where every record takes part in every
-    round.
+    The interval holds with this confidence at whichever analysis of a design the trials stopped.
+    Shape is None where the transcript does not have it, sampling where every record takes part in
+    every round.
+
+    Args:
+        config: the experiment.
+        transcript: the run's arrays by name.
+        confidence: of every interval and bound, in (0, 1).
+        played: how the trials were drawn, and how often they were analysed.
     """
     ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
     # `run_transcript` refuses one that lacks an array of an adversary who forms them.
@@ -108,7 +114,12 @@ def report(
 
 
 def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
-    """Return the check of every test that was made; each alarm names the likely cause."""
+    """Return the check of every test that was made; each alarm names the likely cause.
+
+    Args:
+        found: as of `report`; None for no tests.
+        played: how the trials were drawn, and how often they were analysed.
+    """
     if found is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)
@@ -132,7 +143,7 @@ def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]
 
 
 def ratio_text(ratio: float) -> str:
-    """Word a ratio that is known to four digits and more."""
+    """Return a ratio in words that is known to four digits and more."""
     return f"{ratio:.5g}"
 
 

@@ -20,6 +20,12 @@ def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> Ro
     """Return what sending integers costs, None unless trust is distributed.
 
     See `fedsim.mechanisms.fixed_point`.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        parameters: P, of the model.
+        rounds: how many there are.
     """
     grid = summing.grid(config, nominal, parameters)
     if grid is None:
@@ -43,6 +49,11 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | 
 
     Every batch of trials and every attempt has rounds of its own, but what the seed repeats counts
     once.
+
+    Args:
+        config: the experiment.
+        nominal: the noise multiplier.
+        rows: of the run's ledger.
     """
     tolerated = config.federation.tolerated_dropouts
     if not tolerated:
@@ -67,7 +78,13 @@ def dropouts(config: Config, nominal: float, rows: Sequence[Row]) -> Dropouts | 
 
 
 def cautions(config: Config, cost: Rounding | None, missing: Dropouts | None) -> list[str]:
-    """Return what a reader must know of aggregation in the clear, missing clients and colluders."""
+    """Return what a reader must know of aggregation in the clear, missing clients and colluders.
+
+    Args:
+        config: the experiment.
+        cost: as of `rounding`.
+        missing: as of `dropouts`.
+    """
     found, colluding = [], config.federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
         found.append(

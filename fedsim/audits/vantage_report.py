@@ -37,6 +37,11 @@ def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
     """Return the transcript as one vantage point has it: its own arrays under the plain names.
 
     Empty if it was not measured.
+
+    Args:
+        transcript: the run's arrays by name.
+        vantage: who looks.
+        primary: the configured vantage point.
     """
     ending = suffix(vantage, primary)
     if f"log_odds{ending}" not in transcript:
@@ -56,10 +61,19 @@ def report(
 ) -> dict[str, AtVantage]:
     """Return the `vantages` of report.json: by vantage, bounds, prediction and measurement.
 
-    bounds: of every vantage; predictions: of those that were measured.
     within_bound and near_prediction are judged at `ALARM_CONFIDENCE`, so that an honest run
-    fails rarely; None where there are not trials of both worlds. Raises InputError as the
-    estimators do.
+    fails rarely; None where there are not trials of both worlds.
+
+    Args:
+        config: the experiment.
+        transcript: the run's arrays by name.
+        bounds: of every vantage.
+        predictions: of those that were measured.
+        delta: at which epsilons are stated, in (0, 1).
+        confidence: of every interval and bound, in (0, 1).
+
+    Raises:
+        InputError: as of the estimators.
     """
     rows = {}
     for bound in bounds:
@@ -89,8 +103,12 @@ def prediction(config: Config, seen: Arrays, vantage: Vantage) -> Prediction | N
     """Return the prediction of a vantage point that needs no closed form of the log-odds' law.
 
     Of the released model, the normal law of its linearised score; of a server that sees sampled
-    sums without noise, how often the record was there to be seen. None for all others. seen: as of
-    `seen_from`.
+    sums without noise, how often the record was there to be seen. None for all others.
+
+    Args:
+        config: the experiment.
+        seen: as of `seen_from`.
+        vantage: who looks.
     """
     prior = config.audit.prior
     noiseless = not seen["noise_stds"].any()
@@ -171,6 +189,10 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
     """Yield the checks of the advantage at other vantages than the configured one.
 
     They count decisions, so that they hold for attacks that are no posterior too.
+
+    Args:
+        rows: as of `report`, by vantage.
+        primary: the configured vantage point, which other checks are about.
     """
     for vantage, row in rows.items():
         empirical = row.empirical

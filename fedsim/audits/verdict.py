@@ -59,8 +59,11 @@ STATUSES = {
 def exit_status(verdict: Verdict, strict: bool) -> int:
     """Return the exit status of an audit: 0 only for a claim that is supported.
 
-    Where nobody claims anything the report is all that was asked for, and the status 0. strict: a
-    claim was asked for, and an audit without one cannot tell.
+    Where nobody claims anything the report is all that was asked for, and the status 0.
+
+    Args:
+        verdict: of the audit.
+        strict: a claim was asked for, and an audit without one cannot tell.
     """
     unclaimed = STATUSES[Verdict.NOT_JUDGED] if strict else 0
     return STATUSES.get(verdict, unclaimed)

@@ -99,10 +99,17 @@ def assemble(
     ends: tuple[float, float] | None,
     predicted: float | None,
 ) -> Campaign:
-    """Return the `campaign` of the report; ends: of the advantage's interval.
+    """Return the `campaign` of the report.
 
     The variance is that of the advantage's estimate under common random numbers against independent
     ones of the same rates, as measured and as predicted where the log-odds are normal.
+
+    Args:
+        config: the experiment.
+        facts: of facts.json.
+        transcript: the run's arrays by name.
+        ends: of the advantage's interval; None where there is none.
+        predicted: the advantage that theory predicts; None where it predicts none.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     trials, wanted = len(worlds), config.trials.until_halfwidth
@@ -149,6 +156,10 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
     variance Adv (1 - Adv), that of independent trials p1 (1 - p1) + p0 (1 - p0). From even odds the
     ratio is (2p - 1)/p; from others it is larger. 0 for an advantage below `NEGLIGIBLE`, where
     next to no trial is decided by what is seen, and neither estimate varies.
+
+    Args:
+        advantage: Adv, in [0, 1].
+        prior: the adversary's, of D.
     """
     if not NEGLIGIBLE < advantage < 1:
         return 1.0 if advantage >= 1 else 0.0
@@ -168,7 +179,12 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
 
 
 def cautions(config: Config, trials: int) -> list[str]:
-    """Return what a reader must know of a campaign of so many trials that was extended."""
+    """Return what a reader must know of a campaign of so many trials that was extended.
+
+    Args:
+        config: the experiment.
+        trials: how many were run.
+    """
     first = config.trials.first
     if not 0 < first < trials or config.trials.until_halfwidth:
         return []

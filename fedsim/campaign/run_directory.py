@@ -42,16 +42,26 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """One run's directory; every path below is inside it."""
+    """One run's directory; every path below is inside it.
+
+    Attributes:
+        path: absolute.
+    """
 
     path: Path
 
     @classmethod
     def create(cls, path: Path, config: Config) -> "RunDirectory":
-        """Make the directory and write its configuration.
+        """Return a run's directory, made with its configuration if it is not there.
 
-        A directory that holds the same configuration is continued. Raises InputError if it holds
-        another run, or cannot be written.
+        A directory that holds the same configuration is continued.
+
+        Args:
+            path: of the directory.
+            config: the experiment.
+
+        Raises:
+            InputError: it holds another run, or cannot be written.
         """
         directory = cls(path.absolute())
         try:
@@ -72,7 +82,12 @@ class RunDirectory:
     def check(path: Path, config: Config) -> bool:
         """Return whether a directory holds the run of this configuration already.
 
-        Raises InputError if it holds another run, or something else.
+        Args:
+            path: of the directory.
+            config: the experiment.
+
+        Raises:
+            InputError: it holds another run, or something else.
         """
         existing = path.absolute() / "config.toml"
         try:
@@ -133,18 +148,36 @@ class RunDirectory:
             yield
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file atomically."""
+        """Write a file atomically.
+
+        Args:
+            name: of the file, in this directory.
+            text: its content, written as UTF-8.
+        """
         private_files.write(self._place(name), text.encode())
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write strict JSON atomically. Raises ValueError on NaN or infinity."""
+        """Write strict JSON atomically.
+
+        Args:
+            name: of the file, in this directory.
+            value: without NaN and infinity.
+
+        Raises:
+            ValueError: there is NaN or infinity in it.
+        """
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
         self.write_text(name, text + "\n")
 
     def read_json(self, name: str, needed: Iterable[str] = ()) -> dict[str, Any]:
-        """Read a JSON file of this run, with the keys that it must have.
+        """Return a JSON file of this run.
 
-        Raises InputError if it is missing or damaged.
+        Args:
+            name: of the file, in this directory.
+            needed: the keys that it must have.
+
+        Raises:
+            InputError: it is missing or damaged.
         """
         with self.reading(name):
             value = reading.json_object(self.path / name)
@@ -162,20 +195,36 @@ class RunDirectory:
                 raise self._unread(name, error) from None
 
     def read_report(self) -> Report:
-        """Read report.json. Raises InputError as `read_json`."""
+        """Return report.json.
+
+        Raises:
+            InputError: as of `read_json`.
+        """
         values = self.read_json("report.json")
         with self.reading("report.json"):
             return results.decode(values)
 
     def read_facts(self) -> dict[str, Any]:
-        """Read facts.json. Raises InputError as `read_json`."""
+        """Return facts.json.
+
+        Raises:
+            InputError: as of `read_json`.
+        """
         facts = self.read_json("facts.json")
         with self.reading("facts.json"):
             run_files.check(run_files.Facts, facts)
         return facts
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write named arrays atomically, as compressed .npz. Raises ValueError for objects."""
+        """Write named arrays atomically, as compressed .npz.
+
+        Args:
+            name: of the file, in this directory.
+            arrays: of numbers, by name.
+
+        Raises:
+            ValueError: an array holds Python objects.
+        """
         for key, array in arrays.items():
             if array.dtype.hasobject:
                 raise ValueError(f"array '{key}' holds Python objects, which would be pickled")
@@ -183,9 +232,14 @@ class RunDirectory:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
 
     def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
-        """Read named arrays, all, or those of `only` that there are.
+        """Return named arrays, all, or those of `only` that there are.
 
-        Raises InputError if the file is missing or bad.
+        Args:
+            name: of the file, in this directory.
+            only: which are wanted; None for all.
+
+        Raises:
+            InputError: the file is missing or damaged.
         """
         with self.reading(name):
             return reading.arrays(self.path / name, only)
@@ -201,7 +255,12 @@ class RunDirectory:
         )
 
     def damaged(self, name: str, why: str = "") -> InputError:
-        """Return the error that says that a file is damaged, and why, and what makes it anew."""
+        """Return the error that says that a file is damaged, and why, and what makes it anew.
+
+        Args:
+            name: of the file, in this directory.
+            why: it is; "" where nothing more is known.
+        """
         remedy = (
             f"delete it and make it anew with fedsim report {self.path}"
             if name == "report.json"
@@ -217,7 +276,7 @@ class RunDirectory:
         return f"batches/{first_trial:06d}.npz"
 
     def has(self, name: str) -> bool:
-        """Whether a file of this run is there."""
+        """Return whether a file of this run is there."""
         return (self.path / name).is_file()
 
     @property

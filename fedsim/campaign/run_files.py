@@ -77,7 +77,15 @@ class Event(Part):
 
 
 def check(schema: type[Part], value: Mapping[str, Any]) -> None:
-    """Raise ValueError, which names the first key that is missing or of another kind."""
+    """Check a JSON object of a run.
+
+    Args:
+        schema: what it must look like.
+        value: as it was read.
+
+    Raises:
+        ValueError: a key is missing or of another kind; it names the first.
+    """
     try:
         schema.model_validate(value)
     except ValidationError as error:
