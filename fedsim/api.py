@@ -3,7 +3,6 @@
 `import fedsim` exports what is here by name, and loads it with the first use.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -347,10 +346,10 @@ def _of_transcript(
     reasons = () if claim is None else tuple(claim["reasons"])
     least = proven = None
     if release is not None:
-        least = _or_infinite(worst(release)["epsilon"]["point"])
-        proven = _or_infinite(release["proven"]["epsilon"])
+        least = worst(release)["epsilon"]["point"]
+        proven = release["proven"]["epsilon"]
     elif canary is not None:
-        proven = _or_infinite(canary["proven"]["epsilon_all_rounds"])
+        proven = canary["proven"]["epsilon_all_rounds"]
     return Audit(
         verdict=verdict_of(report),
         reasons=reasons,
@@ -359,10 +358,6 @@ def _of_transcript(
         delta=delta,
         report=report,
     )
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else value
 
 
 def _configured(

@@ -377,8 +377,8 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
         yield
 
 
-def _observed_start(client: type[Strategy], recorder: _Recorder) -> Any:
-    start = client.start
+def _observed_start(strategy: type[Strategy], recorder: _Recorder) -> Any:
+    start = strategy.start
 
     def observed(self: Strategy, *arguments: Any, **names: Any) -> Any:
         recorder.attach(self)

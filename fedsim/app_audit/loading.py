@@ -161,17 +161,17 @@ def _observed_clients(innermost: Innermost) -> Iterator[list[object]]:
 
 
 @contextmanager
-def patched(client: Any, name: str, replacement: Any) -> Iterator[None]:
+def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace an attribute of a class or module while inside.
 
     Args:
-        client: the class or module, of Flower or NumPy.
+        holder: the class or module, of Flower or NumPy.
         name: of the attribute, which must be there.
         replacement: what stands in its place; the original is put back even after an error.
     """
-    original = getattr(client, name)
-    setattr(client, name, replacement)
+    original = getattr(holder, name)
+    setattr(holder, name, replacement)
     try:
         yield
     finally:
-        setattr(client, name, original)
+        setattr(holder, name, original)

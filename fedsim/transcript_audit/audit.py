@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.common.strict_json import strict_json
+from fedsim.common.strict_json import plain_values
 from fedsim.transcript_audit import client_noise, transcript_claim
 from fedsim.transcript_audit.client_noise import Epsilon
 from fedsim.transcript_audit.participant_rounds import ParticipantRounds
@@ -97,7 +97,7 @@ class Auditor:
             evidence = Evidence(self._mechanism, measured, reported, missing, alarms)
             claimed = Claimed(claimed_epsilon, delta, claimed_unit)
             claim = transcript_claim.judge(claimed, evidence, findings)
-        finite: dict[str, Any] = strict_json(
+        found: dict[str, Any] = plain_values(
             {
                 "kind": "transcript audit",
                 "facts": asdict(self.facts),
@@ -112,7 +112,7 @@ class Auditor:
                 "findings": findings,
             }
         )
-        return finite
+        return found
 
     def _observe_mechanism(self, observed: ObservedRound) -> None:
         """Take in the mechanism of a round, and note numbers that nobody can have configured."""

@@ -1,7 +1,6 @@
 """The report of a transcript: a page, a table on the terminal, and report.json beside them.
 
-It words what `fedsim.transcript_audit.audit` found; it computes nothing. Infinity, which JSON
-lacks, is null there and ∞ here.
+It words what `fedsim.transcript_audit.audit` found; it computes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,11 @@ from rich.text import Text
 
 from fedsim.audits.verdict import stated
 from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
 from fedsim.figures import belief_figures, training_figures
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
-from fedsim.pages.wording import DASH, INFINITE, number, percent, plain
+from fedsim.pages.wording import DASH, number, percent, plain
 
 Report = Mapping[str, Any]
 
@@ -36,7 +36,7 @@ def write(report: Report, directory: Path) -> Path:
         InputError: the directory is a link.
         OSError: it cannot be written.
     """
-    return report_directory.write_report(directory, report, _render_html(report))
+    return report_directory.write_report(directory, report_json(report), _render_html(report))
 
 
 def verdict(report: Report) -> str:
@@ -53,11 +53,12 @@ def verdict(report: Report) -> str:
         client = worst(release)
         said.append(
             f"Of node {client['node']}, the least protected client, {release['towards']}, learnt "
-            f"epsilon {_epsilon(client, 'point')} at delta {delta:g} in {client['rounds']} rounds, "
-            f"and believes with {_belief(client['belief'][-1], release)} that it took part."
+            f"epsilon {number(client['epsilon']['point'])} at delta {delta:g} in "
+            f"{client['rounds']} rounds, and believes with "
+            f"{_belief(client['belief'][-1], release)} that it took part."
         )
     if canary is not None:
-        low, high = (_end(canary["mu"][end]) for end in ("low", "high"))
+        low, high = (number(canary["mu"][end]) for end in ("low", "high"))
         said.append(
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
@@ -67,13 +68,7 @@ def verdict(report: Report) -> str:
 def worst(release: Report) -> Report:
     """Return the client with the largest epsilon."""
     clients: Sequence[Report] = release["clients"]
-    return max(clients, key=lambda client: (client["unbounded"], client["epsilon"]["point"] or 0.0))
-
-
-def _epsilon(client: Report, end: str) -> str:
-    """Word a client's epsilon."""
-    value = client["epsilon"][end]
-    return INFINITE if value is None else number(value)
+    return max(clients, key=lambda client: (client["unbounded"], client["epsilon"]["point"]))
 
 
 def _client_rows(report: Report) -> list[list[str]]:
@@ -86,8 +81,8 @@ def _client_rows(report: Report) -> list[list[str]]:
             str(client["node"]),
             str(client["rounds"]),
             number(client["largest_weight"]),
-            _epsilon(client, "point"),
-            f"{_epsilon(client, 'low')} to {_epsilon(client, 'high')}",
+            number(client["epsilon"]["point"]),
+            f"{number(client['epsilon']['low'])} to {number(client['epsilon']['high'])}",
             _belief(client["belief"][-1], release),
             _belief(client["rho_beta"], None if client["unbounded"] else release),
         ]
@@ -114,7 +109,7 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
     if ends := release["noise_multiplier"]:
         rows.append(("noise multiplier, configured", number(release["claimed_noise_multiplier"])))
         rows.append(("noise multiplier, measured", number(ends["point"])))
-        rows.append(("its interval", f"{ends['low']:.4g} to {ends['high']:.4g}"))
+        rows.append(("its interval", f"{number(ends['low'])} to {number(ends['high'])}"))
     if "weighting" in release:
         rows.append(
             ("weights of the mean", f"{release['weighting']} ({release['weighting_basis']})")
@@ -134,11 +129,6 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
     return rows
 
 
-def _end(value: float | None) -> str:
-    """Word a number that is infinite where JSON could not hold it."""
-    return INFINITE if value is None else number(value)
-
-
 def _canary_rows(report: Report) -> list[tuple[str, str]]:
     """Return what canaries measured, name by name."""
     canary = report["canary"]
@@ -153,8 +143,8 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
         ("ε of all rounds", "epsilon_all_rounds"),
     ):
         point, low, high = (canary[name][end] for end in ("point", "low", "high"))
-        shown = DASH if canary["reason"] else _end(point)
-        rows.append((title, f"{shown} ({_end(low)} to {_end(high)})"))
+        shown = DASH if canary["reason"] else number(point)
+        rows.append((title, f"{shown} ({number(low)} to {number(high)})"))
     rows.append(("rank test, p", number(canary["p_value"])))
     proven = number(canary["epsilon_proven_one_round"])
     guessed = f"{canary['right_guesses']} of {canary['guesses']} coins guessed"
@@ -224,7 +214,8 @@ def _figures(report: Report) -> list[tuple[str, Any]]:
         claims = release["claimed_std"]
         claimed = None if None in claims else np.array(claims, float)
         measured = np.array(release["left_over_std"])
-        spread = np.array([[np.nan if end is None else end for end in row] for row in ends], float)
+        spread = np.array(ends, float)
+        spread[np.isinf(spread)] = np.nan
         caption = "What is left over of the aggregate when all known updates are subtracted."
         drawn.append((caption, training_figures.realised_noise(rounds, measured, spread, claimed)))
     if canary is not None:

@@ -8,6 +8,7 @@ from fedsim.cli.auditing.live_audit import view
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
 from fedsim.transcript_audit import audit as transcript_audit
 from fedsim.transcript_audit import transcript_report
 from fedsim.transcripts.reader import Reader, follow
@@ -46,7 +47,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     with report_directory.refusing(directory):
         page = transcript_report.write(report, directory)
     if every.as_json:
-        print_json(report)
+        print_json(report_json(report))
     else:
         console.print(transcript_report.summary(report))
         console.print(f"Report: {page}", soft_wrap=True, highlight=False)

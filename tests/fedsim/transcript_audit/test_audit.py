@@ -176,7 +176,7 @@ def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
         assert report["release"]["noise"] == "none"
         for client in report["release"]["clients"]:
             assert client["unbounded"]
-            assert client["epsilon"]["point"] is None  # infinity, in strict JSON
+            assert client["epsilon"]["point"] == math.inf
             assert client["belief"] == [1.0] * ROUNDS
         assert "no noise" in texts(report, severity)
 
@@ -299,7 +299,7 @@ def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
         assert report["release"]["noise"] == "hidden"
         assert "rounding hides the noise" in texts(report, "caution")
         assert not texts(report, "alarm")
-        assert report["release"]["clients"][0]["epsilon"]["high"] is None  # infinity
+        assert report["release"]["clients"][0]["epsilon"]["high"] == math.inf
 
 
 def test_the_count_of_adaptive_clipping_is_composed() -> None:
