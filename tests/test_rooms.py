@@ -232,3 +232,9 @@ def test_the_core_and_the_game_need_no_flower() -> None:
 def test_nothing_needs_ray_to_be_imported() -> None:
     """Clients, auditors and whoever runs in process do not install it."""
     assert _failing([*_modules(fedsim), *_modules(adversaries)], ["ray"]) == {}
+
+
+def test_a_clients_process_leaves_out_what_is_slow_to_import() -> None:
+    """Flower starts one for each message: what a round does not need is imported where it is."""
+    slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
+    assert _failing(["fedsim.client_app", "fedsim.client.training_node"], slow) == {}

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import bdtr, bdtrc, gammainc, gammaincc, gammainccinv, gammaincinv, ndtr
-from scipy.stats import binom
 from torch import Tensor
 
 from adversaries.attacks.posterior import Hypotheses
@@ -377,7 +377,7 @@ def tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, f
     """
     # The law of one batch: its size's squared distance from the centre.
     centre, possible = round(records * rate), np.arange(records + 1)
-    law, squares = binom.pmf(possible, records, rate), np.square(possible - centre)
+    law, squares = scipy.stats.binom.pmf(possible, records, rate), np.square(possible - centre)
     seen = int(np.square(sizes - centre).sum())
     mean = float(law @ squares)
     deviation = math.sqrt(sizes.size * float(law @ np.square(squares - mean)))

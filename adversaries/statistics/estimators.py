@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.special import ndtri
-from scipy.stats import binomtest
 
 from adversaries.errors import InputError
 from adversaries.statistics.design import INDEPENDENT, Design, pair_scores, paired_interval
@@ -127,7 +127,7 @@ def distance(found: Advantage, predicted: float) -> Distance:
     share = min(1.0, max(0.0, (1 + predicted) / 2))
     wins = min(max(found.wins, round(trials * share)), found.wins + found.ties)
     error = 2 * math.sqrt(share * (1 - share) / trials)
-    return Distance(error, float(binomtest(wins, trials, share).pvalue))
+    return Distance(error, float(scipy.stats.binomtest(wins, trials, share).pvalue))
 
 
 def delta_prime(

@@ -6,8 +6,8 @@ from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.special import logit, ndtr, ndtri
-from scipy.stats import kstest
 
 from adversaries.errors import InputError
 from adversaries.statistics.trials import Bools, Floats, check_trials
@@ -403,7 +403,7 @@ def _ratios(norms: npt.ArrayLike, noise_std: npt.ArrayLike) -> Floats:
 def _distance_from_normal(standard: Floats) -> GoodnessOfFit | None:
     if not standard.size:
         return None
-    test = kstest(standard, "norm")
+    test = scipy.stats.kstest(standard, "norm")
     return GoodnessOfFit(
         statistic=float(test.statistic), p_value=float(test.pvalue), trials=standard.size
     )

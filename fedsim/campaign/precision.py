@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import logit, ndtr
 
 from adversaries.errors import InputError
@@ -174,7 +174,11 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
 
     # From even odds mu is least; lead/mu < mu/2 - 9 wins all but 1e-19 of the trials.
     least, most = gaussian.mu_of_advantage(advantage), 20 + 2 * math.sqrt(lead)
-    won, lost = rates(brentq(excess, least / 2, most)) if excess(most) > 0 else (1.0, 1 - advantage)
+    won, lost = (
+        rates(scipy.optimize.brentq(excess, least / 2, most))
+        if excess(most) > 0
+        else (1.0, 1 - advantage)
+    )
     return advantage * (1 - advantage) / (won * (1 - won) + lost * (1 - lost))
 
 

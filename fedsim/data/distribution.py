@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.special import entr
-from scipy.stats import hypergeom
 
 from adversaries.errors import InputError
 from fedsim import data
@@ -78,7 +78,7 @@ class DataDistribution:
         """
         N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
         m = n * K // N  # in integers: a mean that is whole is not rounded below itself
-        deviation = 2 * (K - m) * (n - m) * hypergeom.pmf(m, N, K, n) / N
+        deviation = 2 * (K - m) * (n - m) * scipy.stats.hypergeom.pmf(m, N, K, n) / N
         expected: Floats = (deviation / n).sum(axis=1) / 2
         return expected
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scipy.optimize import brentq
+import scipy
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
@@ -169,7 +169,7 @@ def noise_multiplier(
                 f"{requirement.reached(mechanism(MOST_NOISE))}; ask for less, or choose the "
                 "accountant pld"
             )
-    root = float(brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
+    root = float(scipy.optimize.brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
     while excess(root) > 0:
         root += 1e-10
     return math.exp(root)
@@ -262,7 +262,7 @@ def sampling_rate(
         )
     if excess(high) <= 0:
         return math.exp(high)
-    root = float(brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
+    root = float(scipy.optimize.brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
     while excess(root) > 0:
         root -= 1e-10
     return math.exp(root)

@@ -13,9 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
-from scipy.signal import lfilter
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from adversaries.statistics import gaussian
@@ -75,7 +74,7 @@ class LossDistribution:
         # With u and w sums over the losses from l_i on, of their masses and of mass e^(l_i - loss),
         # delta(epsilon) = u - e^(epsilon - l_i) w between l_(i-1) and l_i.
         upper = self.infinite + np.cumsum(masses[::-1])[::-1]
-        weighted = lfilter([1.0], [1.0, -math.exp(-self.width)], masses[::-1])[::-1]
+        weighted = scipy.signal.lfilter([1.0], [1.0, -math.exp(-self.width)], masses[::-1])[::-1]
         (above,) = np.nonzero(upper - math.exp(-self.width) * weighted > delta)
         if len(above) == 0:
             return 0.0
@@ -190,7 +189,7 @@ def _replace_epsilon(z: float, q: float, delta: float) -> float:
         return 0.0
     if excess(highest) >= 0:
         return highest
-    return float(brentq(excess, 0.0, highest, xtol=1e-300, rtol=1e-14))
+    return float(scipy.optimize.brentq(excess, 0.0, highest, xtol=1e-300, rtol=1e-14))
 
 
 @lru_cache(maxsize=64)

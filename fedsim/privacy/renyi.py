@@ -10,8 +10,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.rdp import RdpAccountant
 from scipy.special import logsumexp
 
 from fedsim.privacy.mechanism import Steps
@@ -54,6 +52,10 @@ def sampled_divergence(steps: Steps, orders: Array) -> Array:
     if fractional.any():
         divergences[fractional] = _integral(steps, orders[fractional])
     if not fractional.all():
+        # Half a second, which a process pays that asks for it.
+        from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent  # noqa: PLC0415
+        from dp_accounting.rdp import RdpAccountant  # noqa: PLC0415
+
         library = RdpAccountant(orders[~fractional])
         step = GaussianDpEvent(steps.noise_multiplier)
         library.compose(PoissonSampledDpEvent(steps.sampling_rate, step))
