@@ -17,6 +17,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.verdict import Verdict
 from fedsim.cli.main import main
+from fedsim.common.strict_json import report_json
 from fedsim.config import Config, dump
 from fedsim.runtimes.progress import preparing
 
@@ -108,7 +109,7 @@ def test_a_transcript_is_audited_as_by_the_command(
     (path, *_) = tmp_path.glob("server*.fedt")
     claim = ["--claimed-epsilon", 1, "--claimed-delta", 1e-5, "--json"]
     found = fedsim.audit(path, claimed_epsilon=1, claimed_delta=1e-5)
-    assert printed("audit", path, *claim) == found.report
+    assert printed("audit", path, *claim) == report_json(found.report)
     assert (found.verdict, len(found.reasons)) == (Verdict.NOT_JUDGED, 1)
     assert (found.epsilon, found.proven, found.delta) == (math.inf, math.inf, 1e-5)
 
