@@ -233,7 +233,7 @@ class Audit:
             the least protected client at delta; infinite without noise, None where unknown.
         proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured.
         delta: at which both are stated.
-        report: what `fedsim audit --json` prints; infinity is a number here.
+        report: what `fedsim audit --json` prints; of a transcript, infinity is a number here.
     """
 
     verdict: Verdict

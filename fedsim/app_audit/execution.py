@@ -368,8 +368,8 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
         return observed
 
     with ExitStack() as stack:
-        for client in _starters(Strategy):  # type: ignore[type-abstract]
-            stack.enter_context(patched(client, "start", _observed_start(client, recorder)))
+        for kind in _starters(Strategy):  # type: ignore[type-abstract]
+            stack.enter_context(patched(kind, "start", _observed_start(kind, recorder)))
         stack.enter_context(patched(LocalDpMod, "__call__", local))
         stack.enter_context(patched(RdpAccountant, "get_privacy_spent", spent))
         for name in ("seed", "set_state"):

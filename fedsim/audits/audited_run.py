@@ -106,7 +106,7 @@ class AuditedRun:
             spending.describe_everything(config, self.noise_multiplier, rows),
             spending.trainings(rows) or self.trials,
             self.delta,
-            told=not membership_audit.withheld(self.transcript),
+            disclosed=not membership_audit.withheld(self.transcript),
         )
 
     @cached_property

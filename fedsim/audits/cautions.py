@@ -74,65 +74,65 @@ def dp_failings(config: Config) -> list[str]:
 
 def cautions(config: Config) -> list[str]:
     """Return what the configuration does to the meaning of the numbers."""
-    told = []
+    found = []
     if caution := config.federation.trust.model.caution:
-        told.append(caution)
+        found.append(caution)
     if config.training.local_steps > 1:
-        told.append(
+        found.append(
             "Clients took local steps, whose noisy models the adversary does not see: its log-odds "
             "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
     if config.federation.vantage is Vantage.RELEASED_MODEL:
-        told.append(
+        found.append(
             "The adversary saw the released model alone: its log-odds are the score of an attack "
             "along a replay of the training, not an exact posterior. Belief, delta' and the "
             "prediction describe that score and raise no alarm; the advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
         )
     if config.challenge.copies > 1:
-        told.append(
+        found.append(
             f"The challenge is {config.challenge.copies} records together: bounds and predictions "
             "are those of the group, and the ledger, the budget and 'crafted' state what one "
             "record's are."
         )
     if config.trials.worlds == "d-only" and config.trials.count > 1:
-        told.append(
+        found.append(
             "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
             'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
         )
     if config.run.precision != "float32" and config.privacy.unit == "record":
-        told.append(
+        found.append(
             f"Forward and backward passes ran in {config.run.precision}; the beliefs are about the "
             "challenge's gradients in full precision, which the sums hold rounded."
         )
     if config.audit.prior != 0.5:
-        told.append(
+        found.append(
             f"The adversary decides from a prior of {config.audit.prior:g}; rho_beta, beliefs and "
             "delta' are stated from even odds, which is what epsilon bounds."
         )
-    return told
+    return found
 
 
 def budget_cautions(budget: Budget) -> list[str]:
     """Return what ended the training early, or was released in vain; budget: of the report."""
-    told = []
+    found = []
     epsilon, spent = (
         f"epsilon {value:.4g} at delta {budget.delta:g}"
         for value in (budget.epsilon[budget.vantage], budget.spent)
     )
     if budget.stopped and budget.stop_at:
         elsewhere = f" (at delta {budget.stop_at_delta:g})"
-        told.append(
+        found.append(
             f"The training was stopped after {budget.rounds_run} of {budget.rounds_planned} "
             f"rounds, at {spent}: one more would have exceeded privacy.stop-at = "
             f"{budget.stop_at:g}{elsewhere * (budget.delta != budget.stop_at_delta)}."
         )
     if budget.earlier_attempts:
-        told.append(
+        found.append(
             f"Interrupted attempts released {budget.earlier_attempts} rounds of the same "
             f"trials under noise of their own. The bounds count them ({epsilon}), but the "
             "adversary of this transcript did not see them."
         )
-    return told
+    return found

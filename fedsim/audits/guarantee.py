@@ -20,7 +20,7 @@ PLAYED = (
     "The server played the game with a copy of the records of its own; the guarantee is of what "
     "the clients sent."
 )
-TOLD = (
+DISCLOSED = (
     "An adversary that knows the records handed its findings to the server without noise; the "
     "guarantee is of what the clients sent in the rounds."
 )
@@ -50,7 +50,7 @@ def of(
     trainings: int,
     delta: float,
     vantage: Vantage | None = None,
-    told: bool | None = None,
+    disclosed: bool | None = None,
 ) -> Guarantee:
     """Return what a run guarantees by privacy.accountant at delta towards a vantage.
 
@@ -62,8 +62,8 @@ def of(
         trainings: how many they were.
         delta: at which epsilons are stated, in (0, 1).
         vantage: towards whom; None for the configured one.
-        told: whether an adversary's node disclosed its findings; None for what clients allow who
-            protect their records.
+        disclosed: whether an adversary's node disclosed its findings; None for what clients allow
+            who protect their records.
     """
     where = config.federation.vantage if vantage is None else vantage
     chosen_accountant = accountant(config.privacy.accountant)
@@ -71,8 +71,8 @@ def of(
     def epsilon(described: Releases, vantage: Vantage) -> float:
         return chosen_accountant.epsilon(described.towards(vantage), delta)
 
-    if told is None:
-        told = any(vantage is not Vantage.SERVER for vantage in vantages.measured(config))
+    if disclosed is None:
+        disclosed = any(vantage is not Vantage.SERVER for vantage in vantages.measured(config))
     failings = cautions.dp_failings(config)
     released: Released | None = None
     if everything is not None:
@@ -86,7 +86,7 @@ def of(
             rho_beta=identifiability.rho_beta_of_epsilon(found[where.value]),
             epsilon_of_one_training=epsilon(training, where),
             vantages=found,
-            game=TOLD if told else PLAYED,
+            game=DISCLOSED if disclosed else PLAYED,
         )
     if failings or released is None:
         return Guarantee(False, " ".join(failings), released)

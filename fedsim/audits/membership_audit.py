@@ -49,7 +49,7 @@ WITHHELD = (
 
 
 def withheld(transcript: Arrays) -> bool:
-    """Return whether no adversary's node told how its attacks on the final model went."""
+    """Return whether no adversary's node disclosed how its attacks on the final model went."""
     return "true_positive_rate" not in transcript
 
 
@@ -71,7 +71,7 @@ def attacks(config: Config, transcript: Arrays, confidence: float) -> dict[str, 
     return {
         name: _entry(attack, seen, shadows, confidence, played)
         for name, attack in membership_attacks.chosen(config.audit.attacks).items()
-        if attack.needs <= _told(seen)
+        if attack.needs <= _known(seen)
     }
 
 
@@ -165,11 +165,11 @@ def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Float
     return scores, scores >= learnt.best_threshold
 
 
-def _told(seen: Observations) -> frozenset[str]:
+def _known(seen: Observations) -> frozenset[str]:
     """Return what is known of the models: not the losses of other records, members or not."""
-    told = {"shadows"}
-    told |= {"trajectory"} if seen.trajectory is not None else set()
-    return frozenset(told | ({"population"} if seen.population is not None else set()))
+    known = {"shadows"}
+    known |= {"trajectory"} if seen.trajectory is not None else set()
+    return frozenset(known | ({"population"} if seen.population is not None else set()))
 
 
 def _entry(

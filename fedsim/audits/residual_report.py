@@ -156,9 +156,9 @@ def _noise_is_shared(found: Residuals) -> bool:
     if found.repeats is None or found.repeats.cosine <= SAME:
         return False
     low, high = AS_CLAIMED
-    told = [step for step in found.noise.by_step if step is not None]
+    known = [step for step in found.noise.by_step if step is not None]
     first = found.scale.first_p_value if found.scale else None
-    return all(low < step < high for step in told) and (first is None or first > FIRST_LEVEL)
+    return all(low < step < high for step in known) and (first is None or first > FIRST_LEVEL)
 
 
 def _of_noise(noise: NoiseTest, sure: str) -> str:

@@ -20,7 +20,7 @@ from fedsim.mechanisms.composition import Counts
 from fedsim.privacy.releases import Rounds
 from fedsim.trust.model import Vantage
 
-TOLD = (Vantage.SERVER, Vantage.PARTICIPANT)
+HELPED = (Vantage.SERVER, Vantage.PARTICIPANT)
 """The vantage points that colluders help."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from fedsim.campaign.accounts import TOLD, Account
+from fedsim.campaign.accounts import HELPED, Account
 from fedsim.campaign.ledger_row import Row, Spent, planned_kind
 from fedsim.config import Config
 from fedsim.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
@@ -198,5 +198,5 @@ class _Course:
                 found[history] = at_vantages(self.config, counts, total)
             spent[client] = found[history]
             if client in row.colluders:
-                spent[client] = found[history] | {vantage.value: math.inf for vantage in TOLD}
+                spent[client] = found[history] | {vantage.value: math.inf for vantage in HELPED}
         return spent

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.campaign import accounts, ledger
-from fedsim.campaign.accounts import TOLD, Account
+from fedsim.campaign.accounts import HELPED, Account
 from fedsim.campaign.ledger_row import Row, planned_kind
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
@@ -123,7 +123,7 @@ def curve(config: Config, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
             found[history] = _history(config, before, kinds)
         curves.append(found[history])
     spent = np.array(curves, dtype=np.float64)
-    for vantage in TOLD:
+    for vantage in HELPED:
         spent[sorted(colluders(rows)), list(Vantage).index(vantage)] = math.inf
     return spent
 

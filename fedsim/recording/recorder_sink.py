@@ -172,7 +172,7 @@ def safely(function: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-_TOLD: set[str] = set()
+_LOGGED: set[str] = set()
 """Failures that this process has logged: each is told once, or the log would hold nothing else."""
 
 
@@ -183,8 +183,8 @@ def tell(what: str, error: Exception) -> None:
         what: is said once.
         error: why.
     """
-    if what not in _TOLD:
-        _TOLD.add(what)
+    if what not in _LOGGED:
+        _LOGGED.add(what)
         log.error(
             "fedsim: RECORDING FAILED, the transcript is incomplete; the app goes on (%s: %s: %s)",
             what,

@@ -72,7 +72,7 @@ class Auditor:
         claimed_unit: str | None = None,
         missing: str = "the run goes on",
     ) -> dict[str, Any]:
-        """Return the report so far, as strict JSON values; infinity is null, said beside it.
+        """Return the report so far, as plain values, in which infinity is a number.
 
         Args:
             delta: at which every epsilon is stated.
