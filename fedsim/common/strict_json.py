@@ -20,18 +20,6 @@ def real_json(number: float) -> float | str:
     return INFINITIES[number < 0] if math.isinf(number) else float(number)
 
 
-def plain_values(value: Any) -> Any:
-    """Return nested data as mappings, lists and plain scalars, in which infinity is a float.
-
-    Args:
-        value: mappings, lists, tuples and scalars; a NumPy scalar becomes a plain one.
-
-    Raises:
-        ArithmeticError: NaN, which is never an answer.
-    """
-    return _encoded(value, _number)
-
-
 def report_json(value: Any) -> Any:
     """Return nested data as report.json has them, in which infinity is one of INFINITIES.
 
@@ -55,11 +43,6 @@ def strict_json(value: Any) -> Any:
         ArithmeticError: NaN, which is never an answer.
     """
     return _encoded(value, _finite)
-
-
-def _number(number: float) -> float:
-    real_json(number)
-    return float(number)
 
 
 def _finite(number: float) -> float | None:

@@ -20,7 +20,6 @@ from dataclasses import asdict
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.common.strict_json import plain_values
 from fedsim.transcript_audit import client_noise, transcript_claim
 from fedsim.transcript_audit.client_noise import Epsilon
 from fedsim.transcript_audit.participant_rounds import ParticipantRounds
@@ -72,7 +71,7 @@ class Auditor:
         claimed_unit: str | None = None,
         missing: str = "the run goes on",
     ) -> dict[str, Any]:
-        """Return the report so far, as plain values, in which infinity is a number.
+        """Return the report so far, in which what is infinite is `math.inf`.
 
         Args:
             delta: at which every epsilon is stated.
@@ -97,22 +96,19 @@ class Auditor:
             evidence = Evidence(self._mechanism, measured, reported, missing, alarms)
             claimed = Claimed(claimed_epsilon, delta, claimed_unit)
             claim = transcript_claim.judge(claimed, evidence, findings)
-        found: dict[str, Any] = plain_values(
-            {
-                "kind": "transcript audit",
-                "facts": asdict(self.facts),
-                "rounds": self.rounds,
-                "delta": delta,
-                "confidence": confidence,
-                "claim": claim,
-                "reported": None if reported is None else asdict(reported),
-                "mechanism": self._mechanism,
-                "release": measured.release,
-                "canary": measured.canary,
-                "findings": findings,
-            }
-        )
-        return found
+        return {
+            "kind": "transcript audit",
+            "facts": asdict(self.facts),
+            "rounds": self.rounds,
+            "delta": delta,
+            "confidence": confidence,
+            "claim": claim,
+            "reported": None if reported is None else asdict(reported),
+            "mechanism": self._mechanism,
+            "release": measured.release,
+            "canary": measured.canary,
+            "findings": findings,
+        }
 
     def _observe_mechanism(self, observed: ObservedRound) -> None:
         """Take in the mechanism of a round, and note numbers that nobody can have configured."""
