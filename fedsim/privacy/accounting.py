@@ -7,6 +7,8 @@ above the truth, the others looser. A new accountant is a subclass of `Accountan
 """
 
 import math
+from functools import cached_property
+from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
@@ -21,14 +23,18 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 Array = npt.NDArray[np.float64]
 
-ORDERS: Array = np.array(
-    [*(1 + tenth / 10 for tenth in range(1, 100)), *range(11, 64), 128, 256, 512, 1024]
-)
-"""Those of dp_accounting, which takes half a second to import: a client's process has it for each
-message, and asks for an epsilon once."""
-
 MOST_KINDS = 256
 """Kinds of step that the slower accountants take as they are; more are rounded to fewer."""
+
+
+def _rdp() -> ModuleType:
+    """Return dp_accounting's Rényi accountant, which takes half a second to import.
+
+    Flower starts a client's process for each message, and few of them ask for an epsilon.
+    """
+    from dp_accounting.rdp import rdp_privacy_accountant  # noqa: PLC0415
+
+    return rdp_privacy_accountant
 
 
 class GaussianAccountant(Accountant):
@@ -56,7 +62,11 @@ class RenyiAccountant(Accountant):
     name = "rdp"
     title = "Rényi DP, or moments"
     covers = "full batches, add-remove and replace; Poisson samples, add-remove"
-    orders: ClassVar[Array] = ORDERS
+
+    @cached_property
+    def orders(self) -> Array:
+        """The orders at which divergences are computed."""
+        return np.array(_rdp().DEFAULT_RDP_ORDERS)
 
     def supports(self, mechanism: Mechanism) -> str | None:
         if mechanism.sampled and mechanism.neighbouring is Neighbouring.REPLACE:
@@ -67,14 +77,10 @@ class RenyiAccountant(Accountant):
         return None
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
-        from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon  # noqa: PLC0415
-
-        return float(compute_epsilon(self.orders, self.curve(mechanism), delta)[0])
+        return float(_rdp().compute_epsilon(self.orders, self.curve(mechanism), delta)[0])
 
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
-        from dp_accounting.rdp.rdp_privacy_accountant import compute_delta  # noqa: PLC0415
-
-        return float(compute_delta(self.orders, self.curve(mechanism), epsilon)[0])
+        return float(_rdp().compute_delta(self.orders, self.curve(mechanism), epsilon)[0])
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
         return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=True)
