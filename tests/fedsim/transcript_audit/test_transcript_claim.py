@@ -143,7 +143,7 @@ def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
         assert report["claim"]["verdict"] == "not judged"
         assert alarms(report) == []
     composed = {"clients": NODES, "largest": 0.7, "total": 2.8, "kept": False}
-    assert report["reported"] == composed | {"metrics": ["epsilon"]}
+    assert report["reported"] == composed | {"metrics": ("epsilon",)}
     said = " ".join(one["text"] for one in report["findings"])
     assert "2.8 in all rounds of a client (a new engine in every round" in said
 
