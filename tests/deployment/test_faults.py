@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# Flower's processes have limits of time: run these one after another, without pytest -n.
+# Flower's processes wait for each other more than they compute: a few files beside each other.
 pytestmark = pytest.mark.flower
 
 SCRIPT = Path(__file__).with_name("faults.sh")

@@ -24,7 +24,7 @@ from fedsim.protocol.flower_private import gives_tasks_to_anybody
 from fedsim.runtimes.flower_command import FlowerError
 from fedsim.transcripts import reader
 
-# Flower's processes have limits of time: run these one after another, without pytest -n.
+# Flower's processes wait for each other more than they compute: a few files beside each other.
 pytestmark = pytest.mark.flower
 
 BIN = Path(sys.executable).parent

@@ -20,7 +20,7 @@ from fedsim.config import Config, Scalar, dump, from_run_config
 from fedsim.runtimes import simulation
 from fedsim.runtimes.flower_command import write_app
 
-# Flower's processes have limits of time: run these one after another, without pytest -n.
+# Flower's processes wait for each other more than they compute: a few files beside each other.
 pytestmark = pytest.mark.flower
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +31,24 @@ def _fedsim(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+MARK = "FEDSIM_TEST_SIMULATION"
+"""The variable by which the processes of these tests are told from others of Flower's."""
+
+
+@pytest.fixture(autouse=True)
+def _marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path))
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    try:
+        return process.environ().get(MARK) == os.environ[MARK]
+    except psutil.Error:
+        return False  # it has ended, or is somebody else's
+
+
 def _flower_processes() -> set[int]:
+    """Return the processes of this test that are Flower's or Ray's."""
     names = (
         "flower-superlink",
         "private_superlink",
@@ -43,7 +60,8 @@ def _flower_processes() -> set[int]:
     )
     found = set()
     for process in psutil.process_iter(["pid", "cmdline"]):
-        if any(name in " ".join(process.info["cmdline"] or ()) for name in names):
+        command = " ".join(process.info["cmdline"] or ())
+        if any(name in command for name in names) and _is_marked(process):
             found.add(process.info["pid"])
     return found
 
