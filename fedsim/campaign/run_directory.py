@@ -65,7 +65,7 @@ class RunDirectory:
         """
         directory = cls(path.absolute())
         try:
-            if cls.check(path, config):
+            if check(path, config):
                 return directory
             # World bits and seeds tell whose record was used: nobody else's to read. Nor are the
             # files, where the directory was there before.
@@ -77,36 +77,6 @@ class RunDirectory:
                 f"cannot write to '{path}': {error.strerror}; name another directory (run.out)"
             ) from None
         return directory
-
-    @staticmethod
-    def check(path: Path, config: Config) -> bool:
-        """Return whether a directory holds the run of this configuration already.
-
-        Args:
-            path: of the directory.
-            config: the experiment.
-
-        Raises:
-            InputError: it holds another run, or something else.
-        """
-        existing = path.absolute() / "config.toml"
-        try:
-            if existing.exists():
-                if _load(existing) == config.placed_at(""):
-                    return True
-                raise InputError(
-                    f"'{path}' holds a run with another configuration; "
-                    "name a new directory (run.out)"
-                )
-            if path.exists() and (not path.is_dir() or private_files.any_whole(path)):
-                raise InputError(
-                    f"'{path}' exists and holds no fedsim run; name a new directory (run.out)"
-                )
-        except OSError as error:
-            raise InputError(
-                f"cannot read '{path}': {error.strerror}; name another directory (run.out)"
-            ) from None
-        return False
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
@@ -192,7 +162,7 @@ class RunDirectory:
             try:
                 yield
             except (FileNotFoundError, PermissionError) as error:
-                raise self._unread(name, error) from None
+                raise _unread(self.path, name, error) from None
 
     def read_report(self) -> Report:
         """Return report.json.
@@ -243,16 +213,6 @@ class RunDirectory:
         """
         with self.reading(name):
             return reading.arrays(self.path / name, only)
-
-    def _unread(self, name: str, error: OSError) -> InputError:
-        if isinstance(error, FileNotFoundError):
-            return InputError(
-                f"'{self.path}' has no {name}: the run is not finished; "
-                f"continue it with fedsim run --resume {self.path}"
-            )
-        return InputError(
-            f"cannot read {name} in '{self.path}': {error.strerror}; make it readable"
-        )
 
     def damaged(self, name: str, why: str = "") -> InputError:
         """Return the error that says that a file is damaged, and why, and what makes it anew.
@@ -327,6 +287,35 @@ class RunDirectory:
         return place
 
 
+def check(path: Path, config: Config) -> bool:
+    """Return whether a directory holds the run of this configuration already.
+
+    Args:
+        path: of the directory.
+        config: the experiment.
+
+    Raises:
+        InputError: it holds another run, or something else.
+    """
+    existing = path.absolute() / "config.toml"
+    try:
+        if existing.exists():
+            if _load(existing) == config.placed_at(""):
+                return True
+            raise InputError(
+                f"'{path}' holds a run with another configuration; name a new directory (run.out)"
+            )
+        if path.exists() and (not path.is_dir() or private_files.any_whole(path)):
+            raise InputError(
+                f"'{path}' exists and holds no fedsim run; name a new directory (run.out)"
+            )
+    except OSError as error:
+        raise InputError(
+            f"cannot read '{path}': {error.strerror}; name another directory (run.out)"
+        ) from None
+    return False
+
+
 def _load(path: Path) -> Config:
     """Return the configuration that a run was made with. Raises InputError."""
     try:
@@ -336,3 +325,12 @@ def _load(path: Path) -> Config:
             f"cannot read the configuration of the run in '{path.parent}': {error}; restore "
             "config.toml from a copy, or name a new directory for another run"
         ) from None
+
+
+def _unread(path: Path, name: str, error: OSError) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(
+            f"'{path}' has no {name}: the run is not finished; "
+            f"continue it with fedsim run --resume {path}"
+        )
+    return InputError(f"cannot read {name} in '{path}': {error.strerror}; make it readable")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedsim.audits import membership_audit
-from fedsim.campaign import batches, budget
+from fedsim.campaign import batches, budget, run_directory
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
 from fedsim.game import challenge, federation, one_run
@@ -106,7 +106,7 @@ def prepare(config: Config) -> Plan:
     """
     check(config)
     fitting = _fitting(config)
-    RunDirectory.check(Path(fitting.run.out), fitting)
+    run_directory.check(Path(fitting.run.out), fitting)
     return preflight(fitting)
 
 
