@@ -171,17 +171,6 @@ def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess
             process.terminate()
 
 
-@pytest.mark.slow
-def test_a_stopped_command_leaves_no_process_behind(running: subprocess.Popen[str]) -> None:
-    of_the_run = {process.pid for process in psutil.Process(running.pid).children(recursive=True)}
-    assert of_the_run & _flower_processes()
-    running.terminate()
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 130, err
-    assert "fedsim run --resume" in err
-    assert not of_the_run & _flower_processes()
-
-
 def _doors(process: psutil.Process) -> set[tuple[str, str, int]]:
     """Return what a process and its descendants listen on: whose name, which address and port."""
     return {
@@ -193,7 +182,9 @@ def _doors(process: psutil.Process) -> set[tuple[str, str, int]]:
 
 
 @pytest.mark.slow
-def test_a_simulation_opens_to_nobody_else(running: subprocess.Popen[str]) -> None:
+def test_a_simulation_opens_to_nobody_else_and_leaves_no_process_behind(
+    running: subprocess.Popen[str],
+) -> None:
     """This process, which is none of the run's, tries every door: all of them run code."""
     doors = _doors(psutil.Process(running.pid))
     assert {address for _, address, _ in doors} == {"127.0.0.1"}
@@ -207,6 +198,14 @@ def test_a_simulation_opens_to_nobody_else(running: subprocess.Popen[str]) -> No
         with pytest.raises(grpc.RpcError) as refused:
             ask(b"", timeout=30)
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+    of_the_run = {process.pid for process in psutil.Process(running.pid).children(recursive=True)}
+    assert of_the_run & _flower_processes()
+    running.terminate()
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "fedsim run --resume" in err
+    assert not of_the_run & _flower_processes()
 
 
 def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
