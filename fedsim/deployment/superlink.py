@@ -6,7 +6,7 @@ from pathlib import Path
 from fedsim.deployment import kit
 from fedsim.runtimes.flower_command import environment, executable
 
-POLL_INTERVAL = "0.1"
+POLL_INTERVAL = "0.5"
 """Seconds between two questions of Flower's starter of processes for a task."""
 
 

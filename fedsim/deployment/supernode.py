@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 
+from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs
 from fedsim.protocol.flower_private import Runtime
 from fedsim.runtimes.flower_command import environment, executable
@@ -26,7 +27,7 @@ CERTIFICATE_DAYS = 3650
 """Longer than a node runs."""
 
 POLL_INTERVAL = 0.1
-"""Seconds between two questions for a task."""
+"""Seconds between two questions for a task soon after the last one; an idle node asks rarely."""
 
 LOGS_INTERVAL = 60.0
 """Seconds between two looks at the length of the log."""
@@ -99,20 +100,21 @@ def serve_apps(place: Path, supernode: int) -> None:
 def _serve_apps(place: Path, supernode: int) -> None:
     folder, address = place / "state" / "runtime", f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
     running: list[subprocess.Popen[bytes]] = []
-    looked = 0.0
+    looked, asked = 0.0, time.monotonic()
     trusted, secret = (folder / "ca").read_bytes(), (folder / "secret").read_bytes()
     with Runtime(address, trusted, secret) as runtime:
         while os.getppid() == supernode:
             try:
                 if token := runtime.task():
                     running.append(start_app(address, folder / "ca", token))
+                    asked = time.monotonic()
             except httpx.HTTPError:
                 time.sleep(1)  # the SuperNode is about to listen, or to end
             running = [process for process in running if process.poll() is None]
             if time.monotonic() - looked > LOGS_INTERVAL:
                 looked = time.monotonic()
                 logs.rotate(place / "logs")
-            time.sleep(POLL_INTERVAL)
+            time.sleep(pause(time.monotonic() - asked, POLL_INTERVAL))
 
 
 def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes]:

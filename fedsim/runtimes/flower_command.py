@@ -36,7 +36,7 @@ SHIPPED = (
     *(f"fedsim/{room}/**/*.py" for room in (*SHARED, *ROLES, *PAGES)),
 )
 """What a client, a server and an auditor's node run: no command line, kit, studies or runtimes."""
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 15.0
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 30.0
 """Seconds between two questions for a run's status: each starts a process of two seconds."""
 
 GLANCE = 0.2
@@ -85,7 +85,7 @@ class Submission:
             until = time.monotonic() + pause
             while time.monotonic() < until and not ending():
                 time.sleep(GLANCE)
-            pause = min(1.2 * pause, LONGEST_PAUSE)
+            pause = min(1.5 * pause, LONGEST_PAUSE)
         if status[0] != "finished:completed":
             reason = re.sub(r"^\w+ failed with exception: ", "", status[1])
             raise FlowerError(reason or f"the run ended as {status[0]}")

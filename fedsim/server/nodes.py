@@ -28,7 +28,7 @@ DIGEST = f"{MessageType.QUERY}.data"
 REGISTERED = "nodes.json"
 """The file of a run's directory that says which node each client's key has, by partition."""
 
-POLL_INTERVAL = 0.2
+POLL_INTERVAL = 0.5
 """Seconds between two questions for answers that are missing."""
 
 INTRODUCTION = 5.0

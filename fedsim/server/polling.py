@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
+from fedsim.common.waiting import pause
 from fedsim.protocol.flower_private import NODE_UNAVAILABLE, Run
 
 INTERVAL = 0.2
-"""Seconds between two questions for the replies that are missing."""
+"""Seconds between the first questions for the replies that are missing; later ones are rarer."""
 
 
 class PollingGrid(Grid):
@@ -20,7 +21,7 @@ class PollingGrid(Grid):
 
     Args:
         grid: that sends and receives.
-        interval: between two questions for replies, in seconds.
+        interval: between the first questions for replies, in seconds.
     """
 
     def __init__(self, grid: Grid, interval: float = INTERVAL) -> None:
@@ -88,7 +89,7 @@ class PollingGrid(Grid):
         ids: list[str | None] = list(self._grid.push_messages(sent))
         requests = dict(zip(ids, sent, strict=True))
         waiting = {id for id in ids if id is not None}
-        deadline = None if timeout is None else time.monotonic() + timeout
+        begun = time.monotonic()
         replies = [
             Message(Error(NODE_UNAVAILABLE, "its node is not connected"), reply_to=request)
             for id, request in zip(ids, sent, strict=True)
@@ -101,7 +102,8 @@ class PollingGrid(Grid):
                 # Flower reports a dead node in the server's own name.
                 dead = reply.has_error() and id in requests
                 replies.append(Message(reply.error, reply_to=requests[id]) if dead else reply)
-            if not waiting or (deadline is not None and time.monotonic() > deadline):
+            waited = time.monotonic() - begun
+            if not waiting or (timeout is not None and waited > timeout):
                 break
-            time.sleep(self._interval)
+            time.sleep(pause(waited, self._interval))
         return replies
