@@ -1,5 +1,6 @@
 """What the server sends: to everybody the model and the last release, to each its part."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -29,12 +30,15 @@ class Sending:
     release: Release | None = None
     sensitivities: Floats | None = None
 
-    def to_clients(self, kind: str) -> list[Message]:
-        """Return a message of this Flower type to every client."""
-        return [
-            Message(self._content(partition), node, kind)
-            for partition, node in sorted(self.batch.nodes.items())
-        ]
+    def to_clients(self, kind: str, clients: Iterable[int]) -> list[Message]:
+        """Return a message to each of some clients.
+
+        Args:
+            kind: its Flower type.
+            clients: their partitions.
+        """
+        nodes = self.batch.nodes
+        return [Message(self._content(client), nodes[client], kind) for client in clients]
 
     def to_everybody(self, role: Role) -> RecordDict:
         """Return the model and what the round before released, for somebody in a role.

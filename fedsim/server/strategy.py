@@ -77,7 +77,8 @@ class DPSGD(Strategy):
         """
         self._charge(server_round)
         self._round = self._begin(server_round, arrays, grid)
-        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid)
+        everybody = sorted(self.batch.nodes)
+        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid, everybody)
         return self._with_keys(requests, grid)
 
     def aggregate_train(
@@ -110,6 +111,8 @@ class DPSGD(Strategy):
     ) -> Iterable[Message]:
         """Return, after the last round, the messages with the final model and the last aggregate.
 
+        They go to whoever concludes from them: a client that has nothing more to do is not asked.
+
         Args:
             server_round: counts from 1; none before the last.
             arrays: the model, float32 [T, P].
@@ -118,19 +121,19 @@ class DPSGD(Strategy):
         """
         if server_round < self.last_round:
             return []
-        return self._ask(MessageType.EVALUATE, server_round + 1, arrays, grid)
+        return self._ask(MessageType.EVALUATE, server_round + 1, arrays, grid, self._concluding)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Check that every client received the final model; none says anything of its data.
+        """Check that the adversary received the final model; nobody says anything of its data.
 
         Args:
             server_round: counts from 1.
             replies: as they arrived.
 
         Returns:
-            The clients' computing time; None before the last round.
+            The adversary's computing time; None before the last round.
 
         Raises:
             ClientFailedError: as of `acceptance.accept`.
@@ -143,6 +146,7 @@ class DPSGD(Strategy):
             "the final evaluation",
             self.batch.config.federation.tolerated_dropouts,
             needed=self.batch.challenge.adversary,
+            asked=self._concluding,
             log_event=self.log_event,
         )
         return _computing_time(answered)
@@ -198,14 +202,21 @@ class DPSGD(Strategy):
             (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
         )
 
-    def _ask(self, kind: str, round: int, arrays: ArrayRecord, grid: Grid) -> list[Message]:
-        """Return the clients' messages, once auditors were sent what all are sent."""
+    @property
+    def _concluding(self) -> list[int]:
+        """The clients that conclude something from the final model."""
+        return [self.batch.challenge.adversary]
+
+    def _ask(
+        self, kind: str, round: int, arrays: ArrayRecord, grid: Grid, clients: Iterable[int]
+    ) -> list[Message]:
+        """Return the messages to some clients, once auditors were sent what all are sent."""
         sending = self._sending(round, arrays)
         if self.auditors is not None:
             # Before the clients begin to compute.
             self.auditors.look_around(grid)
             self.auditors.inform(grid, kind, lambda: sending.to_everybody(Role.AUDITOR))
-        return sending.to_clients(kind)
+        return sending.to_clients(kind, clients)
 
     def _sending(self, round: int, arrays: ArrayRecord) -> Sending:
         attempt, begun = self.attempt, self._round
