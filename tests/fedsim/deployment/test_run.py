@@ -48,11 +48,16 @@ def _deploy(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
 
 
-@pytest.fixture
-def server_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A kit whose server runs and has registered its keys."""
-    monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
-    directory = tmp_path / "kit"
+@pytest.fixture(scope="module")
+def server_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A kit whose server runs and has registered its keys; its nodes are as a test left them."""
+    directory = tmp_path_factory.mktemp("deployed") / "kit"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
+        yield from _up(directory)
+
+
+def _up(directory: Path) -> Iterator[Path]:
     kit.write(
         directory,
         "127.0.0.1",
@@ -92,12 +97,13 @@ def _wait_until_online(directory: Path, machines: int) -> None:
         time.sleep(1)
 
 
-def _start_clients(directory: Path) -> None:
+def _restart_clients(directory: Path, consent: str = AGREED) -> None:
     for client in range(CLIENTS):
         place = kit.folder(directory, f"client-{client}")
         node = place / "node.toml"
-        terms = node.read_text().replace('consent = ""', f'consent = "{AGREED}"')
+        terms = node.read_text().replace('consent = ""', f'consent = "{consent}"')
         node.write_text(terms.replace("max-trials = 1\n", "max-trials = 8\n"))
+        _script(place, "stop.sh")
         _script(place, "start.sh")
 
 
@@ -255,26 +261,9 @@ def test_keys_that_cannot_be_told_apart_or_read_change_nothing(
     assert superlink.nodes == {}
 
 
-@pytest.mark.slow
-def test_a_clients_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
-    server, place = server_up / "server", kit.folder(server_up, "client-1")
-    before = deployment.register(server)
-    _script(place, "start.sh")
-    _wait_until_online(server_up, 1)
-    own = _replace_key(server, "client-1")
-    assert "keys/client-1.pub is not the registered key" in "".join(
-        _deploy("check", server, "--json").stdout
-    )
-    after = deployment.register(server)
-    assert {machine for machine in after if after[machine] != before[machine]} == {"client-1"}
-    assert deployment.statuses(server)[before["client-1"]] == "unregistered"
-    _script(place, "stop.sh")
-    (place / "node.key").write_bytes(own.private)
-    (place / "node.key.pub").write_bytes(own.public)
-    _script(place, "start.sh")
-    _wait_until_online(server_up, 1)
-    assert deployment.statuses(server)[after["client-1"]] == "online"
-    assert deployment.register(server) == after
+def _wrong(place: Path) -> dict[str, str]:
+    found = json.loads(_deploy("check", place, "--json").stdout)["findings"]
+    return {one["what"]: one["message"] for one in found if one["state"] == "wrong"}
 
 
 @pytest.mark.slow
@@ -302,11 +291,44 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: 
     port = kit.port(place, "NODE_PORT")
     assert gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is False
     assert gives_tasks_to_anybody(f"http://127.0.0.1:{port}") is None
+    _script(place, "stop.sh")
 
 
-def _wrong(place: Path) -> dict[str, str]:
-    found = json.loads(_deploy("check", place, "--json").stdout)["findings"]
-    return {one["what"]: one["message"] for one in found if one["state"] == "wrong"}
+@pytest.mark.slow
+def test_a_clients_own_key_takes_the_place_of_the_kits(server_up: Path) -> None:
+    server, place = server_up / "server", kit.folder(server_up, "client-1")
+    before = deployment.register(server)
+    _script(place, "start.sh")
+    _wait_until_online(server_up, 1)
+    own = _replace_key(server, "client-1")
+    assert "keys/client-1.pub is not the registered key" in "".join(
+        _deploy("check", server, "--json").stdout
+    )
+    after = deployment.register(server)
+    assert {machine for machine in after if after[machine] != before[machine]} == {"client-1"}
+    assert deployment.statuses(server)[before["client-1"]] == "unregistered"
+    _script(place, "stop.sh")
+    (place / "node.key").write_bytes(own.private)
+    (place / "node.key.pub").write_bytes(own.public)
+    _script(place, "start.sh")
+    _wait_until_online(server_up, 1)
+    assert deployment.statuses(server)[after["client-1"]] == "online"
+    assert deployment.register(server) == after
+
+
+@pytest.mark.slow
+def test_clients_who_did_not_consent_end_the_run_by_saying_so(
+    server_up: Path, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(dump(small({"federation.clients": CLIENTS})))
+    _restart_clients(server_up, consent="")
+    out = tmp_path / "refused"
+    arguments = ["run", server_up, tmp_path / "small.toml", "--experiment", "--quiet"]
+    refused = _deploy(*arguments, "--out", out)
+    assert refused.returncode == 1
+    assert "did not consent to 'central'" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert not (out / "report.json").exists()
 
 
 @pytest.mark.slow
@@ -315,7 +337,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
 ) -> None:
     config = small({"federation.clients": CLIENTS, "training.rounds": 2})
     (tmp_path / "small.toml").write_text(dump(config))
-    _start_clients(server_up)
+    _restart_clients(server_up)
     auditor = kit.folder(server_up, "auditor")
     _start_auditor(auditor)
     _wait_until_online(server_up, CLIENTS + 1)
@@ -343,11 +365,14 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
 def test_an_auditor_may_join_late_and_be_killed(
     server_up: Path, small: Callable[..., Config], tmp_path: Path
 ) -> None:
-    config = small({"federation.clients": CLIENTS, "training.rounds": 9})
+    config = small({"federation.clients": CLIENTS, "training.rounds": 8})
     (tmp_path / "small.toml").write_text(dump(config))
-    _start_clients(server_up)
     auditor, out = kit.folder(server_up, "auditor"), tmp_path / "deployed"
+    _script(auditor, "stop.sh")
+    if list(deployment.statuses(server_up / "server").values()).count("online") < CLIENTS:
+        _restart_clients(server_up)
     recordings = auditor / "transcripts"
+    earlier = set(recordings.glob("*.fedt"))
     arguments = ("run", server_up, tmp_path / "small.toml", "--experiment", "--quiet")
     with _background("deploy", *arguments, "--out", out) as running:
         directory = RunDirectory(out)
@@ -355,18 +380,18 @@ def test_an_auditor_may_join_late_and_be_killed(
         _start_auditor(auditor)
 
         def has_seen_two_messages() -> bool:
-            recorded = list(recordings.glob("*.fedt"))
-            return bool(recorded) and len(reader.read(recorded[0]).rounds) >= 2
+            recorded = set(recordings.glob("*.fedt")) - earlier
+            return any(len(reader.read(one).rounds) >= 2 for one in recorded)
 
         _wait_for(has_seen_two_messages, running)
         os.kill(int((auditor / "supernode.pid").read_text()), signal.SIGKILL)
         _, complaint = running.communicate(timeout=900)
         assert running.returncode == 0, complaint
     assert _auditor_events(directory) == [True, False]
-    (recording,) = recordings.glob("*.fedt")
+    (recording,) = set(recordings.glob("*.fedt")) - earlier
     with recording.open("ab") as file:
         file.write(b"ROND\0\0")  # the beginning of a record that was never finished
-    audited = [str(BIN / "fedsim"), "audit", str(recordings), "--json"]
+    audited = [str(BIN / "fedsim"), "audit", str(recording), "--json"]
     result = subprocess.run(audited, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
@@ -376,19 +401,3 @@ def test_an_auditor_may_join_late_and_be_killed(
     ratios = np.diff(directory.read_arrays("transcript.npz")["log_odds"], axis=1)
     seen = ratios[:, first - 2 : report["rounds"] - 1].sum(axis=1)
     np.testing.assert_allclose(report["belief"]["log_odds"], seen, rtol=0, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_clients_who_did_not_consent_end_the_run_by_saying_so(
-    server_up: Path, small: Callable[..., Config], tmp_path: Path
-) -> None:
-    (tmp_path / "small.toml").write_text(dump(small({"federation.clients": CLIENTS})))
-    for client in range(CLIENTS):
-        _script(kit.folder(server_up, f"client-{client}"), "start.sh")
-    out = tmp_path / "refused"
-    arguments = ["run", server_up, tmp_path / "small.toml", "--experiment", "--quiet"]
-    refused = _deploy(*arguments, "--out", out)
-    assert refused.returncode == 1
-    assert "did not consent to 'central'" in refused.stderr
-    assert len(refused.stderr.strip().splitlines()) == 1
-    assert not (out / "report.json").exists()

@@ -98,12 +98,12 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "mode",
     [
-        {"federation.trust": "central", "privacy.sensitivity": "local"},
         {
+            "federation.trust": "central",
+            "privacy.sensitivity": "local",
             "training.sampling-rate": 0.5,
             "training.optimizer": "adam",
             "audit.mode": "oracle",
-            "federation.trust": "local",
         },
         {"training.local-steps": 2, "federation.trust": "local", "privacy.stop-at": 1.9},
     ],
