@@ -53,6 +53,11 @@ class Batch:
         """Whether clients send a sum for every candidate, of which the server alone knows which."""
         return self.config.privacy.noise.mechanism.by_candidate
 
+    @property
+    def concluding(self) -> list[int]:
+        """The clients that conclude something from the final model."""
+        return [self.challenge.adversary]
+
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""
         if partition == self.challenge.client:

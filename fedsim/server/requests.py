@@ -38,7 +38,7 @@ class Sending:
             clients: their partitions.
         """
         nodes = self.batch.nodes
-        return [Message(self._content(client), nodes[client], kind) for client in clients]
+        return [Message(self._content(client), nodes[client], kind) for client in sorted(clients)]
 
     def to_everybody(self, role: Role) -> RecordDict:
         """Return the model and what the round before released, for somebody in a role.

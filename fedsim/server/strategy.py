@@ -77,8 +77,7 @@ class DPSGD(Strategy):
         """
         self._charge(server_round)
         self._round = self._begin(server_round, arrays, grid)
-        everybody = sorted(self.batch.nodes)
-        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid, everybody)
+        requests = self._ask(MessageType.TRAIN, server_round, arrays, grid, self.batch.nodes)
         return self._with_keys(requests, grid)
 
     def aggregate_train(
@@ -121,7 +120,9 @@ class DPSGD(Strategy):
         """
         if server_round < self.last_round:
             return []
-        return self._ask(MessageType.EVALUATE, server_round + 1, arrays, grid, self._concluding)
+        return self._ask(
+            MessageType.EVALUATE, server_round + 1, arrays, grid, self.batch.concluding
+        )
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -146,7 +147,7 @@ class DPSGD(Strategy):
             "the final evaluation",
             self.batch.config.federation.tolerated_dropouts,
             needed=self.batch.challenge.adversary,
-            asked=self._concluding,
+            asked=self.batch.concluding,
             log_event=self.log_event,
         )
         return _computing_time(answered)
@@ -201,11 +202,6 @@ class DPSGD(Strategy):
             summing.grid(config, self.batch.noise_multiplier, size),
             (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
         )
-
-    @property
-    def _concluding(self) -> list[int]:
-        """The clients that conclude something from the final model."""
-        return [self.batch.challenge.adversary]
 
     def _ask(
         self, kind: str, round: int, arrays: ArrayRecord, grid: Grid, clients: Iterable[int]
