@@ -219,6 +219,7 @@ def test_no_residuals_are_no_tests() -> None:
         residuals.noise_test(nothing, nothing, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("records", "rate"), [(29, 0.02), (29, 0.2), (999, 0.001), (99, 0.99)])
 def test_poisson_batches_are_accused_no_more_often_than_stated(records: int, rate: float) -> None:
     """The fewer and smaller the batches, the further their squares are from any smooth law."""

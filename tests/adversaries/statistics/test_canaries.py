@@ -36,6 +36,7 @@ def test_a_displaced_model_moved_by_that_length_in_floating_point_arrays_alone()
     assert np.linalg.norm(change) == pytest.approx(0.25, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.0, 0.8, 3.0])
 def test_the_interval_of_mu_covers_the_truth_as_often_as_it_says(mu: float) -> None:
     generator, covered, games = np.random.default_rng(3), 0, 400

@@ -146,6 +146,7 @@ def test_worlds_of_different_size_get_an_interval_each_at_half_the_error() -> No
     assert found.high == pytest.approx(true.high - false.low, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("on_d", "on_d_prime"), [(60, 60), (61, 60), (90, 30), (120, 0)], ids=str)
 @pytest.mark.parametrize("ties", [0.0, 0.1])
 def test_the_advantage_interval_covers_the_truth(on_d: int, on_d_prime: int, ties: float) -> None:

@@ -230,6 +230,7 @@ def test_identical_worlds_with_many_ties_rarely_prove_anything() -> None:
     assert often_at_most(count, REPEATS, 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("mu", [0.6535891631872568, 2.0])
 def test_a_gaussian_game_rarely_proves_more_than_its_epsilon(name: str, mu: float) -> None:

@@ -78,7 +78,14 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("mistake", PAIRS)
+QUICK = ("too little noise", "clients that do not clip")
+"""Mistakes of a server and of a client; the others are looked at by the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAIRS],
+)
 def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(mistake: str) -> None:
     variant, _, config, claim = PAIRS[mistake]
     # Where the noise is not Flower's, counting alone convicts, and takes more trials.
@@ -126,6 +133,7 @@ def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it
 HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", HONEST_OWN)
 def test_an_honest_strategy_of_ones_own_is_not_accused(variant: str) -> None:
     outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, Scope.RUN, "given"), trials=60)
@@ -238,6 +246,7 @@ def test_adaptive_clipping_is_weaker_than_configured(variant: str) -> None:
     assert outcome.verdict is not Verdict.SUPPORTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbouring", list(Neighbouring))
 @pytest.mark.parametrize("variant", ["uniform", "client-fixed", "local-dp-tight", "weighted"])
 def test_the_measured_advantage_is_the_predicted_one(

@@ -261,6 +261,7 @@ def sampled(small: Make) -> Config:
     )
 
 
+@pytest.mark.slow
 def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
@@ -338,6 +339,7 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> No
     assert off < 4 * report.prediction.standard_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{"trials.worlds": "d-only"}, {"audit.prior": 0.8}, {"audit.prior": 0.3}], ids=str
 )

@@ -26,7 +26,7 @@ from fedsim.game import federation
 from fedsim.protocol import messages
 from fedsim.report.sections import membership
 from fedsim.results.measured import MembershipAttack
-from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.runtimes.inprocess import InProcessGrid
 from fedsim.server import server_app
 from fedsim.server.plan import preflight, prepare
 
@@ -129,15 +129,17 @@ def test_a_transcript_without_losses_or_of_few_trials_still_reports(small: Make)
 
 
 class Watching(InProcessGrid):
-    """A grid that keeps every model that the first client is sent."""
+    """A grid that keeps every model that clients are sent."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.models: list[npt.NDArray[np.float32]] = []
 
     def execute(self, message: Message) -> Message:
-        if messages.MODEL in message.content and message.metadata.dst_node_id == FIRST_NODE:
-            self.models.append(messages.only(message.content.array_records[messages.MODEL]).copy())
+        if messages.MODEL in message.content:
+            model = messages.only(message.content.array_records[messages.MODEL]).copy()
+            if not self.models or not np.array_equal(self.models[-1], model):
+                self.models.append(model)
         return super().execute(message)
 
 

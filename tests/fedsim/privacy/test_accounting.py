@@ -294,6 +294,7 @@ def test_kinds_are_counted_as_they_are_rounded() -> None:
         assert accountant(name).note(mechanism, 1e-5) is None
 
 
+@pytest.mark.slow
 def test_ten_thousand_rounds_that_all_differ_are_rounded_for_the_adversary() -> None:
     random = np.random.default_rng(0)
     noise, rates = random.uniform(0.8, 1.2, 10_000), random.uniform(0.01, 0.0101, 10_000)
@@ -414,6 +415,7 @@ def test_more_noise_helps_and_more_steps_hurt_by_every_accountant(
         assert epsilon <= each.epsilon(longer, delta) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("z", [1e-6, 0.03, 1e4])
 @pytest.mark.parametrize("q", [1e-8, 0.1, 1.0])
 @pytest.mark.parametrize("neighbouring", Neighbouring)
@@ -467,6 +469,7 @@ def test_over_the_whole_range_of_use_there_is_an_answer_or_a_refusal(name: str) 
     st.sampled_from(Neighbouring),
 )
 @settings(max_examples=15)
+@pytest.mark.slow
 def test_every_parameter_moves_epsilon_in_its_direction_under_sampling(
     z: float, steps: int, q: float, delta: float, factor: float, neighbouring: Neighbouring
 ) -> None:

@@ -171,6 +171,7 @@ def test_world_bits_reach_the_target_client_only(
     assert told == {client}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", HALF_LESS_NOISE, ids=_name)
 def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(
     mode: dict[str, Scalar], small: Callable[..., Config], run: Callable[[Config], Arrays]

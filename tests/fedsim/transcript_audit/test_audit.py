@@ -382,6 +382,7 @@ def test_few_rounds_prove_no_weights() -> None:
     assert "prove" not in texts(report)
 
 
+@pytest.mark.slow
 def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven() -> None:
     # Two parameters: the noise that is left over says little of its own size.
     generator, wrong = np.random.default_rng(5), 0
@@ -396,6 +397,7 @@ def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven() -> None:
     assert wrong <= 3
 
 
+@pytest.mark.slow
 def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong() -> None:
     generator = np.random.default_rng(6)
     for size in (3, 50):
