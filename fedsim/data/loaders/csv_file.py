@@ -1,5 +1,7 @@
 """A table of the user's own, as comma-separated values."""
 
+from pathlib import Path
+
 import numpy as np
 
 from adversaries.errors import InputError
@@ -21,13 +23,7 @@ def own(source: Source) -> Dataset:
         InputError: the file is no table with such columns.
     """
     path = source.file
-    try:
-        text = originals.read(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"'{path}' is not UTF-8 text ({error}); save it as that") from None
-    found = table.rows(text, path)
-    if not found:
-        raise InputError(f"'{path}' has no rows; give a file with some")
+    found = rows(path)
     first = found[0]
     header = source.label in first
     names = found.pop(0) if header else [f"c{number}" for number in range(len(first))]
@@ -37,8 +33,7 @@ def own(source: Source) -> Dataset:
             f"its first line ({', '.join(first)}) or, if that is no header, of c0 to {names[-1]}"
         )
     known = f"its columns are {', '.join(names)}"
-    if len(set(names)) < len(names) or "" in names:
-        raise InputError(f"{known} in '{path}'; give each a name of its own")
+    check_names(names, path)
     for column in source.exclude:
         if column not in names or column == source.label:
             raise InputError(
@@ -60,3 +55,38 @@ def own(source: Source) -> Dataset:
             )
     dropped = len(found) - len(whole)
     return table.encode(source.name, path, columns, source.label, source.exclude, dropped)
+
+
+def rows(path: Path) -> list[list[str]]:
+    """Return the rows of a file, its first line among them.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: it is not UTF-8, no table, or empty.
+    """
+    try:
+        text = originals.read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' is not UTF-8 text ({error}); save it as that") from None
+    found = table.rows(text, path)
+    if not found:
+        raise InputError(f"'{path}' has no rows; give a file with some")
+    return found
+
+
+def check_names(names: list[str], path: Path) -> None:
+    """Make sure that every column has a name of its own.
+
+    Args:
+        names: of the columns.
+        path: of the file, for the error message.
+
+    Raises:
+        InputError: one has none, or another's.
+    """
+    if len(set(names)) < len(names) or "" in names:
+        raise InputError(
+            f"its columns are {', '.join(names)} in '{path}'; give each a name of its own"
+        )

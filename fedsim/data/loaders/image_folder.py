@@ -29,20 +29,44 @@ def own(source: Source) -> Dataset:
     Raises:
         InputError: a picture is damaged, too deep or of another size, or there are none.
     """
+    root = source.path
+    pixels, labels, names = pictures(root, source.image_size)
+    numbers, classes = class_numbers(np.asarray(labels), root, "subfolder")
+    columns = {"file": np.asarray(names)}
+    records = Records(np.divide(pixels, 255, dtype=np.float32), numbers)
+    return Dataset(source.name, records, None, classes, "image", columns=columns)
+
+
+def pictures(
+    root: Path, size: int, empty: bool = False
+) -> tuple[npt.NDArray[np.uint8], list[str], list[str]]:
+    """Return the pictures of a folder, and each one's subfolder and path.
+
+    Args:
+        root: the folder, with a subfolder for each class.
+        size: the side of the squares that pictures are brought to; 0 to leave them.
+        empty: whether a subfolder may have none.
+
+    Returns:
+        uint8 [N, C, H, W], C = 1 if all are grey, else 3; the names of subfolders [N]; and paths
+        within the folder [N].
+
+    Raises:
+        InputError: a picture is damaged, too deep or of another size, or there are none.
+    """
     from PIL import Image  # noqa: PLC0415  (only pictures need it; torchvision takes seconds)
     from torchvision.datasets import ImageFolder  # noqa: PLC0415
 
-    root, size = source.path, source.image_size
     if not root.is_dir():
         raise InputError(f"there is no folder '{root}'; name one with data.root=PATH")
     try:
-        files = ImageFolder(str(root)).samples
+        files = ImageFolder(str(root), allow_empty=empty).samples
     except FileNotFoundError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"'{root}' is no folder of pictures, with a subfolder of them for each class ({reason})"
         ) from None
-    pictures: list[Any] = []
+    found: list[Any] = []
     packed = unpacked = 0
     for name, _ in files:
         with reading.damage(partial(_refusal, name)):
@@ -59,32 +83,27 @@ def own(source: Source) -> Dataset:
                 pixels = picture.convert("L" if grey else "RGB")
                 if size:
                     pixels = pixels.resize((size, size), Image.Resampling.BILINEAR)
-                pictures.append(np.asarray(pixels))
-    shapes = [picture.shape[:2] for picture in pictures]
+                found.append(np.asarray(pixels))
+    shapes = [picture.shape[:2] for picture in found]
     if other := [position for position, shape in enumerate(shapes) if shape != shapes[0]]:
         raise InputError(
             f"'{files[0][0]}' has {_size(shapes[0])} pixels and '{files[other[0]][0]}' "
             f"{_size(shapes[other[0]])}; give data.image-size, to which all are brought"
         )
-    labels, classes = class_numbers(np.asarray([number for _, number in files]), root, "subfolder")
     names = [Path(name).relative_to(root).as_posix() for name, _ in files]
-    columns = {"file": np.asarray(names)}
-    records = Records(_stack(pictures), labels)
-    return Dataset(source.name, records, None, classes, "image", columns=columns)
+    return _stack(found), [Path(name).parts[0] for name in names], names
 
 
 def _refusal(name: str, reason: str) -> InputError:
     return InputError(f"'{name}' is damaged or no picture ({reason}); mend or remove it")
 
 
-def _stack(pictures: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-    """Return grey [H, W] and colour [H, W, 3] pictures as [N, C, H, W] between 0 and 1."""
+def _stack(pictures: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+    """Return grey [H, W] and colour [H, W, 3] pictures as [N, C, H, W]."""
     if all(picture.ndim == 2 for picture in pictures):
-        pixels = np.stack(pictures)[:, None]
-    else:
-        colour = [np.stack([p] * 3, axis=-1) if p.ndim == 2 else p for p in pictures]
-        pixels = np.moveaxis(np.stack(colour), -1, 1)
-    return np.divide(pixels, 255, dtype=np.float32)
+        return np.stack(pictures)[:, None]
+    colour = [np.stack([p] * 3, axis=-1) if p.ndim == 2 else p for p in pictures]
+    return np.moveaxis(np.stack(colour), -1, 1)
 
 
 def _size(shape: tuple[int, ...]) -> str:
