@@ -73,25 +73,24 @@ here fedsim deploy init kit --clients 2 --server-address 10.77.0.1
 cp -a "$T/kit/server" "$T/machines/server"
 cp -a "$T/kit/clients/client-0" "$T/kit/clients/client-1" "$T/machines/"
 cp -a "$T/kit/clients/client-1" "$T/machines/intruder"
-cp "$SCRIPTS/namespaces.toml" "$T/machines/server/experiment.toml"
-here python "$SCRIPTS/shards.py" machines/server/experiment.toml machines/server/data \
-    machines/client-0/data machines/client-1/data | sed "s#$SCRIPTS/##"
+cp "$SCRIPTS/training.toml" "$SCRIPTS/digits.toml" "$T/machines/server/"
+here python "$SCRIPTS/own_digits.py" machines/server/public machines/client-0/data \
+    machines/client-1/data | sed "s#$SCRIPTS/##"
 
 on server sh start.sh
 until quietly server 'fedsim deploy register .' >/dev/null 2>&1; do sleep 1; done
 on server fedsim deploy register .
 for client in client-0 client-1; do
-    on $client "sed -i 's/^consent = .*/consent = \"adversary,central,challenge,experiment\"/' node.toml"
-    on $client "sed -i 's/^max-trials = .*/max-trials = 40/' node.toml"
     on $client ls
     on $client sh start.sh
 done
 sleep 3
 on client-0 fedsim deploy check .
 on server fedsim deploy check .
-on server fedsim deploy run . experiment.toml --set data.root=data --experiment --out run
-on server "rm -rf inprocess; fedsim run experiment.toml --set data.root=data --quiet --out inprocess"
-on server "python '$SCRIPTS/same.py' run inprocess" | sed "s#$SCRIPTS/##"
+on server fedsim deploy train . training.toml --out model
+on server "grep -A 8 '## Privacy' model/MODEL_CARD.md"
+on server "fedsim predict model public | head -n 4"
+on client-0 "fedsim deploy check . | grep budget"
 
 echo "# What must not work: a key that nobody registered, the SuperLink's own port, its Control API."
 on intruder "ssh-keygen -q -t ecdsa -b 384 -N '' -C '' -f new && mv new node.key && mv new.pub node.key.pub"
