@@ -29,7 +29,8 @@ __version__ = _version(Path(__file__).parents[1] / "pyproject.toml")
 
 API = {
     **dict.fromkeys(
-        ("run", "load", "audit", "Run", "Audit", "Advantage", "LowerBound"), "fedsim.api"
+        ("run", "train", "load", "load_model", "audit", "Run", "Audit", "Advantage", "LowerBound"),
+        "fedsim.api",
     ),
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",

@@ -5,7 +5,9 @@ from fedsim.api import LowerBound as LowerBound
 from fedsim.api import Run as Run
 from fedsim.api import audit as audit
 from fedsim.api import load as load
+from fedsim.api import load_model as load_model
 from fedsim.api import run as run
+from fedsim.api import train as train
 from fedsim.config import Config as Config
 from fedsim.studies.accounting import account as account
 from fedsim.studies.calibration import calibrate as calibrate

@@ -24,6 +24,7 @@ from fedsim.results.report import Report
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
     from rich.console import Console
+    from torch.nn import Module
 
 Floats = npt.NDArray[np.float64]
 
@@ -205,6 +206,50 @@ def run(
     return load(experiment.in_process(plan, _console(progress)).path)
 
 
+def train(
+    config: Path | str | Config | Mapping[str, Any],
+    *,
+    out: Path | str | None = None,
+    overrides: Mapping[str, Scalar] | None = None,
+    progress: bool | None = None,
+) -> Path:
+    """Train a model with differential privacy, once, in this process, as `fedsim train` does.
+
+    The same configuration in the same directory goes on where it was interrupted.
+
+    Args:
+        config: a training's file, a configuration, or dotted keys over the defaults.
+        out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME.
+        overrides: any other dotted keys.
+        progress: whether a bar is shown; None where there is a terminal or a notebook.
+
+    Returns:
+        The run directory, which holds the model and its card: `load_model` reads it.
+
+    Raises:
+        InputError: a configuration that cannot be trained, before anything is written.
+    """
+    from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
+
+    asked = dict(overrides or {}) | ({} if out is None else {"run.out": str(out)})
+    plan = experiment.prepare(_configured(config, asked, "training"))
+    return experiment.in_process(plan, _console(progress)).path
+
+
+def load_model(path: Path | str) -> "Module":
+    """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
+
+    Args:
+        path: the run directory of a finished training.
+
+    Raises:
+        InputError: it holds no model, or a damaged one.
+    """
+    from fedsim.training import saved_model  # noqa: PLC0415  (torch is slow to import)
+
+    return saved_model.load(Path(path))
+
+
 def load(path: Path | str) -> Run:
     """Return a finished run from its directory.
 
@@ -361,13 +406,16 @@ def _of_transcript(
 
 
 def _configured(
-    config: Path | str | Config | Mapping[str, Any], overrides: Mapping[str, Scalar]
+    config: Path | str | Config | Mapping[str, Any],
+    overrides: Mapping[str, Scalar],
+    job: str = "experiment",
 ) -> Config:
     if isinstance(config, Path | str):
-        return configuration.load(Path(config), overrides)
+        return configuration.load(Path(config), overrides, job)
     if isinstance(config, Config):
         config = configuration.to_run_config(config)
-    return configuration.from_run_config({**dict(configuration.flatten(config)), **overrides})
+    values = {**dict(configuration.flatten(config)), **overrides}
+    return configuration.from_run_config(configuration.JOBS[job](values))
 
 
 def _console(progress: bool | None) -> "Console":

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from adversaries.errors import InputError
+from adversaries.registry import is_code
 from fedsim import config as configuration
 from fedsim.campaign import budget
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config
+from fedsim.config.federation import CLIENT, OWN
 from fedsim.runtimes.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -41,17 +44,23 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
     return directory
 
 
-def prepare(config: Config) -> "Plan":
+def prepare(config: Config, deployed: bool = False) -> "Plan":
     """Return the plan of an experiment, with nothing written.
 
     Args:
         config: of the experiment; its directory is `run.out`, or a new one.
+        deployed: whether its clients are other machines, which know where their own records are.
 
     Raises:
         InputError: what is wrong with it.
     """
     from fedsim.server import plan  # noqa: PLC0415  (Flower takes a second)
 
+    if config.data.name == OWN and not deployed and CLIENT not in config.data.root:
+        raise InputError(
+            f"data.root is '{config.data.root}', where all clients would read the same; name the "
+            f"records of each, with {CLIENT} where its number belongs"
+        )
     return plan.prepare(with_absolute_paths(config))
 
 
@@ -62,10 +71,18 @@ def with_absolute_paths(config: Config) -> Config:
     """
     from fedsim.server.plan import default_directory  # noqa: PLC0415
 
-    root = str(Path(config.data.root).expanduser().absolute()) if config.data.root else ""
     out = default_directory(config).expanduser().absolute()
-    data = config.data.model_copy(update={"root": root})
+    places = {
+        "root": _absolute(config.data.root),
+        "public_root": _absolute(config.data.public_root),
+    }
+    data = config.data.model_copy(update=places)
     return config.model_copy(update={"data": data}).placed_at(str(out))
+
+
+def _absolute(path: str) -> str:
+    """Return the path of files as it is seen from everywhere; the name of code as it is."""
+    return path if not path or is_code(path) else str(Path(path).expanduser().absolute())
 
 
 def check_ledger(
@@ -119,4 +136,5 @@ def run_simulated(plan: "Plan", directory: RunDirectory) -> None:
     from fedsim.runtimes.simulation import simulation  # noqa: PLC0415
 
     with simulation(plan.config) as submitted:
-        submitted.wait(lambda: directory.has("report.json"))
+        last = directory.last_file
+        submitted.wait(lambda: directory.has(last))

@@ -36,6 +36,7 @@ class Attempt:
         rounds: how many are to be.
         noise_multiplier: nominal.
         colluders: the clients that tell their noise.
+        first: the round that it begins with, later than 1 where a checkpoint is gone on from.
 
     Attributes:
         epsilon: what it has cost the worst client so far: with noise from the operating system of
@@ -56,6 +57,7 @@ class Attempt:
         rounds: int,
         noise_multiplier: float,
         colluders: tuple[int, ...],
+        first: int = 1,
     ) -> None:
         self._config, self._append, self._account = config, append, account
         kind = planned_kind(config, noise_multiplier)
@@ -78,7 +80,7 @@ class Attempt:
         )
         planned = [
             replace(self._template, round=round, provisional=self._provisional)
-            for round in range(1, rounds + 1)
+            for round in range(first, rounds + 1)
         ]
         self._training = _Course.of(config, account, planned)
         self._everything = _Course.of(config, everything, planned) if adds_up(config) else None

@@ -61,7 +61,9 @@ class Ahead:
         return max(epsilon_of(config, counts, vantage) for counts in self.after(kind, rounds))
 
 
-def plan(config: Config, nominal: float, directory: RunDirectory | None = None) -> int:
+def plan(
+    config: Config, nominal: float, directory: RunDirectory | None = None, done: int = 0
+) -> int:
     """Return how many rounds every batch runs: training.rounds, or as many as the budget allows.
 
     Args:
@@ -69,6 +71,7 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
         nominal: the noise multiplier.
         directory: of a run to be continued, where finished batches of trials fix the number; None
             for one that has not begun.
+        done: how many rounds of the training that is continued need not be run again.
 
     Raises:
         InputError: not one round can be afforded, or what is left cannot afford the rounds of the
@@ -85,13 +88,13 @@ def plan(config: Config, nominal: float, directory: RunDirectory | None = None) 
     rounds, kind = fixed or config.training.rounds, planned_kind(config, nominal)
     if config.privacy.stop_at:
         for ahead in _ahead(config, kind, rows, left, rounds):
-            most = affordable(config, kind, rounds, ahead)
+            most = done + affordable(config, kind, rounds - done, ahead)
             if most == 0 or (fixed is not None and most < fixed):
                 raise InputError(_too_dear(config, kind, fixed or 1, ahead))
             rounds = most
     if directory and adds_up(config):
         for ahead in _ahead(config, kind, rows, left, rounds):
-            _check_accepted(config, kind, ahead, rounds, directory)
+            _check_accepted(config, kind, ahead, rounds - done, directory)
     return rounds
 
 

@@ -57,13 +57,14 @@ class Ledger:
         self._check = written.check
         journal.drop_unfinished(self.path, written)
 
-    def begin(self, trials: range, rounds: int, noise_multiplier: float) -> Attempt:
+    def begin(self, trials: range, rounds: int, noise_multiplier: float, first: int = 1) -> Attempt:
         """Return another attempt at a batch of trials.
 
         Args:
             trials: their numbers.
-            rounds: how many are to be.
+            rounds: the number of the last one.
             noise_multiplier: nominal.
+            first: the number of the first one.
         """
         account = self._accounts.setdefault(trials.start, Account())
         account.attempts += 1
@@ -76,6 +77,7 @@ class Ledger:
             rounds,
             noise_multiplier,
             self.colluders,
+            first,
         )
 
     def append(self, row: Row) -> None:

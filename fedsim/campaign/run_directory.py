@@ -162,7 +162,7 @@ class RunDirectory:
             try:
                 yield
             except (FileNotFoundError, PermissionError) as error:
-                raise _unread(self.path, name, error) from None
+                raise _unread(self, name, error) from None
 
     def read_report(self) -> Report:
         """Return report.json.
@@ -224,8 +224,7 @@ class RunDirectory:
         remedy = (
             f"delete it and make it anew with fedsim report {self.path}"
             if name == "report.json"
-            else "delete it (and report.json, if there is one) and continue with "
-            f"fedsim run --resume {self.path}"
+            else f"delete it (and report.json, if there is one) and continue with {self.resumed_by}"
         )
         return InputError(
             f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; {remedy}"
@@ -240,10 +239,29 @@ class RunDirectory:
         return (self.path / name).is_file()
 
     @property
+    def resumed_by(self) -> str:
+        """The command that goes on with the run."""
+        try:
+            job = self.config.run.job
+        except InputError:
+            job = "experiment"
+        return f"fedsim {'train' if job == 'training' else 'run'} --resume {self.path}"
+
+    @property
+    def last_file(self) -> str:
+        """The file that is written last, whose presence says that the run has finished."""
+        return "model_card.json" if self.config.run.job == "training" else "report.json"
+
+    @property
     def finished(self) -> bool:
-        """Whether there is a report of the whole campaign, and not of what it was extended from."""
-        if not self.has("report.json"):
+        """Whether there is a trained model's card, or a report of the whole campaign.
+
+        And not of what it was extended from.
+        """
+        if not self.has(self.last_file):
             return False
+        if self.config.run.job == "training":
+            return True
         report = self.read_report()
         return report.campaign.planned == self.config.trials.count
 
@@ -258,22 +276,10 @@ class RunDirectory:
 
         Raises InputError for what is JSON and no event.
         """
-        path = self.path / "events.jsonl"
-        if not path.exists():
-            return
-        with path.open("rb") as file:
-            file.seek(offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                offset += len(line)
-                try:
-                    event = json.loads(line)  # the loss of a model that diverged is NaN
-                except reading.DAMAGE:  # torn by a kill, and glued to the event after it
-                    continue
-                with self.reading("events.jsonl"):
-                    run_files.check(run_files.Event, event)
-                yield event, offset
+        for event, behind in run_files.events(self.path / "events.jsonl", offset):
+            with self.reading("events.jsonl"):
+                run_files.check(run_files.Event, event)
+            yield event, behind
 
     def events_size(self) -> int:
         """Return the offset behind the last event so far."""
@@ -327,10 +333,11 @@ def _load(path: Path) -> Config:
         ) from None
 
 
-def _unread(path: Path, name: str, error: OSError) -> InputError:
+def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
+    path = directory.path
     if isinstance(error, FileNotFoundError):
         return InputError(
-            f"'{path}' has no {name}: the run is not finished; "
-            f"continue it with fedsim run --resume {path}"
+            f"'{path}' has no {name}: the run is not finished; continue it with "
+            f"{directory.resumed_by}"
         )
     return InputError(f"cannot read {name} in '{path}': {error.strerror}; make it readable")

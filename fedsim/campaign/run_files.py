@@ -3,10 +3,14 @@
 What is not named here is let pass; what is named and missing, or of another kind, is damage.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedsim.common import reading
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Length = Annotated[float, Field(allow_inf_nan=False, ge=0)]
@@ -94,3 +98,25 @@ def check(schema: type[Part], value: Mapping[str, Any]) -> None:
         if first["type"] == "missing":
             raise ValueError(f"it has no '{key}'") from None
         raise ValueError(f"its '{key}' is {first['input']!r}") from None
+
+
+def events(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the whole lines of events.jsonl from a byte offset on, each with the offset behind it.
+
+    Args:
+        path: of the file; it need not be there.
+        offset: where to begin.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            try:
+                event = json.loads(line)  # the loss of a model that diverged is NaN
+            except reading.DAMAGE:  # torn by a kill, and glued to the event after it
+                continue
+            yield event, offset

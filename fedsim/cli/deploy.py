@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
+from fedsim.campaign.run_directory import RunDirectory
 from fedsim.cli.options import AcceptEpsilon, SetOption
 from fedsim.cli.terminal import Terminal
-from fedsim.config import Config
+from fedsim.config import Config, Scalar
 from fedsim.experiment import check_ledger, prepare
-from fedsim.runtimes.progress import conclude, progress
+from fedsim.runtimes.progress import conclude, conclude_training, progress
 
 app = typer.Typer(
     name="deploy",
@@ -185,26 +187,68 @@ def run(
 
     Example: fedsim deploy run hospitals hospitals/server/deployment.toml
     """
+    start = time.time()
+    console = Terminal(stderr=True, quiet=quiet)
+    config = configuration.load(config_file, _overrides(set_, out))
+    conclude(_carry_out(directory, config, experiment, accept_epsilon, console), start, console)
+
+
+@app.command()
+def train(
+    directory: Directory,
+    config_file: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="Training file (TOML); see configs/.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
+    set_: SetOption = None,
+    accept_epsilon: AcceptEpsilon = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+) -> None:
+    """Train a model on the deployed federation, once, and keep it; on the server's machine.
+
+    As `fedsim train`, with each client on its own machine. The same command with the same --out
+    goes on after the last round of a training that was interrupted.
+
+    Example: fedsim deploy train hospitals training.toml --out model
+    """
+    start = time.time()
+    console = Terminal(stderr=True, quiet=quiet)
+    config = configuration.load(config_file, _overrides(set_, out), "training")
+    run_directory = _carry_out(directory, config, False, accept_epsilon, console)
+    conclude_training(run_directory, start, console)
+
+
+def _overrides(set_: list[str] | None, out: Path | None) -> dict[str, Scalar]:
+    overrides = configuration.parse_overrides(set_)
+    return overrides if out is None else overrides | {"run.out": str(out)}
+
+
+def _carry_out(
+    directory: Path,
+    config: Config,
+    experiment: bool,
+    accept_epsilon: float | None,
+    console: Console,
+) -> RunDirectory:
+    """Submit a run to the server's SuperLink, and return its directory when it has ended.
+
+    Raises InputError and FlowerError, for what is wrong before it begins and while it runs.
+    """
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
     from fedsim.server.nodes import REGISTERED  # noqa: PLC0415
 
-    start = time.time()
-    console = Terminal(stderr=True, quiet=quiet)
     server = kit.folder(directory, "server")
-    overrides = configuration.parse_overrides(set_)
-    if out is not None:
-        overrides["run.out"] = str(out)
-    config = configuration.load(config_file, overrides)
     _refuse(config, kit.read(server).clients, experiment)
     nodes = _clients_nodes(server, config.federation.clients)
     with console.status("preparing"):
-        plan = prepare(config)
+        plan = prepare(config, deployed=True)
         config, run_directory = plan.config, plan.begin()
-    if run_directory.has("report.json"):
+    last = run_directory.last_file
+    if run_directory.has(last):
         raise InputError(
-            f"'{run_directory.path}' holds a finished run; read "
-            f"{run_directory.path / 'report.html'}, or name a new directory with --out"
+            f"'{run_directory.path}' holds a finished run, with its {last}; read it, or name a new "
+            "directory with --out"
         )
     with run_directory.lock():  # the server's own process holds it once it has begun
         check_ledger(plan, run_directory, accept_epsilon)
@@ -212,14 +256,14 @@ def run(
     submitted = deployment.start(server, config)
     try:
         with progress(run_directory, config, console):
-            submitted.wait(lambda: run_directory.has("report.json"))
+            submitted.wait(lambda: run_directory.has(last))
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(
-            "interrupted; finished batches of trials are kept: give the same command again with "
+            "interrupted; what is finished is kept: give the same command again with "
             f"--out {run_directory.path}"
         ) from None
-    conclude(run_directory, start, console)
+    return run_directory
 
 
 @app.command(hidden=True)

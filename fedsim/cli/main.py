@@ -19,10 +19,12 @@ from fedsim.cli.auditing.one_run import app as one_run
 from fedsim.cli.data import data
 from fedsim.cli.deploy import app as deploy
 from fedsim.cli.experiments.membership import membership
+from fedsim.cli.experiments.predict import predict
 from fedsim.cli.experiments.report import report
 from fedsim.cli.experiments.run import run
 from fedsim.cli.experiments.sensitivity import sensitivity
 from fedsim.cli.experiments.sweep import sweep
+from fedsim.cli.experiments.train import rehearse, train
 from fedsim.cli.experiments.trials import trials
 from fedsim.cli.theory.account import account
 from fedsim.cli.theory.calibrate import calibrate
@@ -40,6 +42,9 @@ app = typer.Typer(
 )
 for command in (
     run,
+    train,
+    rehearse,
+    predict,
     report,
     audit,
     calibrate,

@@ -25,7 +25,7 @@ def taking_part(config: Config, known: Federation, request: Request) -> torch.Te
         config.noise_seed,
         config.trials.streams(request.trial_numbers),
         request.round,
-        config.data.records,
+        len(known.client_of),
         config.training.sampling_rate,
     )
     return None if coins is None else torch.from_numpy(coins).to(known.device)

@@ -4,6 +4,7 @@ A handler is a function of its message, the run config, its node's own config an
 adversary, of what it remembers. Nothing is kept in module globals but caches of pure functions.
 """
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -20,6 +21,7 @@ from fedsim.common import device
 from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
+from fedsim.config.federation import OWN
 from fedsim.game import canary, federation
 from fedsim.game.client import (
     candidate_masks,
@@ -38,8 +40,11 @@ from fedsim.mechanisms.fixed_point import FixedPoint
 from fedsim.noise.mechanism import Bools
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.protocol import consent, messages
+from fedsim.protocol.consent import RefusedError
 from fedsim.protocol.messages import Request, Role
 from fedsim.seats import at_server
+
+LOG = logging.getLogger(__name__)
 
 
 def data_digest(message: Message, context: Context) -> Message:
@@ -51,9 +56,12 @@ def data_digest(message: Message, context: Context) -> Message:
         message: as received.
         context: of the node.
     """
-    partition, records = messages.partition(context), not consent.protects(context.node_config)
+    partition, config = messages.partition(context), _config(context)
     answer = messages.reply(message, partition)
-    digest = federation.digest(_config(context), partition, records)
+    # Of its own records a client has the schema in common with others, and nothing else.
+    records = config.data.name == OWN or not consent.protects(context.node_config)
+    _known(config, partition)
+    digest = federation.digest(config, partition, records)
     answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return answer
 
@@ -219,11 +227,30 @@ def _prepare(message: Message, context: Context) -> tuple[Config, Federation, Re
     request = Request.from_content(message.content)
     partition = messages.partition(context)
     consent.check(context.node_config, admission.needed(config, request, partition))
-    known = federation.load(config)
+    known = _known(config, partition)
     admission.check(message, context, config, request, known)
     if known.device.type == "cpu":
         device.single_threaded_kernels()
     return config, known, request
+
+
+def _known(config: Config, partition: int) -> Federation:
+    """Return what this client knows of the federation.
+
+    Raises:
+        InputError: as of `federation.load`.
+        RefusedError: its own records are not as the schema says. Which, and how, is for its own
+            log: the server is told what this function raises.
+    """
+    if config.data.name != OWN or config.run.job != "training":
+        return federation.load(config)
+    try:
+        return federation.load(config, partition)
+    except InputError as error:
+        LOG.error("this client's records: %s", error)
+        raise RefusedError(
+            "this client's records are not as data.public-schema says; its own log says where"
+        ) from None
 
 
 def _config(context: Context) -> Config:

@@ -17,10 +17,12 @@ from fedsim.config.files import (
     parse_overrides,
     to_run_config,
 )
+from fedsim.config.jobs import JOBS
 from fedsim.config.training import TrainingConfig
 from fedsim.config.values import Scalar
 
 __all__ = [
+    "JOBS",
     "KNOWN_KEYS",
     "Config",
     "Scalar",

@@ -84,6 +84,10 @@ class RunConfig(Table):
 
     Attributes:
         name: of the experiment, for readers; that of its file unless it is given.
+        job: what the run is for: an "experiment", whose trials an adversary attacks; a "training"
+            of one model that is kept, which nobody attacks; or the "rehearsal" of a training.
+        purpose: what a trained model is for, for its card.
+        checkpoint_every: of a training, after how many rounds its state is kept.
         seed: of every random number but those that draw D.
         device: where the tensors live; "auto" is CUDA where there is one.
         threads: that share the trials of a batch; 0 for one per core.
@@ -95,6 +99,9 @@ class RunConfig(Table):
     """
 
     name: str = "digits"
+    job: Literal["experiment", "training", "rehearsal"] = "experiment"
+    purpose: str = ""
+    checkpoint_every: PositiveInt = 1
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=0)] = 0

@@ -72,14 +72,17 @@ class Config(Table):
         """Return the same experiment with another run directory."""
         return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
 
-    def reading_data_from(self, root: str, *, as_they_are: bool = False) -> "Config":
+    def reading_data_from(
+        self, root: str, public_root: str = "", *, as_they_are: bool = False
+    ) -> "Config":
         """Return the same experiment with its files in another folder.
 
         Args:
             root: that folder.
+            public_root: where the public records are, beside clients' own.
             as_they_are: nothing is downloaded into it, whatever the experiment says.
         """
-        changes: dict[str, Scalar] = {"root": root}
+        changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if as_they_are:
             changes["download"] = False
         return self.model_copy(update={"data": self.data.model_copy(update=changes)})

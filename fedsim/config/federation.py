@@ -9,20 +9,31 @@ from fedsim.config.values import PositiveInt, Seed
 from fedsim.trust import Trust
 from fedsim.trust.model import Vantage
 
+OWN = "own"
+"""The name of data that each client has for itself."""
+
+CLIENT = "{client}"
+"""What stands in data.root for the number of a client."""
+
 
 class DataConfig(Table):
     """Which records there are; D is drawn from them by `seed` alone, whatever the run's seed.
 
     Attributes:
         name: of the data set.
-        root: the folder or file that they are read from.
+        root: the folder or file that they are read from; where every client reads its own on one
+            machine, "{client}" in it stands for the number of the client.
         label: of tables, the column of the labels.
         exclude: of tables, columns that are no features, with commas between them.
         image_size: the side of the squares that pictures of a folder are brought to, in pixels; 0
             to leave them.
         download: whether missing originals may be fetched into root.
         classes: the labels whose records alone there are, with commas between them, "" for all.
-        records: how many D has.
+        public_schema: what clients' own records have in common, as TOML; in a configuration file
+            the path of a file with it.
+        public_root: beside clients' own records, the folder or file of those that nobody trains on;
+            "" for none.
+        records: how many D has; of clients' own, the public number that sums are divided by.
         held_out: how many that nobody trains on, for evaluation.
         pool: how many more the replacement is chosen among; 0 for all that is left.
         seed: of the draw.
@@ -35,6 +46,8 @@ class DataConfig(Table):
     image_size: Annotated[int, Field(ge=0, le=4096)] = 0
     download: bool = False
     classes: str = ""
+    public_schema: str = ""
+    public_root: str = ""
     records: PositiveInt = 200
     held_out: PositiveInt = 400
     pool: Annotated[int, Field(ge=0)] = 0

@@ -12,6 +12,7 @@ from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.common.tables import explain
 from fedsim.config.experiment import Config
+from fedsim.config.jobs import JOBS
 from fedsim.config.values import Scalar
 
 
@@ -58,12 +59,15 @@ def from_run_config(values: Mapping[str, Any]) -> Config:
         raise InputError(explain(error)) from None
 
 
-def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
+def load(
+    path: Path, overrides: Mapping[str, Scalar] | None = None, job: str | None = None
+) -> Config:
     """Return the configuration of a TOML file.
 
     Args:
         path: the file; its stem is run.name unless that is given.
         overrides: by dotted key, put in place of what the file says.
+        job: what it is read for, a key of `JOBS`; None for what it says itself.
 
     Raises:
         InputError: one line about what cannot be read, is unknown or does not do.
@@ -75,7 +79,23 @@ def load(path: Path, overrides: Mapping[str, Scalar] | None = None) -> Config:
     values = dict(flatten(tree)) | dict(overrides or {})
     if "run.name" not in values:
         values["run.name"] = path.stem
-    return from_run_config(values)
+    _read_schema(values, path.parent)
+    return from_run_config(values if job is None else JOBS[job](values))
+
+
+def _read_schema(values: dict[str, Any], folder: Path) -> None:
+    """Put the text of a schema in place of the path of its file. Raises InputError."""
+    named = values.get("data.public-schema")
+    if not isinstance(named, str) or not named or "\n" in named:
+        return
+    path = folder / named
+    try:
+        values["data.public-schema"] = reading.content(path, reading.MOST_TOML).decode() + "\n"
+    except reading.DAMAGE as error:
+        raise InputError(
+            f"cannot read the schema '{path}': {reading.reason(error)}; name its file with "
+            "data.public-schema, as seen from the configuration"
+        ) from None
 
 
 def parse_override(text: str) -> tuple[str, Scalar]:

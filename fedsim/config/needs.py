@@ -60,7 +60,8 @@ class Setting:
         """Return what the configuration gives, for a sentence."""
         value = self.value(config)
         if isinstance(value, str):
-            return f"{self.key} is '{value}'"
+            first, *more = value.split("\n")
+            return f"{self.key} is '{first}{'…' if more else ''}'"
         return f"{self.key} is {f'{value:g}' if isinstance(value, float) else as_toml(value)}"
 
     @property

@@ -403,6 +403,42 @@ REFUSED = (
         why="and the sensitivity of rounded gradients is not the one that is measured",
         instead='privacy.sensitivity = "global"',
     ),
+    # --- Clients' own records
+    Need(
+        what=(equals("data.name", "own"),),
+        needs=(
+            differs("data.public-schema", ""),
+            differs("run.job", "experiment"),
+            equals("federation.partition", "iid"),
+            equals("data.classes", ""),
+        ),
+        why="the records that each client has, and that nobody else reads",
+        instead="name a data set that everybody has",
+    ),
+    Need(
+        what=(differs("data.public-schema", ""),),
+        needs=(equals("data.name", "own"),),
+        why="which says what clients' own records have in common",
+        instead='data.public-schema = ""',
+    ),
+    # --- A training of a model that is kept
+    Need(
+        what=(equals("run.job", "training"),),
+        needs=(
+            equals("training.clipping", True),
+            equals("privacy.sensitivity", "global"),
+            GAUSSIAN,
+            equals("federation.colluding", 0),
+        ),
+        why="whose guarantee is for every record and every client",
+        instead="rehearse it (fedsim rehearse)",
+    ),
+    Need(
+        what=(equals("run.job", "training"),),
+        needs=(differs("model.initialisation", "worst-case"),),
+        why="whose first model would be fitted to the records without noise",
+        instead="rehearse it (fedsim rehearse)",
+    ),
     # --- A pair that is given
     Need(
         what=(equals("privacy.neighbouring", "add-remove"),),

@@ -14,7 +14,8 @@ from scipy.special import entr
 from adversaries.errors import InputError
 from fedsim import data
 from fedsim.config import Config
-from fedsim.data import Dataset, Split
+from fedsim.config.federation import CLIENT, OWN
+from fedsim.data import Dataset, Split, own_records
 from fedsim.data.partition import partition
 
 Floats = npt.NDArray[np.float64]
@@ -103,21 +104,71 @@ class DataDistribution:
         return shares
 
 
+def held(config: Config, client: int | None = None) -> tuple[Split, Ints]:
+    """Return D, the pool and the held-out records, and who holds which of D.
+
+    Where clients have records of their own, D is what this process may read: a client's are its
+    own, a server has none, and whoever rehearses a training has all of them.
+
+    Args:
+        config: the experiment.
+        client: whose own records are read; None for a server, or all.
+
+    Returns:
+        The split, and the client of each record of D, int64 [n].
+
+    Raises:
+        InputError: as of `dataset`, `draw`, `divide` and `own_records`.
+    """
+    if config.data.name != OWN:
+        split = draw(config, dataset(config))
+        return split, divide(config, split)
+    clients: Iterable[int] = () if client is None else (client,)
+    if config.run.job == "rehearsal":
+        clients = range(config.federation.clients)
+    return _own(config, tuple(clients))
+
+
 def dataset(config: Config) -> Dataset:
-    """Return the dataset that a configuration names.
+    """Return the dataset that a configuration names; of clients' own, what is public.
 
     Args:
         config: the experiment.
 
     Raises:
-        InputError: as of `data.load`.
+        InputError: as of `data.load` and `own_records`.
     """
     source = config.data
+    if source.name == OWN:
+        return own_records.dataset(source.public_schema, (), source.public_root)
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
     return data.load(
         source.name, source.root, source.label, exclude, source.image_size, source.download, classes
     )
+
+
+def _own(config: Config, clients: tuple[int, ...]) -> tuple[Split, Ints]:
+    """Return the own records of some clients as D, and the public ones as held out and pool."""
+    source = config.data
+    paths = tuple(source.root.replace(CLIENT, str(client)) for client in clients)
+    if len(clients) > 1 and len(set(paths)) < len(paths):
+        raise InputError(
+            f"data.root is '{source.root}', the same for all clients; put {CLIENT} where the "
+            "number of the client belongs"
+        )
+    found = own_records.dataset(source.public_schema, paths, source.public_root)
+    sizes = [own_records.count(source.public_schema, path) for path in paths]
+    own = sum(sizes)
+    if len(clients) > 1 and own != source.records:
+        raise InputError(
+            f"the clients have {own} records together, but data.records is {source.records}, by "
+            f"which sums are divided; rehearse with data.records = {own}"
+        )
+    generator = np.random.Generator(np.random.Philox(key=source.seed))
+    public = own + generator.permutation(len(found.train) - own)
+    split = Split(found, np.arange(own), public[: source.held_out], public[source.held_out :])
+    return split, np.repeat(np.asarray(clients, dtype=np.int64), sizes)
 
 
 def draw(config: Config, source: Dataset) -> Split:

@@ -47,6 +47,10 @@ class Challenge:
     label: int | None = None
 
 
+NOBODY = Challenge(None, None, -1, -1, "none", None)
+"""The challenge of a training, in which nobody attacks and no client is the target."""
+
+
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
     """Return the pair, chosen by dissimilarity or as given, and who attacks.
 
@@ -66,6 +70,8 @@ def choose(config: Config, progress: Progress | None = None) -> Challenge:
     Source:
         Bernau et al., Eq. 18 and Eq. 20.
     """
+    if config.run.job == "training":
+        return NOBODY
     return _choose(config, _Reporting(progress))
 
 

@@ -19,6 +19,7 @@ from fedsim import data
 from fedsim.common import device
 from fedsim.common.memory import readable, spare
 from fedsim.config import Config
+from fedsim.config.federation import OWN
 from fedsim.data import distribution
 from fedsim.game import crafting
 from fedsim.game.crafting import Crafted
@@ -157,7 +158,7 @@ def digest(config: Config, client: int, records: bool = True) -> str:
     """Return the SHA-256, in hexadecimal, of what a client holds of D.
 
     Nodes whose files differ would cut them by index, each another way, without noticing. A client's
-    files need no records of others.
+    files need no records of others. Clients with records of their own have the schema in common.
 
     Args:
         config: the experiment.
@@ -168,6 +169,8 @@ def digest(config: Config, client: int, records: bool = True) -> str:
     Raises:
         InputError: as of `load`.
     """
+    if config.data.name == OWN:
+        return hashlib.sha256(config.data.public_schema.encode()).hexdigest()
     known = load(config)
     mine = known.owned_by(client)
     own = known.split.members_records.take(mine)
@@ -195,8 +198,8 @@ def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
     )
 
 
-@lru_cache(maxsize=4)
-def load(config: Config) -> Federation:
+@lru_cache(maxsize=64)
+def load(config: Config, client: int | None = None) -> Federation:
     """Return the federation that a configuration describes.
 
     A function of the configuration, and of the device's memory where that binds; cached because a
@@ -204,13 +207,13 @@ def load(config: Config) -> Federation:
 
     Args:
         config: the experiment.
+        client: who reads its own records, where clients have such; else None.
 
     Raises:
         InputError: the data, the network or the device are not as the configuration needs them.
     """
-    dataset = distribution.dataset(config)
-    split = distribution.draw(config, dataset)
-    client_of = distribution.divide(config, split)
+    split, client_of = distribution.held(config, client)
+    dataset = split.dataset
     if config.audit.bayesian_pairs and np.bincount(client_of).max() < 2:
         raise InputError(
             f"audit.bayesian-pairs is {config.audit.bayesian_pairs}, but no client has two records "

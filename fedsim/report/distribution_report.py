@@ -37,9 +37,8 @@ BAR = 12
 
 def assemble(config: Config) -> dict[str, Any]:
     """Return what the data of a configuration are and who holds them. Raises InputError."""
-    dataset = distribution.dataset(config)
-    split = distribution.draw(config, dataset)
-    client_of = distribution.divide(config, split)
+    split, client_of = distribution.held(config)
+    dataset = split.dataset
     held = distribution.hold(split, client_of, config.federation.clients)
     keys = distribution.keys(config, split)
     return {

@@ -189,3 +189,21 @@ def _print_times(
         f"(clients computing {computing:.1f} s), "
         f"{phases['done'] - phases['reporting']:.1f} s report"
     )
+
+
+def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
+    """Print how private and how good the model is, and where it lies.
+
+    Args:
+        directory: of the finished training.
+        start: when the command began, in seconds since the epoch.
+        console: that prints.
+    """
+    from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
+
+    console.print(model_card.summary(model_card.read(directory)))
+    console.print(
+        f"{time.time() - start:.1f} s. Model, description and card: {directory.path}",
+        soft_wrap=True,
+        highlight=False,
+    )

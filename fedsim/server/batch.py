@@ -55,8 +55,8 @@ class Batch:
 
     @property
     def concluding(self) -> list[int]:
-        """The clients that conclude something from the final model."""
-        return [self.challenge.adversary]
+        """The clients that conclude something from the final model; of a training, nobody."""
+        return [] if self.challenge is challenge.NOBODY else [self.challenge.adversary]
 
     def role(self, partition: int) -> Role:
         """Return the part that a client plays."""

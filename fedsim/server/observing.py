@@ -8,6 +8,7 @@ from flwr.app import ArrayRecord
 
 from fedsim.common.randomness import SERVER
 from fedsim.game import federation, one_run
+from fedsim.game.challenge import NOBODY
 from fedsim.mechanisms import vantages
 from fedsim.mechanisms.step import join
 from fedsim.noise.mechanism import Learnt, Noised
@@ -32,13 +33,16 @@ class Observations:
     def observe(self, round: Round, received: Received, noised: Noised) -> None:
         """Add what the adversaries conclude from a round, and what clients measured in it.
 
-        A noise mechanism that says itself what an adversary learns is not asked about twice.
+        Nothing of a training, which nobody attacks. A noise mechanism that says itself what an
+        adversary learns is not asked about twice.
 
         Args:
             round: the round.
             received: the clients' replies.
             noised: the sum with its noise.
         """
+        if self._batch.challenge is NOBODY:
+            return
         learnt = noised.learnt or self._from_seat(round, received, noised)
         for vantage, step in learnt.items():
             self._learnt.setdefault(vantage, []).append(step)

@@ -20,6 +20,7 @@ from fedsim.mechanisms import fixed_point, privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.seats import at_server, released_model
+from fedsim.server import checkpoint
 from fedsim.training import models, schedules
 from fedsim.training.optimizers import ServerOptimizer
 from fedsim.trust.model import Vantage
@@ -65,6 +66,8 @@ class Plan:
         """
         config = self.config
         known = federation.load(config)
+        if not len(known.client_of):  # clients have records of their own, and the server none
+            return known
         sampled = config.training.sampling_rate < 1
         known.cut(config.trials.batch, sampled, config.candidates)
         return known
@@ -90,7 +93,9 @@ class Plan:
         Raises:
             InputError: as of `budget.plan` and `batches.ranges`.
         """
-        rounds = budget.plan(self.config, self.noise_multiplier, directory)
+        kept = checkpoint.read(directory)
+        done = 0 if kept is None else kept.round
+        rounds = budget.plan(self.config, self.noise_multiplier, directory, done)
         return replace(self, rounds=rounds, batches=tuple(batches.ranges(self.config, directory)))
 
 
@@ -148,6 +153,8 @@ def check(config: Config) -> None:
     """
     ServerOptimizer(config.training, config.data.records)
     schedules.factor(config.training, 1)
+    if config.run.job == "training":
+        return
     at_server.check(config)
     released_model.check(config)
     if config.canaries.count:

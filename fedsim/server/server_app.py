@@ -5,7 +5,6 @@ import platform
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -30,17 +29,15 @@ from fedsim.mechanisms import vantages
 from fedsim.protocol import messages
 from fedsim.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.report import writing
+from fedsim.server import model_training
 from fedsim.server.batch import Batch
-from fedsim.server.nodes import Auditors, check_data, connect, registered_nodes
+from fedsim.server.connection import connected
 from fedsim.server.plan import Plan, default_directory, prepare
 from fedsim.server.polling import PollingGrid
 from fedsim.server.strategy import DPSGD
 from fedsim.training import models
 
 app = ServerApp()
-
-CONNECT_TIMEOUT = 300.0
-"""Seconds in which every client's node must have connected."""
 
 DISMISS_TIMEOUT = 30.0
 """Seconds that an auditor has to fetch what it was sent last."""
@@ -68,12 +65,13 @@ def _placed(config: Config) -> Config:
     """
     path = default_directory(config)
     if not config.data.root and (path / "config.toml").exists():
-        config = config.reading_data_from(RunDirectory.open(path).config.data.root)
+        own = RunDirectory.open(path).config.data
+        config = config.reading_data_from(own.root, own.public_root)
     return config.placed_at(str(path))
 
 
 def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
-    """Run all batches that are not finished yet, then write transcript and report.
+    """Do what the run is for: train a model, or run all trials and report what they showed.
 
     Args:
         grid: with a node for each client.
@@ -85,7 +83,10 @@ def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
         ClientFailedError: a client is missing that may not be.
     """
     with directory.lock():
-        _run(grid, plan, directory)
+        if plan.config.run.job == "training":
+            model_training.carry_out(grid, plan, directory)
+        else:
+            _run(grid, plan, directory)
 
 
 def _run(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
@@ -124,7 +125,7 @@ def _train(
     config, chosen = plan.config, plan.challenge()
     book = Ledger(config, directory, challenge.colluders(config, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, auditors = _connected(grid, config, directory)
+    nodes, auditors = connected(grid, config, directory)
     worlds = challenge.worlds(
         config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
     )
@@ -223,28 +224,6 @@ def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Return the SHA-256 of each trial's final model, [T, 32]: what two runs can be compared by."""
     rows = (hashlib.sha256(row.tobytes()).digest() for row in parameters)
     return np.stack([np.frombuffer(row, dtype=np.uint8) for row in rows])
-
-
-def _connected(
-    grid: Grid, config: Config, directory: RunDirectory
-) -> tuple[dict[int, int], Auditors]:
-    """Return the node of every client, all of which hold the server's data, and the auditors."""
-    nodes, present, asked = connect(
-        grid,
-        config.federation.clients,
-        CONNECT_TIMEOUT,
-        registered_nodes(directory),
-        directory.log_event,
-    )
-    check_data(
-        grid,
-        nodes,
-        partial(federation.digest, config),
-        config.federation.timeout,
-        directory.log_event,
-    )
-    auditors = Auditors(nodes.values(), present, directory.log_event, asked)
-    return nodes, auditors
 
 
 def _transcript(config: Config, directory: RunDirectory, finished: list[range]) -> Arrays:

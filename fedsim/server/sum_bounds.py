@@ -36,13 +36,16 @@ def clipped_parts(
         partition: the client.
 
     Returns:
-        Its records, the copies of a crafted challenge that only one world has, planted canaries,
-        and one more for a canary of its own that it need not speak of; 1 and the canaries at client
-        level, where the client's whole update is clipped.
+        Its records, or n where the server does not read them, the copies of a crafted challenge
+        that only one world has, planted canaries, and one more for a canary of its own that it need
+        not speak of; 1 and the canaries at client level, where the client's whole update is
+        clipped.
     """
     own = 1
     if config.privacy.unit == "record":
-        own = len(known.owned_by(partition)) + 1
+        # How many records of its own a client has, nobody else knows.
+        read = len(known.owned_by(partition)) if len(known.client_of) else config.data.records
+        own = read + 1
         if partition == chosen.client:
             own += config.challenge.copies
     return own + planted

@@ -5,7 +5,7 @@ processes it further. Every optimiser here works on each number by itself, so th
 share a [T, P] tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -75,12 +75,35 @@ class ServerOptimizer:
             float32 [T, P].
         """
         if self._optimizer is None:
-            self._step = torch.zeros(model.shape, dtype=torch.float64, device=model.device)
-            self._optimizer = self._build(self._step, self._training, self._records)
-            self._base_rate = self._optimizer.param_groups[0]["lr"]
+            self._optimizer = self._begun(model)
         self._optimizer.param_groups[0]["lr"] = self._base_rate * factor(self._training, round)
         self._step.zero_()
         self._step.grad = aggregate.double()
         self._optimizer.step()
         self._step.grad = None
         return (model.double() + self._step).float()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what it remembers of the rounds so far, by PyTorch's names; nothing for plain SGD.
+
+        What an earlier process left, `resume` takes up.
+        """
+        found = {} if self._optimizer is None else self._optimizer.state[self._step]
+        return {name: torch.as_tensor(value) for name, value in found.items() if value is not None}
+
+    def resume(self, model: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Go on where another optimiser of the same configuration stopped.
+
+        Args:
+            model: float32 [T, P], that is stepped next.
+            state: as of `state`.
+        """
+        self._optimizer = self._begun(model)
+        if state:
+            self._optimizer.state[self._step] = dict(state)
+
+    def _begun(self, model: Tensor) -> torch.optim.Optimizer:
+        self._step = torch.zeros(model.shape, dtype=torch.float64, device=model.device)
+        optimizer = self._build(self._step, self._training, self._records)
+        self._base_rate = optimizer.param_groups[0]["lr"]
+        return optimizer

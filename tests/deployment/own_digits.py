@@ -1,4 +1,4 @@
-"""Write handwritten digits in MNIST's form: other records for each client, public ones for a server.
+"""Write handwritten digits in MNIST's form: some for each client alone, public ones for a server.
 
 usage: own_digits.py PUBLIC_FOLDER CLIENT_FOLDER...
 """

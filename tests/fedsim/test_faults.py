@@ -20,8 +20,8 @@ from fedsim.protocol import messages
 from fedsim.protocol.flower_private import NODE_UNAVAILABLE, Key, Stage
 from fedsim.protocol.secure_aggregation import CONFIGS, SecureAggregationError
 from fedsim.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.server import connection, server_app
 from fedsim.server import nodes as node_module
-from fedsim.server import server_app
 from fedsim.server.acceptance import ClientFailedError
 from fedsim.server.nodes import REGISTERED, connect
 from fedsim.server.plan import preflight
@@ -255,7 +255,7 @@ def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(
     with pytest.raises(InputError, match=r"node 1000 claims partition 0.*is the one of node 1001;"):
         _run(config, directory)
     # A node that is nobody's is not believed, and stops nobody: the client may still come.
-    monkeypatch.setattr(server_app, "CONNECT_TIMEOUT", 0.1)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.1)
     directory.write_json(REGISTERED, keys | {"1": 77})
     with pytest.raises(
         InputError, match=r"2 of 3 .* without client 1;.*node 1001 claims partition 1, but its key"

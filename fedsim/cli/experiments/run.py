@@ -62,7 +62,7 @@ def run(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     _check_halfwidth(until_halfwidth)
-    _check_runtime(runtime)
+    check_runtime(runtime)
     given: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
         "training.rounds": rounds,
@@ -79,7 +79,7 @@ def run(
         given["trials.count"] = max_trials if trials is None else trials
         config = _configured(config_file, set_, given)
         _check_maximum(config, trials, max_trials)
-        plan = prepare(_threaded(config, runtime))
+        plan = prepare(threaded(config, runtime))
         with preparing(console) as searched:
             directory = plan.begin(searched)
         if short := _shortfall(plan.config):
@@ -88,11 +88,11 @@ def run(
         said = _what_is_finished(directory, resume is not None, trials is not None)
         console.print(said, highlight=False)
         return
-    _carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
+    carry_out(plan or prepare(directory.config), directory, runtime, accept_epsilon, console)
     conclude(directory, start, console)
 
 
-def _check_runtime(runtime: Runtime) -> None:
+def check_runtime(runtime: Runtime) -> None:
     """Raise InputError where Ray is needed, and is not there."""
     if runtime is Runtime.SIMULATION:
         from fedsim.runtimes.simulation import require_ray  # noqa: PLC0415
@@ -120,22 +120,39 @@ def _configured(
     return configuration.load(path, overrides)
 
 
-def _threaded(config: Config, runtime: Runtime) -> Config:
-    """Return the configuration with as many threads as Ray gives a client, where nobody says."""
+def threaded(config: Config, runtime: Runtime) -> Config:
+    """Return the configuration with as many threads as Ray gives a client, where nobody says.
+
+    Args:
+        config: of the run.
+        runtime: by which it is carried out.
+    """
     if runtime is not Runtime.SIMULATION or config.run.threads:
         return config
     update = {"threads": config.run.client_cpus}
     return config.model_copy(update={"run": config.run.model_copy(update=update)})
 
 
-def _carry_out(
+def carry_out(
     plan: "Plan",
     directory: RunDirectory,
     runtime: Runtime,
     accept_epsilon: float | None,
     console: Console,
 ) -> None:
-    """Train what is left of the trials, by the chosen runtime."""
+    """Train what is left of a run, by the chosen runtime.
+
+    Args:
+        plan: of the run.
+        directory: of the run.
+        runtime: that carries the messages.
+        accept_epsilon: what an interrupted run may cost in the end; None to accept nothing.
+        console: where progress is shown.
+
+    Raises:
+        InputError: the budget is not enough for what is left.
+        InterruptedRunError: Ctrl-C; it says how to go on.
+    """
     with directory.lock():  # a runtime of several processes takes long to start, and to say no
         check_ledger(plan, directory, accept_epsilon)
     try:
@@ -146,7 +163,7 @@ def _carry_out(
                 run_in_process(plan, directory)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"interrupted; finished batches are kept: fedsim run --resume {directory.path}"
+            f"interrupted; what is finished is kept: {directory.resumed_by}"
         ) from None
 
 

@@ -12,7 +12,7 @@ from fedsim import client_app
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.config import Config, to_run_config
 from fedsim.runtimes.inprocess import InProcessGrid
-from fedsim.server import server_app
+from fedsim.server import nodes, server_app
 from fedsim.server.plan import preflight, prepare
 from fedsim.server.strategy import DPSGD
 
@@ -130,7 +130,7 @@ def test_too_few_clients_are_named_and_not_waited_for_without_end(small: Make) -
     config = small()
     grid = InProcessGrid(client_app.app, 2, to_run_config(config))
     with pytest.raises(Exception, match=r"2 of 3 clients connected within 0\.1 s"):
-        server_app.connect(grid, 3, timeout=0.1)
+        nodes.connect(grid, 3, timeout=0.1)
 
 
 def test_batches_that_were_fitted_to_memory_stay_as_they_are(small: Make, tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""`fedsim predict`: what a trained model says of records."""
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsim.common import private_files
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Directory of a fedsim train.")],
+    records: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Records as the model's schema has them; else .npz with features."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="A file for the predictions, instead of the terminal.")
+    ] = None,
+) -> None:
+    """Predict the class of records with a trained model.
+
+    Prints comma-separated values: the most likely class of each record, in order, and how likely
+    each class is.
+
+    Example: fedsim predict fedsim-runs/model patients.csv --out predictions.csv
+    """
+    from fedsim.training import saved_model  # noqa: PLC0415  (torch is slow to import)
+
+    taken = saved_model.describe(run).input
+    model = saved_model.load(run)
+    chosen, probabilities = saved_model.predict(model, saved_model.read(taken, records))
+    names = saved_model.class_names(taken)
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["class", *(f"p({name})" for name in names)])
+    for number, likely in zip(chosen.tolist(), probabilities.tolist(), strict=True):
+        table.writerow([names[number], *(f"{each:.6g}" for each in likely)])
+    if out is None:
+        sys.stdout.write(text.getvalue())
+    else:
+        private_files.write(out.absolute(), text.getvalue().encode())

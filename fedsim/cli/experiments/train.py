@@ -1,0 +1,123 @@
+"""`fedsim train`, `fedsim rehearse`: a model that is kept, and what its training gives away."""
+
+import time
+from pathlib import Path
+
+from adversaries.errors import InputError
+from fedsim import config as configuration
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.cli.experiments import options
+from fedsim.cli.experiments.options import Runtime
+from fedsim.cli.experiments.run import carry_out, check_runtime, threaded
+from fedsim.cli.options import AcceptEpsilon, SetOption
+from fedsim.cli.terminal import Terminal
+from fedsim.config import Config, Scalar
+from fedsim.experiment import prepare
+from fedsim.runtimes.progress import conclude, conclude_training, preparing
+
+
+def train(
+    config_file: options.ConfigFile = None,
+    out: options.Out = None,
+    device: options.Device = None,
+    runtime: options.RuntimeOption = Runtime.AUTO,
+    set_: SetOption = None,
+    resume: options.Resume = None,
+    accept_epsilon: AcceptEpsilon = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train a model with differential privacy, once, and keep it.
+
+    No adversary, no challenge, no repetitions; the noise comes from the operating system. The run
+    directory holds model.safetensors, model.toml and MODEL_CARD.md, which says how private it is.
+
+    Example: fedsim train configs/train-digits.toml --out fedsim-runs/digits-model
+
+    What the same training would tell an adversary: fedsim rehearse configs/train-digits.toml
+
+    A training that was interrupted goes on after its last round: fedsim train --resume RUN_DIR
+    """
+    start = time.time()
+    console = Terminal(stderr=True, quiet=quiet)
+    check_runtime(runtime)
+    if resume is None:
+        overrides = configuration.parse_overrides(set_)
+        config = _new(config_file, out, device, overrides, "training")
+    else:
+        _refuse_beside_resume(config_file, out, device, set_)
+        config = _resumed(resume)
+    plan = prepare(threaded(config, runtime))
+    with preparing(console) as searched:
+        directory = plan.begin(searched)
+    if not directory.finished:
+        carry_out(plan, directory, runtime, accept_epsilon, console)
+    conclude_training(directory, start, console)
+
+
+def rehearse(
+    config_file: options.ConfigFile = None,
+    trials: options.Trials = None,
+    seed: options.Seed = None,
+    out: options.Out = None,
+    device: options.Device = None,
+    max_memory: options.MaxMemory = None,
+    runtime: options.RuntimeOption = Runtime.AUTO,
+    set_: SetOption = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Play the identification game for a training, on records that need no protection.
+
+    Takes the file of `fedsim train`: the same rounds, clipping and noise multiplier. Trains many
+    times, with noise from the seed, while an adversary looks on.
+
+    Example: fedsim rehearse configs/train-digits.toml --trials 200
+    """
+    start = time.time()
+    console = Terminal(stderr=True, quiet=quiet)
+    check_runtime(runtime)
+    given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
+    overrides = configuration.parse_overrides(set_)
+    overrides |= {key: value for key, value in given.items() if value is not None}
+    config = _new(config_file, out, device, overrides, "rehearsal")
+    plan = prepare(threaded(config, runtime))
+    with preparing(console) as searched:
+        directory = plan.begin(searched)
+    if not directory.finished:
+        carry_out(plan, directory, runtime, None, console)
+    conclude(directory, start, console)
+
+
+def _new(
+    path: Path | None,
+    out: Path | None,
+    device: options.DeviceName | None,
+    overrides: dict[str, Scalar],
+    job: str,
+) -> Config:
+    """Return the configuration of a new training, or of its rehearsal. Raises InputError."""
+    if path is None:
+        raise InputError("which training? Give a configuration, such as configs/train-digits.toml")
+    if out is not None:
+        overrides["run.out"] = str(out)
+    if device is not None:
+        overrides["run.device"] = device.value
+    return configuration.load(path, overrides, job)
+
+
+def _refuse_beside_resume(*given: object) -> None:
+    """Raise InputError where any of these was given."""
+    if any(given):
+        raise InputError(
+            "--resume continues a training with its own configuration; give it alone "
+            "(only --runtime, --accept-epsilon and --quiet may stand beside it)"
+        )
+
+
+def _resumed(path: Path) -> Config:
+    """Return the configuration of a training that was begun. Raises InputError."""
+    config = RunDirectory.open(path).config
+    if config.run.job != "training":
+        raise InputError(
+            f"'{path}' holds an experiment and no training: fedsim run --resume {path}"
+        )
+    return config

@@ -1,0 +1,214 @@
+"""The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.audits import cautions
+from fedsim.campaign import ledger, spending
+from fedsim.campaign.ledger_row import Row
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.config import Config
+from fedsim.config.federation import OWN
+from fedsim.pages.wording import number, percent
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.releases import Releases
+from fedsim.results.model_card import ModelCard, Privacy, Towards, Utility
+from fedsim.training import saved_model
+from fedsim.trust.model import Vantage
+
+CARD, PAGE = "model_card.json", "MODEL_CARD.md"
+
+LIMITS = (
+    "The guarantee is for each {unit} by itself: who has several is protected less, as group "
+    "privacy says.",
+    "It is about what the rounds released. What the model says of people in general, it may say of "
+    "people who took no part.",
+)
+
+
+def write(
+    directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
+) -> ModelCard:
+    """Write the card of a training whose model has been written; it says that all is done.
+
+    Args:
+        directory: of the run.
+        noise_multiplier: nominal.
+        parameters: P, how many numbers were trained.
+        public_records: on how many the model was evaluated.
+
+    Returns:
+        The card.
+
+    Raises:
+        InputError: the run's files are missing or damaged.
+    """
+    config, model = directory.config, saved_model.describe(directory.path)
+    rounds = [event for event, _ in directory.events() if "round" in event]
+    card = ModelCard(
+        name=config.run.name,
+        purpose=config.run.purpose,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        fedsim=fedsim.__version__,
+        data=model.input.data,
+        records=config.data.records,
+        clients=config.federation.clients,
+        classes=model.input.classes,
+        network=model.network.name,
+        parameters=parameters,
+        rounds=rounds[-1]["round"],
+        optimizer=config.training.optimizer,
+        privacy=_privacy(config, noise_multiplier, ledger.verified(directory)),
+        utility=_utility(rounds[-1], public_records),
+        sha256=hashlib.sha256((directory.path / saved_model.VALUES).read_bytes()).hexdigest(),
+        limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
+    )
+    directory.write_text(PAGE, as_markdown(card))
+    directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
+    return card
+
+
+def read(directory: RunDirectory) -> ModelCard:
+    """Return the card of a finished training.
+
+    Args:
+        directory: of the run.
+
+    Raises:
+        InputError: it has none, or a damaged one.
+    """
+    values = directory.read_json(CARD)
+    with directory.reading(CARD):
+        return TypeAdapter(ModelCard).validate_python(values)
+
+
+def summary(card: ModelCard) -> RenderableType:
+    """Return what the terminal shows of a card."""
+    privacy = card.privacy
+    names = list(privacy.towards[0].epsilon)
+    table = Table(title=Text(card.name), title_justify="left")
+    for heading in ("towards", *(f"ε by {name}" for name in names)):
+        table.add_column(heading)
+    for row in privacy.towards:
+        table.add_row(row.vantage, *(number(row.epsilon.get(name)) for name in names))
+    said = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.")]
+    if not privacy.guaranteed:
+        said.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
+    if card.utility is not None:
+        found, records = percent(card.utility.accuracy), card.utility.records
+        said.append(Text(f"Accuracy {found} on {records} public records."))
+    return Group(table, *said)
+
+
+def _privacy(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
+    everything = spending.describe_everything(config, noise_multiplier, rows)
+    released = everything or spending.describe(config, noise_multiplier, rows)
+    failings = cautions.dp_failings(config)
+    privacy, training = config.privacy, config.training
+    return Privacy(
+        guaranteed=not failings,
+        note=" ".join(failings) or cautions.SYSTEM_NOISE,
+        unit=privacy.unit,
+        neighbouring=privacy.neighbouring.value,
+        delta=privacy.delta,
+        noise_multiplier=noise_multiplier,
+        clipping_norm=training.clipping_norm,
+        sampling_rate=training.sampling_rate,
+        trust=config.federation.trust.model.words,
+        towards=[_towards(config, released, vantage) for vantage in Vantage],
+        rounds_charged=released.count,
+        attempts=max((row.attempt for row in rows), default=0),
+    )
+
+
+def _towards(config: Config, released: Releases, vantage: Vantage) -> Towards:
+    """Return epsilon by the configured accountant and, beside it, by one of another method."""
+    chosen = config.privacy.accountant
+    names = (chosen, "pld" if chosen == "rdp" else "rdp")
+    epsilons = {}
+    for name in names:
+        try:
+            found = accountant(name).epsilon(released.towards(vantage), config.privacy.delta)
+        except InputError:  # the other method does not cover such rounds
+            continue
+        epsilons[name] = found
+    return Towards(vantage.value, _sees(config, vantage), epsilons)
+
+
+def _sees(config: Config, vantage: Vantage) -> str:
+    if vantage is Vantage.RELEASED_MODEL:
+        return "the trained model alone"
+    federation = config.federation
+    in_the_clear = federation.summed_in_the_clear
+    return federation.trust.model.sees(vantage, federation.clients, in_the_clear)
+
+
+def _utility(last: dict[str, Any], records: int) -> Utility | None:
+    if not records:
+        return None
+    return Utility(records=records, accuracy=last["accuracy"], loss=last["loss"])
+
+
+def as_markdown(card: ModelCard) -> str:
+    """Return the card as people read it."""
+    return "\n".join(_lines(card)) + "\n"
+
+
+def _whose(card: ModelCard) -> str:
+    if card.data == OWN:
+        return "the clients' own records (model.toml has their schema)"
+    return card.data
+
+
+def _lines(card: ModelCard) -> Iterator[str]:
+    privacy = card.privacy
+    yield from (f"# {card.name}", "")
+    if card.purpose:
+        yield from (card.purpose, "")
+    yield (
+        f"A {card.network} with {card.parameters:,} trained parameters, for {card.classes} classes "
+        f"of {_whose(card)}. {card.clients} clients trained it together, on {card.records:,} "
+        f"records, in {card.rounds} rounds ({card.optimizer})."
+    )
+    yield from ("", "## Privacy", "")
+    if not privacy.guaranteed:
+        yield from (f"**No guarantee of differential privacy.** {privacy.note}", "")
+    names = list(privacy.towards[0].epsilon)
+    yield f"| towards | who sees | {' | '.join(f'ε by {name}' for name in names)} |"
+    yield f"|---|---|{'---|' * len(names)}"
+    for row in privacy.towards:
+        values = " | ".join(number(row.epsilon.get(name)) for name in names)
+        yield f"| the {row.vantage.replace('-', ' ')} | {row.sees} | {values} |"
+    yield ""
+    yield (
+        f"At δ = {privacy.delta:g}, for one {privacy.unit} ({privacy.neighbouring}). Gradients "
+        f"were clipped to {privacy.clipping_norm:g}; the noise multiplier was "
+        f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
+        f"{privacy.trust} {privacy.rounds_charged} rounds are accounted for"
+        + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
+    )
+    if card.utility is not None:
+        yield from ("", "## Quality", "")
+        yield (
+            f"Accuracy {percent(card.utility.accuracy)}, loss {number(card.utility.loss)} nats, on "
+            f"{card.utility.records:,} public records that nobody trained on."
+        )
+    yield from ("", "## Limits", "")
+    yield from (f"- {limit}" for limit in card.limits)
+    yield from ("", "## Use it", "", "```python", "import fedsim", "")
+    yield "model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: records to logits"
+    yield from (
+        "```",
+        "",
+        f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim "
+        f"{card.fedsim} on {card.created}.",
+    )

@@ -1,0 +1,99 @@
+"""What the card of a trained model says: `model_card.json`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedsim.results.numbers import Real
+
+
+@dataclass(frozen=True)
+class Towards:
+    """What the training released to one vantage."""
+
+    vantage: str
+    """Where somebody stands: server, participant, released-model."""
+    sees: str
+    """What is seen from there, in words."""
+    epsilon: Mapping[str, Real]
+    """At delta, by the name of each accountant; the first is the configured one."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What protects the records, and how well."""
+
+    guaranteed: bool
+    """Whether epsilon is a guarantee of differential privacy; else it is what the same noise would
+    give if nobody could draw it again."""
+    note: str
+    """Why it is one, or none."""
+    unit: str
+    """Whom it protects: a record, or a client with all its records."""
+    neighbouring: str
+    """How two data sets differ that the adversary cannot tell apart."""
+    delta: Real
+    """Of every epsilon."""
+    noise_multiplier: Real
+    """Standard deviation of the noise over the sensitivity, as configured."""
+    clipping_norm: Real
+    """Bound of the norm of a record's gradient, or of a client's update."""
+    sampling_rate: Real
+    """Probability with which a record takes part in a round."""
+    trust: str
+    """Who added the noise, and how the messages were summed, in words."""
+    towards: list[Towards]
+    """Of each vantage."""
+    rounds_charged: int
+    """Rounds that left something, interrupted attempts included."""
+    attempts: int
+    """How often the training was begun or gone on with."""
+
+
+@dataclass(frozen=True)
+class Utility:
+    """How good the model is on records that nobody trained on."""
+
+    records: int
+    """How many; public."""
+    accuracy: Real
+    """Share of right predictions, in [0, 1]."""
+    loss: Real
+    """Mean, in nats."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """The card of a trained model."""
+
+    name: str
+    """run.name."""
+    purpose: str
+    """run.purpose."""
+    created: str
+    """When, in ISO 8601."""
+    fedsim: str
+    """The version that trained it."""
+    data: str
+    """Name of the data set."""
+    records: int
+    """n, the public number that the sums are divided by."""
+    clients: int
+    """How many trained it."""
+    classes: int
+    """How many it tells apart."""
+    network: str
+    """model.name."""
+    parameters: int
+    """Trained numbers."""
+    rounds: int
+    """Of the training."""
+    optimizer: str
+    """training.optimizer."""
+    privacy: Privacy
+    """What protects the records."""
+    utility: Utility | None
+    """None where there are no public records to tell."""
+    sha256: str
+    """Of model.safetensors."""
+    limits: list[str]
+    """What the guarantee does not say."""

@@ -1,0 +1,117 @@
+"""One training of a model that is kept: nobody attacks, nothing is repeated.
+
+The rounds, messages, ledger and refusals are those of every run. After each round the state of the
+training is kept, so that a server that was killed goes on where it stopped.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+
+from fedsim.campaign.ledger import Ledger
+from fedsim.campaign.run_directory import RunDirectory
+from fedsim.common import device
+from fedsim.common.strict_json import strict_json
+from fedsim.game import challenge, federation
+from fedsim.game.federation import Federation
+from fedsim.protocol import messages
+from fedsim.report import model_card
+from fedsim.server import checkpoint
+from fedsim.server.batch import Batch
+from fedsim.server.connection import connected
+from fedsim.server.plan import Plan
+from fedsim.server.resumable import ResumableDPSGD
+from fedsim.training import models, saved_model
+
+DISMISS_TIMEOUT = 30.0
+"""Seconds that an auditor has to fetch what it was sent last."""
+
+
+def carry_out(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
+    """Train what is left of a model, and write the model and its card.
+
+    Args:
+        grid: with a node for each client.
+        plan: of the training.
+        directory: of the run, whose lock the caller holds.
+
+    Raises:
+        InputError: the directory is damaged, or what is left costs more than was agreed to.
+        ClientFailedError: a client is missing that may not be.
+    """
+    start = time.perf_counter()
+    directory.log_event(phase="preparing")
+    known = plan.federation()
+    if known.device.type == "cpu":
+        device.single_threaded_kernels()
+    plan = plan.left(directory)
+    directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
+    theta = _train(grid, plan, known, directory)
+    directory.log_event(phase="reporting")
+    saved_model.write(directory.path, plan.config, known.model, known.split.dataset, theta)
+    model_card.write(
+        directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
+    )
+    directory.log_event(phase="done", seconds=time.perf_counter() - start)
+
+
+def _train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
+    """Return the model [P] after the last round."""
+    config, left_off = plan.config, checkpoint.read(directory)
+    book = Ledger(config, directory)
+    nodes, auditors = connected(grid, config, directory)
+    once = range(1)
+    batch = Batch(
+        config,
+        plan.challenge(),
+        plan.noise_multiplier,
+        nodes,
+        once,
+        challenge.worlds(config.run.seed, 1, config.trials.worlds),
+    )
+    done = 0 if left_off is None else left_off.round
+    attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
+    strategy = ResumableDPSGD(batch, plan.rounds, attempt, directory.log_event, auditors, left_off)
+    theta = (
+        federation.initial_parameters(config, known, once).numpy()
+        if left_off is None
+        else left_off.model
+    )
+    directory.log_event(phase="training", rounds=plan.rounds)
+    result = strategy.start(
+        grid,
+        messages.array_record(parameters=theta),
+        num_rounds=plan.rounds - done,
+        timeout=config.federation.timeout,
+        evaluate_fn=_after_round(strategy, known, directory),
+    )
+    auditors.dismiss(grid, DISMISS_TIMEOUT)
+    directory.log_event(phase="batch", trials=[0, 1])
+    final = (
+        theta if result.arrays is None or not len(result.arrays) else messages.only(result.arrays)
+    )
+    return torch.tensor(final[0])
+
+
+def _after_round(
+    strategy: ResumableDPSGD, known: Federation, directory: RunDirectory
+) -> Callable[[int, ArrayRecord], None]:
+    """Return what keeps a round's state, and tells how good the model is on public records."""
+    every, held_out = strategy.batch.config.run.checkpoint_every, known.held_out()
+
+    def after_round(server_round: int, arrays: ArrayRecord) -> None:
+        number = strategy.done + server_round
+        if server_round and (number % every == 0 or number == strategy.last_round):
+            checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
+        utility: dict[str, float] = {}
+        if len(held_out[1]):
+            parameters = torch.tensor(messages.only(arrays)).to(known.device)
+            loss, correct = known.evaluate(parameters, *held_out)
+            utility = {"loss": float(loss.mean()), "accuracy": float(correct.double().mean())}
+        spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
+        directory.log_event(round=number, trials=[0, 1], **utility, **strict_json(spent))
+
+    return after_round

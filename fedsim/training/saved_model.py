@@ -1,0 +1,217 @@
+"""A trained model in open files: `model.safetensors` with its values, `model.toml` with the rest.
+
+`model.toml` says which network it is and what its records look like; with both files anybody can
+build it in plain PyTorch, and `load` does.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tomli_w
+import torch
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.common import private_files, reading
+from fedsim.common.tables import Table, explain
+from fedsim.config import Config
+from fedsim.data import Dataset, own_records
+from fedsim.data import schema as schemas
+from fedsim.data.loaders import npz
+from fedsim.data.loaders.validation import finite
+from fedsim.training import models
+
+VALUES, DESCRIPTION = "model.safetensors", "model.toml"
+
+
+class Network(Table):
+    """The keys of [model] that say what the network is, as `models.build` takes them.
+
+    Attributes:
+        name: one of the models, a torchvision:NAME, or "package.module:name".
+        hidden: width of the hidden layer.
+        batch_norm: what took the place of layers that mix records.
+        frozen: what was not trained.
+    """
+
+    name: str
+    hidden: Annotated[int, Field(ge=1)]
+    batch_norm: str
+    frozen: str
+
+
+class Input(Table):
+    """What the network takes.
+
+    Attributes:
+        shape: of one record.
+        classes: how many there are, in the order of the logits; of two, one logit is the second's.
+        features: the name of each, empty for images.
+        data: the name of the data set.
+        public_schema: how clients' own records became features, as TOML; "" of a data set.
+    """
+
+    shape: list[Annotated[int, Field(ge=1)]]
+    classes: Annotated[int, Field(ge=2)]
+    features: list[str]
+    data: str
+    public_schema: str = ""
+
+
+class Description(Table):
+    """What `model.toml` holds.
+
+    Attributes:
+        format: of this file.
+        fedsim: the version that wrote it.
+        network: which one.
+        input: what it takes.
+    """
+
+    format: Literal[1] = 1
+    fedsim: str
+    network: Network
+    input: Input
+
+
+def write(
+    directory: Path, config: Config, structure: nn.Module, dataset: Dataset, theta: Tensor
+) -> None:
+    """Write a model's files.
+
+    Args:
+        directory: where they go.
+        config: the experiment.
+        structure: the network, with the values of what is not trained.
+        dataset: whose records it takes.
+        theta: float32 [P], the trained values.
+    """
+    chosen = config.model
+    description = Description(
+        fedsim=fedsim.__version__,
+        network=Network(
+            name=chosen.name,
+            hidden=chosen.hidden,
+            batch_norm=chosen.batch_norm,
+            frozen=chosen.frozen,
+        ),
+        input=Input(
+            shape=list(dataset.train.features.shape[1:]),
+            classes=dataset.classes,
+            features=list(dataset.attributes),
+            data=dataset.name,
+            public_schema=config.data.public_schema,
+        ),
+    )
+    values = {name: value.detach().cpu() for name, value in structure.state_dict().items()}
+    values |= models.unflatten(theta.detach().cpu(), models.parameter_shapes(structure))
+    contiguous = {name: value.contiguous().clone() for name, value in values.items()}
+    private_files.write(directory / VALUES, save(contiguous))
+    text = tomli_w.dumps(description.model_dump(mode="json", by_alias=True))
+    private_files.write(directory / DESCRIPTION, text.encode())
+
+
+def describe(directory: Path) -> Description:
+    """Return what a directory's model.toml says.
+
+    Args:
+        directory: of a run that trained a model.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    path = directory / DESCRIPTION
+    try:
+        return Description.model_validate(reading.toml(path))
+    except FileNotFoundError:
+        raise InputError(
+            f"'{directory}' has no {DESCRIPTION}: name the directory of a finished fedsim train"
+        ) from None
+    except ValidationError as error:
+        raise InputError(f"'{path}' is damaged: {explain(error)}; restore it from a copy") from None
+
+
+def load(directory: Path) -> nn.Module:
+    """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
+
+    Args:
+        directory: of a run that trained it.
+
+    Raises:
+        InputError: its files are missing or damaged, or name code that nobody allowed here.
+    """
+    found = describe(directory)
+    network, taken = found.network, found.input
+    model = models.build(
+        network.name,
+        tuple(taken.shape),
+        taken.classes,
+        network.hidden,
+        network.batch_norm,
+        network.frozen,
+    )
+    path = directory / VALUES
+    try:
+        model.load_state_dict(load_file(path))
+    except FileNotFoundError:
+        raise InputError(f"'{directory}' has no {VALUES}; restore it from a copy") from None
+    except (SafetensorError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        raise InputError(f"'{path}' is damaged or of another model: {why}") from None
+    return model.eval()
+
+
+def read(taken: Input, path: str) -> Tensor:
+    """Return the features of records that are to be predicted, float32 [N, *shape].
+
+    Args:
+        taken: what the model takes.
+        path: of the records; as of `own_records` where the model has a schema, else an .npz with
+            `features` as the network takes them.
+
+    Raises:
+        InputError: they are others.
+    """
+    if taken.public_schema:
+        schema = schemas.parse(taken.public_schema)
+        return torch.tensor(own_records.records(path, schema, labelled=False).features)
+    try:
+        found = npz.arrays(Path(path)).get(own_records.FEATURES)
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror}") from None
+    shape = tuple(taken.shape)
+    if found is None or found.dtype.kind not in "buif" or found.shape[1:] != shape:
+        raise InputError(
+            f"'{path}' has no {own_records.FEATURES} of shape [N, {str(list(shape))[1:]}, which "
+            f"this model takes; save them with numpy.savez(file, {own_records.FEATURES}=...)"
+        )
+    return torch.tensor(finite(found, Path(path)))
+
+
+def class_names(taken: Input) -> list[str]:
+    """Return the name of each class; its number where a data set has no names."""
+    if taken.public_schema:
+        return list(schemas.parse(taken.public_schema).classes)
+    return [str(number) for number in range(taken.classes)]
+
+
+def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the most likely class of each record, and how likely each class is.
+
+    Args:
+        model: as of `load`.
+        features: float32 [N, *shape].
+
+    Returns:
+        int64 [N], and probabilities float64 [N, classes].
+    """
+    with torch.no_grad():
+        logits = model(features).double()
+    if logits.shape[1] == 1:  # of two classes, the second's against the first's
+        logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+    probabilities = logits.softmax(dim=1)
+    return probabilities.argmax(dim=1), probabilities
