@@ -37,6 +37,9 @@ from fedsim.results.report import Report
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
 
+CARD = "model_card.json"
+"""What a training writes last."""
+
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -250,7 +253,7 @@ class RunDirectory:
     @property
     def last_file(self) -> str:
         """The file that is written last, whose presence says that the run has finished."""
-        return "model_card.json" if self.config.run.job == "training" else "report.json"
+        return CARD if self.config.run.job == "training" else "report.json"
 
     @property
     def finished(self) -> bool:
@@ -336,6 +339,8 @@ def _load(path: Path) -> Config:
 def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
     path = directory.path
     if isinstance(error, FileNotFoundError):
+        if directory.has(CARD):
+            return InputError(f"'{path}' holds a trained model and no {name}; read MODEL_CARD.md")
         return InputError(
             f"'{path}' has no {name}: the run is not finished; continue it with "
             f"{directory.resumed_by}"

@@ -190,6 +190,7 @@ def run(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     config = configuration.load(config_file, _overrides(set_, out))
+    configuration.check_is_no_training(config, str(config_file))
     conclude(_carry_out(directory, config, experiment, accept_epsilon, console), start, console)
 
 

@@ -9,6 +9,7 @@ defaults (a test compares them), since Flower refuses keys that an app does not 
 from fedsim.config.experiment import Config
 from fedsim.config.files import (
     KNOWN_KEYS,
+    check_is_no_training,
     dump,
     flatten,
     from_run_config,
@@ -27,6 +28,7 @@ __all__ = [
     "Config",
     "Scalar",
     "TrainingConfig",
+    "check_is_no_training",
     "dump",
     "flatten",
     "from_run_config",

@@ -98,6 +98,23 @@ def _read_schema(values: dict[str, Any], folder: Path) -> None:
         ) from None
 
 
+def check_is_no_training(config: Config, where: str) -> None:
+    """Make sure that a run is one whose trials are reported.
+
+    Args:
+        config: of the run.
+        where: the file or directory that it is from.
+
+    Raises:
+        InputError: it is the training of a model that is kept.
+    """
+    if config.run.job == "training":
+        raise InputError(
+            f"'{where}' is of a training, which has no trials to report; use fedsim train (or "
+            "deploy train), or rehearse the file that it was made from (fedsim rehearse)"
+        )
+
+
 def parse_override(text: str) -> tuple[str, Scalar]:
     """Return key and value of one `KEY=VALUE`.
 

@@ -74,10 +74,12 @@ def run(
     plan = None
     if resume is not None:
         _refuse_beside_resume(config_file, set_, max_trials, *given.values())
+        configuration.check_is_no_training(RunDirectory.open(resume).config, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)
     else:
         given["trials.count"] = max_trials if trials is None else trials
         config = _configured(config_file, set_, given)
+        configuration.check_is_no_training(config, str(config_file))
         _check_maximum(config, trials, max_trials)
         plan = prepare(threaded(config, runtime))
         with preparing(console) as searched:
