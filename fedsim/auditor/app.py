@@ -15,7 +15,7 @@ from adversaries.errors import InputError
 from fedsim.config import from_run_config, to_run_config
 from fedsim.protocol import messages
 from fedsim.protocol.messages import Request
-from fedsim.transcripts.records import AUDITOR, Facts, ObservedRound
+from fedsim.transcripts.records import AUDITOR, Facts, ObservedRound, Reply
 from fedsim.transcripts.writer import Writer
 
 ROLE = "auditor"
@@ -64,10 +64,13 @@ def record(message: Message, context: Context) -> Message:
     request = Request.from_content(message.content)
     content = message.content
     arrays = {"parameters": messages.only(content.array_records[messages.MODEL])}
-    participants = None
+    participants, sent = None, dict[int, Reply]()
     if messages.AGGREGATE in content.array_records:
         arrays["sum"] = messages.only(content.array_records[messages.AGGREGATE])
         participants = messages.participants(content)
+    if messages.SENT in content.array_records:
+        replies = messages.arrays_of(content.array_records[messages.SENT])
+        sent = {int(client): Reply({"sum": array}) for client, array in replies.items()}
     # Validated first: what is written is a configuration that this fedsim understands.
     config = to_run_config(from_run_config(context.run_config))
     details = {
@@ -86,7 +89,11 @@ def record(message: Message, context: Context) -> Message:
     with Writer(path, facts) as writer:
         writer.append(
             ObservedRound(
-                request.round, arrays, participants=participants, mechanism={**config, **details}
+                request.round,
+                arrays,
+                replies=sent,
+                participants=participants,
+                mechanism={**config, **details},
             )
         )
         if message.metadata.message_type.startswith("evaluate") and _last(config, request):

@@ -6,10 +6,12 @@ released sum [T, P] of the round before; its participants are those of that sum;
 the run's configuration and what the request said. The auditor knows D and D', as the embedded
 adversary does, adds nothing to the sums, and so knows none of the noise: it faces the noise of all
 clients together.
+
+Of a training, which has no challenge, and where nobody is to know D, what is left is what needs no
+records: the noise of the sums (`noise_watch`) and consenting clients' canaries (`canary_watch`).
 """
 
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +22,14 @@ from scipy.special import expit
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
-from adversaries.statistics import canaries
+from adversaries.statistics import gaussian
+from fedsim.auditor.canary_watch import CanaryWatch
+from fedsim.auditor.noise_watch import NoiseWatch, watchable
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.data import BUNDLED
-from fedsim.game import canary, federation
+from fedsim.game import federation
+from fedsim.game.canary import Canaries
 from fedsim.game.round_game import RoundGame
 from fedsim.mechanisms.composition import adds_up
 from fedsim.privacy import identifiability
@@ -79,6 +84,34 @@ class Belief:
         }
 
 
+@dataclass(frozen=True)
+class Look:
+    """What an auditor without records finds after a round of a batch of trials.
+
+    Attributes:
+        trials: the numbers of the batch's.
+        round: counts from 1.
+        epsilon: as of `Belief`.
+        rho_beta: likewise.
+        missed: likewise.
+        noise_at_most: how many times the claimed noise the sum, and each client's message, has at
+            most; empty where that is not judged.
+        canaries: what they show, as of `canary_findings`; None without any.
+    """
+
+    trials: range
+    round: int
+    epsilon: float
+    rho_beta: float
+    missed: int
+    noise_at_most: Mapping[str, float]
+    canaries: Mapping[str, Any] | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return one line of beliefs.jsonl, before infinity is worded."""
+        return {**vars(self), "trials": [self.trials.start, self.trials.stop]}
+
+
 @dataclass
 class _Training:
     """One batch of trials, as far as it was seen.
@@ -112,29 +145,34 @@ class LiveAudit:
         data_root: where this machine has the dataset, "" for one that comes with a package. The
             folder that the transcript itself names is never opened, and nothing is downloaded.
         device_name: as of `run.device`.
-        canary_seed: of the canaries that a client adds with the auditor's consent, None for none.
-        challenge: whether beliefs about the challenge are worked out, which needs D and D'.
+        planted: the canaries of clients that told their seeds.
+        challenge: whether beliefs about the challenge are worked out, which needs D and D'; a
+            training has none.
+        confidence: of what is shown after a round, in (0, 1).
     """
 
     def __init__(
         self,
         data_root: str = "",
         device_name: str = "auto",
-        canary_seed: int | None = None,
+        planted: Sequence[Canaries] = (),
         challenge: bool = True,
+        confidence: float = 0.95,
     ) -> None:
         self._data_root, self._device_name = data_root, device_name
-        self._canary_seed, self._challenge = canary_seed, challenge
+        self._planted, self._challenge, self._confidence = planted, challenge, confidence
         self._trainings: dict[int, _Training] = {}
         self._given: Mapping[str, Any] = {}
         self.config: Config | None = None
         self.beliefs: dict[int, list[Belief]] = {}
-        self._coins: list[npt.NDArray[np.bool_]] = []
-        self._scores: list[Floats] = []
-        self._least_noise = math.inf  # the smallest multiplier of a release that was scored
+        self.looks: list[Look] = []
+        self.canaries: CanaryWatch | None = None
+        self.noise: NoiseWatch | None = None
 
-    def observe(self, observed: ObservedRound) -> Belief | None:
-        """Return the belief after the round that a message brings the sum of, if any.
+    def observe(self, observed: ObservedRound) -> Belief | Look | None:
+        """Return what is found after the round that a message brings the sum of, if any.
+
+        That is a belief about the challenge, or without one what needs no records.
 
         Args:
             observed: the message.
@@ -166,16 +204,17 @@ class LiveAudit:
             self._miss(config, training, observed.round - 1)
             self._trainings[first] = training
             self.beliefs[first] = []
-        previous, belief = training.previous, None
+            self._begin_watching(config, trials)
+        previous, found = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
             # Without the message between, neither the sum of the one nor the model of the other.
             missed = observed.round - previous.round
             self._miss(config, training, missed)
             previous = None
         if previous is not None and "sum" in observed.model:
-            belief = self._conclude(config, training, previous, observed)
+            found = self._conclude(config, training, previous, observed)
         training.previous = observed
-        return belief
+        return found
 
     @property
     def rounds(self) -> int:
@@ -230,30 +269,46 @@ class LiveAudit:
             groups.append(_worst(self.config, last.nominal, last.before - seen))
         return Mechanism(tuple(groups), self.config.privacy.neighbouring)
 
-    def canary_effect(self, confidence: float) -> canaries.Effect | None:
-        """Return mu of one release as the canaries measured it; None without canaries."""
-        if not self._scores:
-            return None
-        return canaries.effect(
-            np.concatenate(self._coins), np.concatenate(self._scores), confidence
-        )
-
     @property
-    def canary_sides(self) -> tuple[int, int]:
-        """How many canaries were added and how many were not, one for every trial and round."""
-        coins = np.concatenate(self._coins) if self._coins else np.zeros(0, bool)
-        return int(coins.sum()), int((~coins).sum())
+    def challenged(self) -> bool:
+        """Whether beliefs about a challenge are worked out."""
+        return self._challenge and not (self.config is not None and is_training(self.config))
 
-    def canary_prediction(self) -> float | None:
-        """Return the mu of one canary by the noise that is claimed; None without canaries.
+    def canary_findings(self, confidence: float) -> dict[str, Any] | None:
+        """Return what the canaries show; None without any.
 
-        An upper bound: that of the release with the least noise among all that were scored.
+        Where every round of a training is looked at, intervals hold at all looks together.
+
+        Args:
+            confidence: of the interval and the bound, in (0, 1).
+
+        Raises:
+            InputError: an impossible confidence.
         """
-        if self.config is None or not self._scores:
+        watch, config = self.canaries, self.config
+        if watch is None or config is None:
             return None
-        smallest, training = self._least_noise, self.config.training
-        scale = sensitivity(self.config.privacy.neighbouring, training.clipping_norm)
-        return training.clipping_norm / (smallest * scale) if smallest else math.inf
+        looks = 1 if self.challenged else config.training.rounds
+        level = 1 - (1 - confidence) / looks
+        effect = watch.effect(level)
+        if effect is None:
+            return None
+        bound = watch.epsilon_at_least(config.privacy.delta, level)
+        return {
+            "mu": None if effect.reason else effect.mu,
+            "interval": [effect.interval.low, effect.interval.high],
+            "p_value": effect.p_value,
+            "reason": effect.reason,
+            "claimed_mu": watch.prediction(),
+            "canaries": sum(watch.sides),
+            "belief": watch.belief(),
+            "advantage": None if effect.reason else gaussian.advantage(max(0.0, effect.mu)),
+            "advantage_interval": [
+                gaussian.advantage(effect.interval.low),
+                gaussian.advantage(effect.interval.high),
+            ],
+            "epsilon_at_least": None if bound is None else bound.epsilon,
+        }
 
     def _configuration(self, observed: ObservedRound) -> Config:
         given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
@@ -261,7 +316,7 @@ class LiveAudit:
             config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
             # Whoever wrote the transcript does not choose what is read here, or fetched.
             config = config.reading_data_from(self._data_root, as_they_are=True)
-            if self._challenge:
+            if self._challenge and not is_training(config):
                 check(config)
                 _check_data(config)
                 federation.load(config)  # data that are not there are known before any belief
@@ -276,27 +331,65 @@ class LiveAudit:
 
     def _conclude(
         self, config: Config, training: _Training, before: ObservedRound, now: ObservedRound
-    ) -> Belief | None:
+    ) -> Belief | Look:
         """Learn from the sum of the round before, whose participants are known now."""
         trials, everybody = training.trials, range(config.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = _request(before)["noise-multiplier"]
         training.add(_steps(config, nominal, len(present), 1), 1)
         training.concluded = before.round
-        if self._canary_seed is not None:
-            released = now.model["sum"]
-            coins, directions = canary.draw(
-                self._canary_seed, trials, before.round, released.shape[1]
-            )
-            self._least_noise = min(self._least_noise, training.groups[-1].noise_multiplier)
-            self._coins.append(coins)
-            self._scores.append(np.einsum("tp,tp->t", released.astype(float), directions))
-        if not self._challenge:
-            return None
+        self._watch(config, trials, before.round, now, len(present), nominal)
+        if not self.challenged:
+            self.looks.append(self._look(config, training, before.round))
+            return self.looks[-1]
         training.memory = _remembered(config, training, before, now, present)
         belief = _belief(config, training, before.round)
         self.beliefs[trials.start].append(belief)
         return belief
+
+    def _begin_watching(self, config: Config, trials: range) -> None:
+        """Watch a batch of trials that begins, or begins anew."""
+        if self._planted:
+            self.canaries = self.canaries or CanaryWatch(
+                self._planted, config.training.clipping_norm
+            )
+            self.canaries.begin(trials)
+        self.noise = NoiseWatch() if watchable(config) else None
+
+    def _watch(
+        self,
+        config: Config,
+        trials: range,
+        round: int,
+        now: ObservedRound,
+        sources: int,
+        nominal: float,
+    ) -> None:
+        """Hold the sums of a round, of so many clients, against what needs no records."""
+        released, federation = now.model["sum"], config.federation
+        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+        std, own_std = (
+            bound * aggregate_noise_multiplier(nominal, federation.trust, federation.clients, each)
+            for each in (sources, 1)
+        )
+        if self.canaries is not None:
+            self.canaries.observe(trials, round, released, std)
+        if self.noise is not None:
+            sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
+            self.noise.observe(released[0], std, sent, own_std)
+
+    def _look(self, config: Config, training: _Training, round: int) -> Look:
+        """Return what is found without records after a round."""
+        epsilon = _epsilon(config, training)
+        return Look(
+            training.trials,
+            round,
+            epsilon,
+            identifiability.rho_beta_of_epsilon(epsilon),
+            training.missed,
+            {} if self.noise is None else self.noise.limits(self._confidence),
+            self.canary_findings(self._confidence),
+        )
 
 
 def _remembered(
@@ -344,8 +437,7 @@ def _remembered(
 
 def _belief(config: Config, training: _Training, round: int) -> Belief:
     """Return what the memory after the sum of a round comes to, beside what was spent by then."""
-    mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
-    epsilon = PLD.epsilon(mechanism, config.privacy.delta)
+    epsilon = _epsilon(config, training)
     return Belief(
         training.trials.start,
         round,
@@ -356,6 +448,12 @@ def _belief(config: Config, training: _Training, round: int) -> Belief:
         identifiability.rho_beta_of_epsilon(epsilon),
         training.missed,
     )
+
+
+def _epsilon(config: Config, training: _Training) -> float:
+    """Return what the claimed noise of all rounds so far allows."""
+    mechanism = Mechanism(tuple(training.groups), config.privacy.neighbouring)
+    return PLD.epsilon(mechanism, config.privacy.delta)
 
 
 def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
@@ -380,6 +478,11 @@ def _steps(config: Config, nominal: float, sources: int, rounds: int) -> Steps:
 def _worst(config: Config, nominal: float, rounds: int) -> Steps:
     """Return rounds that nobody saw, with as many clients missing as are tolerated."""
     return _steps(config, nominal, config.federation.fewest_participants, rounds)
+
+
+def is_training(config: Config) -> bool:
+    """Return whether a run trains a model that is kept, so that nobody is challenged."""
+    return config.run.job == "training"
 
 
 NOBODY = -1

@@ -1,7 +1,8 @@
 """Whether what an auditor's node measured could have contradicted the noise that the server says.
 
 A measurement supports nothing that it had no chance to contradict. Told worlds had one if all
-trials won would have raised the alarm. Canaries have no largest outcome, since without noise their
+trials won would have raised the alarm; the noise of the sums, if half of it would have been seen.
+Canaries have no largest outcome, since without noise their
 signal is as large as what others send is small; they had one if half of the noise, which shows as
 twice the signal, would have raised the alarm.
 """
@@ -41,7 +42,11 @@ def lacking(
     config = audit.config
     if config is None or bound is None:
         return ["no round was seen from its beginning to its end"]
-    reasons = [_of_worlds(config, worlds, seen, bound), _of_canaries(audit)]
+    reasons = [
+        _of_worlds(config, worlds, seen, bound),
+        _of_canaries(audit),
+        _of_noise(audit),
+    ]
     found = [reason for reason in reasons if reason]
     if len(found) < len(reasons):
         return []
@@ -71,19 +76,30 @@ def _of_worlds(config: Config, worlds: Bools | None, seen: Bools | None, bound: 
 
 def _of_canaries(audit: LiveAudit) -> str:
     """Return why canaries could have contradicted nothing, "" if they could have."""
-    effect, claimed = audit.canary_effect(ALARM_CONFIDENCE), audit.canary_prediction()
-    if effect is None or claimed is None:
+    watch = audit.canaries
+    effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
+    claimed = None if watch is None else watch.prediction()
+    if watch is None or effect is None or claimed is None:
         return "give --canary-seed-file of a client that plants canaries"
     if effect.reason is not None:
         return f"canaries measured nothing: {effect.reason}"
-    loud, quiet = audit.canary_sides
+    loud, quiet = watch.sides
     if _tells(loud, quiet, claimed):
         return ""
     needed = _least(lambda canaries: _tells(canaries // 2, canaries // 2, claimed))
     return (
-        f"{loud + quiet} canaries, one for every trial and round, would not tell half of it from "
-        f"all of it {SURE}: it takes {needed}"
+        f"{loud + quiet} canaries would not tell half of the noise from all of it {SURE}: it takes "
+        f"{needed}"
     )
+
+
+def _of_noise(audit: LiveAudit) -> str:
+    """Return why the sums' noise could have contradicted nothing, "" if it could have."""
+    if audit.noise is None:
+        return "the sums' noise by itself is judged of one training alone"
+    if audit.noise.telling:
+        return ""
+    return f"half of the noise would not be seen in the sums {SURE}, which records fill too much"
 
 
 def _all_won(worlds: Bools, design: Design) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -21,13 +22,14 @@ from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.app_audit.configuration import Claim
 from fedsim.auditor import live_claim, live_power
-from fedsim.auditor.live_audit import Belief, LiveAudit
+from fedsim.auditor.live_audit import Belief, LiveAudit, Look
+from fedsim.auditor.noise_watch import SUM
 from fedsim.audits.verdict import stated
 from fedsim.campaign import precision
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.config import Config
-from fedsim.figures import belief_figures
+from fedsim.figures import belief_figures, training_figures
 from fedsim.mechanisms.composition import adds_up
 from fedsim.pages import audit_page
 from fedsim.pages.pictures import inline
@@ -38,6 +40,17 @@ from fedsim.transcripts.records import Facts
 
 Report = Mapping[str, Any]
 Bools = npt.NDArray[np.bool_]
+
+CANARIES = (
+    "The signal of one made-up record of norm C in the sums of one training so far, over all that "
+    "hides it, other records included; the claim counts the noise alone, and is an upper bound. "
+    "The belief in what is true of a canary starts at 1/2, and takes the claimed noise for granted."
+)
+
+NOISE = (
+    "How many times the claimed noise there is at most, whatever the records are: found without "
+    "them, from the released numbers alone, and valid after every round."
+)
 
 SHOWN = 15
 """How many rounds the terminal shows."""
@@ -87,6 +100,7 @@ def assemble(
         "bounds": _bounds(audit),
         "released": _released(audit),
         "belief": _beliefs(audit, last),
+        "noise": _noise(audit, confidence),
         "empirical": _empirical(audit, last, confidence, worlds),
         "canaries": _canaries(audit, confidence),
     }
@@ -113,11 +127,12 @@ def _check_reported(config: Config, reported: int) -> None:
         )
 
 
-def write(report: Report, directory: Path) -> Path:
+def write(report: Report, directory: Path, looks: Sequence[Look] = ()) -> Path:
     """Write report.html and report.json.
 
     Args:
         report: as of `assemble`.
+        looks: as of `render_html`.
         directory: that they are written into.
 
     Returns:
@@ -126,7 +141,7 @@ def write(report: Report, directory: Path) -> Path:
     Raises:
         OSError: it cannot be written.
     """
-    return report_directory.write_report(directory, report_json(report), render_html(report))
+    return report_directory.write_report(directory, report_json(report), render_html(report, looks))
 
 
 def verdict(report: Report) -> str:
@@ -147,13 +162,21 @@ def verdict(report: Report) -> str:
         said.append(
             f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
             f"({number(canaries['interval'][0])} to {number(canaries['interval'][1])}) in one "
-            f"release; the noise allows {number(canaries['claimed_mu'])}."
+            f"training so far; the noise allows {number(canaries['claimed_mu'])}."
+        )
+    if (noise := report["noise"]) is not None and not report["alarms"]:
+        said.append(
+            f"The released sums have at most {number(noise['at_most'][SUM])} times the noise that "
+            f"is claimed ({percent(noise['confidence'])}), whatever the records are."
         )
     return " ".join(said) or "No round was seen from its beginning to its end yet."
 
 
-def table(beliefs: Sequence[Belief]) -> Table:
+def table(found: Sequence[Belief | Look]) -> Table:
     """Return the last rounds as the terminal shows them."""
+    beliefs = [each for each in found if isinstance(each, Belief)]
+    if not beliefs:
+        return _table_of_looks([each for each in found if isinstance(each, Look)])
     shown = Table(title="belief that D was used", title_justify="left")
     for heading in ("trials", "round", "mean", "highest", "ρβ", "ε so far", "missed"):
         shown.add_column(heading, justify="right")
@@ -171,6 +194,25 @@ def table(beliefs: Sequence[Belief]) -> Table:
     return shown
 
 
+def _table_of_looks(looks: Sequence[Look]) -> Table:
+    """Return the last rounds of a run that is audited without its records."""
+    shown = Table(title="noise over what is claimed, at most", title_justify="left")
+    series = list(looks[-1].noise_at_most) if looks else []
+    for heading in ("round", *series, "canaries' μ", "claimed", "ε so far", "missed"):
+        shown.add_column(heading, justify="right")
+    for look in looks[-SHOWN:]:
+        found = look.canaries or {}
+        shown.add_row(
+            str(look.round),
+            *(number(look.noise_at_most.get(name)) for name in series),
+            number(found.get("mu")),
+            number(found.get("claimed_mu")),
+            number(look.epsilon),
+            str(look.missed),
+        )
+    return shown
+
+
 def summary(report: Report) -> RenderableType:
     """Return what the terminal shows at the end."""
     rows = Table(show_header=False)
@@ -180,17 +222,22 @@ def summary(report: Report) -> RenderableType:
     return Group(Text(verdict(report)), rows, *alarms)
 
 
-def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
+def render_html(report: Report, looks: Sequence[Look] = ()) -> str:
+    """Return the report as one HTML page that needs no other file, script or network.
+
+    Args:
+        report: as of `assemble`.
+        looks: what was found without records, to be drawn.
+    """
     drawn = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])
         series = {"mean": np.array(report["belief"]["mean_by_round"])}
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
-        drawn.append(
-            (caption, inline(belief_figures.client_beliefs(rounds, series), "beliefs", caption))
-        )
+        figure = belief_figures.client_beliefs(rounds, series)
+        drawn.append((caption, inline(figure, "beliefs", caption)))
+    drawn += _drawn_looks(looks)
     return audit_page.render(
         PAGE, report=report, verdict=verdict(report), rows=_rows(report), figures=drawn
     )
@@ -276,18 +323,8 @@ def _scored(
 
 
 def _canaries(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
-    effect = audit.canary_effect(confidence)
-    if effect is None:
-        return None
-    return {
-        "mu": None if effect.reason else effect.mu,
-        "interval": [effect.interval.low, effect.interval.high],
-        "p_value": effect.p_value,
-        "reason": effect.reason,
-        "claimed_mu": audit.canary_prediction(),
-        "note": "The signal of one made-up record of norm C in one release, over all that hides "
-        "it, other records included; the claim counts the noise alone, and is an upper bound.",
-    }
+    found = audit.canary_findings(confidence)
+    return None if found is None else found | {"note": CANARIES}
 
 
 def _alarms(
@@ -304,13 +341,21 @@ def _alarms(
                 f"The advantage is at least {low:.3f} {sure}, above its bound "
                 f"{report['bounds']['rho_alpha']:.3f}: the noise is not what was claimed."
             )
-    effect, claimed = audit.canary_effect(ALARM_CONFIDENCE), audit.canary_prediction()
-    if effect is not None and claimed is not None and effect.interval.low > claimed:
+    found = audit.canary_findings(ALARM_CONFIDENCE)
+    if found is not None and found["interval"][0] > found["claimed_mu"]:
         alarms.append(
-            f"Canaries show a signal of at least {effect.interval.low:.3f} standard deviations "
-            f"{sure}, but the claimed noise allows {claimed:.3f}: there is less noise than claimed."
+            f"Canaries show a signal of at least {found['interval'][0]:.3f} standard deviations "
+            f"{sure}, but the claimed noise allows {found['claimed_mu']:.3f}: there is less noise "
+            "than claimed."
         )
-    return alarms
+    return alarms if audit.noise is None else [*alarms, *audit.noise.alarms]
+
+
+def _noise(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
+    """Return how much noise there is at most; None where that is not judged."""
+    if audit.noise is None or not audit.noise.limits(confidence):
+        return None
+    return {"at_most": audit.noise.limits(confidence), "confidence": confidence, "note": NOISE}
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -341,13 +386,67 @@ def _rows(report: Report) -> list[tuple[str, str]]:
                 f"{percent(report['confidence'])})",
             )
         )
-    elif report["trials"]:
+    if report["noise"] is not None:
+        rows += [
+            (f"noise of {_whose(name)}", f"at most {number(limit)} times the claimed")
+            for name, limit in report["noise"]["at_most"].items()
+        ]
+    if (canaries := report["canaries"]) is not None and canaries["reason"] is None:
+        rows += _canary_rows(canaries, bounds, report)
+    if empirical is None and report["trials"]:
         if report["one_world"]:
             unknown = "not measured: the run's trials are all in one world"
         else:
             unknown = "unknown until the worlds are told (--worlds RUN)"
         rows.append(("advantage", unknown))
     return rows
+
+
+def _canary_rows(
+    canaries: Mapping[str, Any], bounds: Mapping[str, Any] | None, report: Report
+) -> list[tuple[str, str]]:
+    """Return what canaries show, each number beside what the noise allows."""
+    low, high = canaries["advantage_interval"]
+    allowed = "" if bounds is None else f"; the noise allows {number(bounds['rho_alpha'])}"
+    rows = [
+        (
+            f"advantage about {canaries['canaries']} canaries",
+            f"{number(canaries['advantage'])} ({number(low)} to {number(high)}, "
+            f"{percent(report['confidence'])}){allowed}",
+        ),
+        ("belief in what is true of them", percent(canaries["belief"])),
+    ]
+    if (proven := canaries["epsilon_at_least"]) is not None:
+        rows.append(("epsilon, by guesses of them", f"at least {number(proven)}"))
+    return rows
+
+
+def _whose(series: str) -> str:
+    """Word whose noise a series of releases has."""
+    return "the sums" if series == SUM else f"{series}'s messages"
+
+
+def _drawn_looks(looks: Sequence[Look]) -> list[tuple[str, Markup]]:
+    """Draw what was found without records after every round, each with its caption."""
+    if not looks:
+        return []
+    rounds = np.array([look.round for look in looks])
+    names = list(looks[-1].noise_at_most)
+    drawn: list[tuple[str, Markup]] = []
+    if names:
+        limits = {
+            name: np.array([look.noise_at_most.get(name, np.inf) for look in looks])
+            for name in names
+        }
+        caption = "How many times the claimed noise there is at most, after every round."
+        figure = training_figures.noise_limits(rounds, limits)
+        drawn.append((caption, inline(figure, "noise", caption)))
+    if looks[-1].canaries is not None:
+        beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
+        caption = "The auditor's belief in what is true of a canary, after every round."
+        figure = belief_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
+        drawn.append((caption, inline(figure, "canaries", caption)))
+    return drawn
 
 
 def _but_for(bounds: Mapping[str, Any]) -> str:
@@ -370,6 +469,9 @@ PAGE = """\
 {{ drawn(figures) }}
 <h2>What was seen</h2>
 {{ settings(rows) }}
+{% if report.noise %}
+<p>{{ report.noise.note }}</p>
+{% endif %}
 {% if report.canaries %}
 <p>{{ report.canaries.note }}</p>
 {% endif %}

@@ -23,6 +23,7 @@ from fedsim.common.randomness import generator
 from fedsim.config import Config, from_run_config
 from fedsim.config.federation import OWN
 from fedsim.game import canary, federation
+from fedsim.game.canary import Canaries
 from fedsim.game.client import (
     candidate_masks,
     candidate_sums,
@@ -298,24 +299,24 @@ def _contribution(
     target_client = request.role == Role.TARGET_CLIENT
     told_worlds = target_client and messages.WORLDS in message.content
     worlds = inputs.array(message, messages.WORLDS, known) if told_worlds else None
-    canary_seed = _canary_seed(config, context)
+    planted = _planted(config, context)
 
     def contributed(model: torch.Tensor) -> torch.Tensor:
         if masks is not None:
             there = game.replacement if target_client else None
             return candidate_sums(known, partition, model, masks, there)
         total = contribution(config, known, partition, model, game, worlds, taking_part)
-        if canary_seed is not None:
+        if planted is not None:
             trials, norm = request.trial_numbers, config.training.clipping_norm
-            added = canary.contribution(canary_seed, trials, request.round, model.shape[1], norm)
+            added = planted.total(trials, request.round, model.shape[1], norm)
             total = total + torch.from_numpy(added).to(total)
         return total if grid is None else grid.nearest(total)
 
     return contributed
 
 
-def _canary_seed(config: Config, context: Context) -> int | None:
-    """Return the seed of this client's canaries, None for none. Raises InputError.
+def _planted(config: Config, context: Context) -> Canaries | None:
+    """Return this client's canaries, None for none. Raises InputError.
 
     Only where one record's gradient is what clipping bounds: a client's clipped update with a
     canary on top would be longer than its bound.
@@ -332,7 +333,10 @@ def _canary_seed(config: Config, context: Context) -> int | None:
             "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
             "no local steps; drop it"
         )
-    return int(seed)
+    count = context.node_config.get(canary.COUNT, 1)
+    if type(count) is not int or count < 1:
+        raise InputError(f"this node's config has {canary.COUNT} = {count!r}; give 1 or more")
+    return Canaries(int(seed), count)
 
 
 def _candidate_masks(

@@ -69,6 +69,8 @@ class FederationConfig(Table):
         secure_aggregation: how clients' messages are summed under distributed trust: "simulated",
             in the clear, where the server sees every message under a share of the noise only, or by
             Flower's protocol.
+        auditor_sees: what an auditor's node is sent of a round: the released "sums", or under local
+            trust also the clients' "messages", so that it can say who adds too little noise.
         colluding: how many other clients disclose to the adversary what they know, which leaves
             their own records unprotected.
         tolerated_dropouts: without how many clients a round may go on.
@@ -84,6 +86,7 @@ class FederationConfig(Table):
     vantage: Annotated[Vantage, Field(strict=False)] = Vantage.PARTICIPANT
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     secure_aggregation: Literal["simulated", "secagg+"] = "simulated"
+    auditor_sees: Literal["sums", "messages"] = "sums"
     colluding: Annotated[int, Field(ge=0)] = 0
     tolerated_dropouts: Annotated[int, Field(ge=0)] = 0
     dropout_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0

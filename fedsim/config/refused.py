@@ -49,6 +49,12 @@ REFUSED = (
         why="where the server sees every message",
         instead='federation.trust = "distributed"',
     ),
+    Need(
+        what=(equals("federation.auditor-sees", "messages"),),
+        needs=(equals("federation.trust", "local"),),
+        why="where each client's message has the whole noise",
+        instead='federation.auditor-sees = "sums"',
+    ),
     # --- Noise that is shaped by candidates, and its prior
     Need(
         what=(BY_CANDIDATE,),

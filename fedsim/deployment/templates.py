@@ -171,9 +171,10 @@ max-trials = 1
 epsilon-limit = 2.2
 delta-limit = 1e-5
 
-# Adds a canary to your clean sum in half of all rounds and trials, for an auditor who knows this
-# number; it needs "canaries" above. Draw your own, and tell nobody else: docs/live-audit.md.
+# Plants made-up records among yours, each in a training or not by a coin, for an auditor who knows
+# this seed; it needs "canaries" above. Draw your own, and tell nobody else: docs/live-audit.md.
 # canary-seed = 0
+# canary-count = 100
 """
 
 AUDITOR_CONFIG = """\

@@ -107,6 +107,29 @@ def realised_noise(
     return figure
 
 
+def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) -> Figure:
+    """Return a figure of how many times the claimed noise there is at most, after every round.
+
+    Args:
+        rounds: [k].
+        limits: [k] each, by the name of the series; infinity where nothing is known yet.
+    """
+    with page_style():
+        figure, axes = new_axes()
+        marker = "o" if len(rounds) == 1 else None
+        for name, limit in limits.items():
+            colour = VERMILION if limit[-1] <= 1 else BLUE
+            shown = np.where(np.isfinite(limit), limit, np.nan)
+            axes.plot(rounds, shown, color=colour, marker=marker, alpha=0.7)
+            axes.annotate(name, (rounds[-1], limit[-1]), color=colour, fontsize="small")
+        level_line(axes, 1.0, "as much as is claimed", INK, "--")
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("noise over what is claimed, at most")
+        rounds_axis(axes, rounds)
+        legend_above(axes)
+    return figure
+
+
 def distribution(counts: npt.NDArray[np.int64]) -> Figure:
     """Return a figure of how many records of each label every client has, as stacked bars.
 

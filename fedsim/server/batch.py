@@ -146,6 +146,19 @@ class Received:
         }
         return messages.array_record(**arrays) if arrays else None
 
+    def for_auditors(self, config: Config) -> ArrayRecord | None:
+        """Return every client's message by its number; None where auditors are sent the sum.
+
+        Args:
+            config: the experiment.
+        """
+        if config.federation.auditor_sees == "sums":
+            return None
+        sent = self.records(messages.REPLY)
+        return messages.array_record(
+            **{str(partition): messages.only(record) for partition, record in sent.items()}
+        )
+
     def records(self, name: str) -> dict[int, ArrayRecord]:
         """Return the array records of this name of all clients that sent one."""
         return {
@@ -163,8 +176,10 @@ class Release:
         aggregate: [T, P] float32.
         participants: whose messages are in it.
         disclosed: the colluders' noise, which the adversary alone is sent.
+        messages: [T, P] of each participant, which auditors are sent; None where they are not.
     """
 
     aggregate: npt.NDArray[np.float32]
     participants: tuple[int, ...]
     disclosed: ArrayRecord | None
+    messages: ArrayRecord | None = None

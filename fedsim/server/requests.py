@@ -54,6 +54,8 @@ class Sending:
             content[messages.PARTICIPANTS] = ConfigRecord(
                 {"clients": list(self.release.participants)}
             )
+            if role is Role.AUDITOR and self.release.messages is not None:
+                content[messages.SENT] = self.release.messages
         return content
 
     def request(self, role: Role) -> Request:

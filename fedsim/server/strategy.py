@@ -270,7 +270,8 @@ class DPSGD(Strategy):
                 f"round {round}: the sum of the clients' messages is beyond what float32 can "
                 "hold, so that at least one of them is false; nothing of it is released"
             )
-        return Release(aggregate, received.participants, received.disclosed)
+        sent = received.for_auditors(self.batch.config)
+        return Release(aggregate, received.participants, received.disclosed, sent)
 
     def _step(self, round: Round, release: Release) -> ArrayRecord:
         stepped = self._optimizer.step(

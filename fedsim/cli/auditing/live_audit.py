@@ -11,7 +11,7 @@ from rich.live import Live
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import significance
-from fedsim.auditor.live_audit import Belief, LiveAudit
+from fedsim.auditor.live_audit import Belief, LiveAudit, Look
 from fedsim.audits.verdict import Verdict, verdict_of
 from fedsim.campaign import run_transcript
 from fedsim.campaign.run_directory import RunDirectory
@@ -20,6 +20,7 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.config import Config, Scalar, to_run_config
+from fedsim.game.canary import Canaries
 from fedsim.transcripts.reader import Reader, follow, has_ended
 from fedsim.transcripts.records import ObservedRound
 
@@ -32,17 +33,11 @@ def check(every: OfEvery, options: OfAuditors) -> None:
         options: of which the file with the canaries' seed is read.
 
     Raises:
-        InputError: the confidence is impossible, the seed cannot be read, or is missing where the
-            canaries alone are to be audited.
+        InputError: the confidence is impossible, or the canaries' seeds cannot be read.
     """
     significance(every.level)
     if options.canary_seed_file is not None:
-        _seed(options.canary_seed_file)
-    elif options.no_challenge:
-        raise InputError(
-            "--no-challenge leaves the canaries alone, and nothing without their seed; give it "
-            "with --canary-seed-file, or leave --no-challenge out"
-        )
+        _planted(options.canary_seed_file)
 
 
 def audit_live(
@@ -70,7 +65,7 @@ def audit_live(
     check(every, options)  # what is wrong with them shows before the run, not after
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
     worlds = None if run is None else run_transcript.read(run)["worlds"]
-    audit, directory = _audit(options), every.directory(path)
+    audit, directory = _audit(options, every.level), every.directory(path)
     streaming = every.as_json and stop is not None
     console = Terminal(stderr=True)
     report_directory.check(directory)
@@ -79,13 +74,21 @@ def audit_live(
         # No sum comes with the first message, but the configuration: of another run, or of one
         # that cannot be audited, nothing is left behind.
         audit.observe(observed)
-        if run is not None and audit.config is not None:
+        assert audit.config is not None
+        if run is not None:
             _check_same(run, audit.config)
+        if options.no_challenge and audit.canaries is None and audit.noise is None:
+            raise InputError(
+                "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
+                "give their seeds with --canary-seed-file, or leave --no-challenge out"
+            )
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, view(console) as show:
-            seen: list[Belief] = []
-            for belief in filter(None, map(audit.observe, rounds)):
+            seen: list[Belief | Look] = []
+            for belief in map(audit.observe, rounds):
+                if belief is None:
+                    continue
                 line = json.dumps(report_json(belief.as_json()), allow_nan=False)
                 file.write(f"{line}\n".encode())
                 file.flush()
@@ -97,7 +100,7 @@ def audit_live(
             report = live_report.assemble(
                 audit, reader.facts, every.level, worlds, every.claim, has_ended(path)
             )
-        page = live_report.write(report, directory)
+        page = live_report.write(report, directory, audit.looks)
     if streaming:
         print(json.dumps(report_json(report), allow_nan=False), flush=True)
     elif every.as_json:
@@ -107,11 +110,13 @@ def audit_live(
     return verdict_of(report)
 
 
-def _audit(options: OfAuditors) -> LiveAudit:
+def _audit(options: OfAuditors, confidence: float) -> LiveAudit:
     """Return an audit with what the auditor's node knows. Raises InputError."""
-    seed = None if options.canary_seed_file is None else _seed(options.canary_seed_file)
+    seeds = options.canary_seed_file
     root = "" if options.data_root is None else str(options.data_root.expanduser().absolute())
-    return LiveAudit(root, canary_seed=seed, challenge=not options.no_challenge)
+    planted = [] if seeds is None else _planted(seeds)
+    challenge = not options.no_challenge
+    return LiveAudit(root, planted=planted, challenge=challenge, confidence=confidence)
 
 
 def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:
@@ -159,12 +164,16 @@ def _check_same(run: RunDirectory, recorded: Config) -> None:
         )
 
 
-def _seed(path: Path) -> int:
-    """Read the seed of the canaries. Raises InputError for a file that holds no whole number."""
+def _planted(path: Path) -> list[Canaries]:
+    """Read the canaries of consenting clients. Raises InputError for a file that has none."""
     try:
-        return int(path.read_text(encoding="utf-8").strip())
-    except (OSError, ValueError) as error:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = [Canaries(*map(int, line.split())) for line in lines if line.strip()]
+        if not found or any(each.count < 1 for each in found):
+            raise ValueError("it names no canaries")
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(
-            f"cannot read a seed from '{path}': {error}; the file holds the number that the "
-            "client's node config has as canary-seed"
+            f"cannot read seeds from '{path}': {error}; the file has a line for each client that "
+            "plants canaries, with the canary-seed and canary-count of its node.toml: 1234 100"
         ) from None
+    return found

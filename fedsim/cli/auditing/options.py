@@ -103,11 +103,14 @@ DataRoot = Annotated[
 ]
 CanarySeedFile = Annotated[
     Path | None,
-    typer.Option(help="Of an auditor's transcript: a file with the canaries' seed."),
+    typer.Option(
+        help="Of an auditor's transcript: a file with a line for each client that plants "
+        "canaries, its canary-seed and canary-count."
+    ),
 ]
 NoChallenge = Annotated[
     bool,
-    typer.Option("--no-challenge", help="Of an auditor's transcript: canaries only, no data."),
+    typer.Option("--no-challenge", help="Of an auditor's transcript: only what needs no data."),
 ]
 Worlds = Annotated[
     Path | None,
@@ -188,7 +191,7 @@ class OfAuditors:
 
     Attributes:
         data_root: where this machine has the run's dataset.
-        canary_seed_file: holds the seed of the canaries, a whole number.
+        canary_seed_file: has the seed and the number of each client's canaries.
         no_challenge: whether no beliefs about the challenge are worked out, which takes the data.
         worlds: the run's directory, whose bits say whether the beliefs were right.
     """

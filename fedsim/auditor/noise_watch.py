@@ -1,0 +1,100 @@
+"""Whether the sums of a training, and the messages in them, have the noise that is claimed.
+
+Nobody's records are known here, and nothing is subtracted from a release: what is found holds for
+whatever they may be (`adversaries.statistics.noise_limit`).
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.noise_limit import NoiseLimit
+from fedsim.config import Config
+
+SUM = "sum"
+"""The series of the released sums; the others are of clients, by their names."""
+
+TELLING = 1.2
+"""Below this limit, half of the noise would have been seen.
+
+What of the coordinates is not noise has a variance of at most 1.2^2 - 1 = .44 then; with a quarter
+of the noise's variance beside it they would vary by .69, which is less than 1.
+"""
+
+
+class NoiseWatch:
+    """The noise of every series of releases of one training."""
+
+    def __init__(self) -> None:
+        self._series: dict[str, NoiseLimit] = {}
+
+    def observe(
+        self,
+        released: npt.NDArray[np.floating],
+        std: float,
+        messages: Mapping[int, npt.NDArray[np.floating]],
+        own_std: float,
+    ) -> None:
+        """Take in a round.
+
+        Args:
+            released: [P], the sum.
+            std: of the noise that is claimed of it.
+            messages: [P] of each client, where the auditor is sent them.
+            own_std: of the noise that a client claims of its message.
+        """
+        self._one(SUM, released, std)
+        for client, sent in messages.items():
+            self._one(f"client-{client}", sent, own_std)
+
+    def limits(self, confidence: float) -> dict[str, float]:
+        """Return how many times the claimed noise each series has at most; infinity for no limit.
+
+        All of them hold together, after every round, with this confidence.
+
+        Args:
+            confidence: in (0, 1).
+
+        Raises:
+            InputError: an impossible confidence.
+        """
+        each = 1 - (1 - confidence) / max(1, len(self._series))
+        return {name: one.limit(each) for name, one in self._series.items()}
+
+    @property
+    def alarms(self) -> list[str]:
+        """What has less noise than is claimed."""
+        sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
+        return [
+            f"{_subject(name)} less than {limit:.3g} times the noise that is claimed ({sure})."
+            for name, limit in self.limits(ALARM_CONFIDENCE).items()
+            if limit <= 1
+        ]
+
+    @property
+    def telling(self) -> bool:
+        """Whether half of the noise would have been seen in the sums."""
+        return self.limits(ALARM_CONFIDENCE).get(SUM, TELLING) < TELLING
+
+    def _one(self, name: str, released: npt.NDArray[np.floating], std: float) -> None:
+        self._series.setdefault(name, NoiseLimit()).observe(released, std)
+
+
+def watchable(config: Config) -> bool:
+    """Return whether the noise of a run can be judged without its records.
+
+    It takes one training, since trials may share their noise, and noise that the released sum or
+    message has on top of everything: with local steps, later ones depend on that of earlier ones.
+
+    Args:
+        config: of the run.
+    """
+    privacy, training = config.privacy, config.training
+    plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
+    return config.trials.count == 1 and training.local_steps == 1 and training.clipping and plain
+
+
+def _subject(name: str) -> str:
+    return "The released sums have" if name == SUM else f"The messages of {name} have"
