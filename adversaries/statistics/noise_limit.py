@@ -21,7 +21,6 @@ Sources:
 """
 
 import math
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +32,10 @@ Floats = npt.NDArray[np.float64]
 RATIOS = 2.0 ** (np.arange(16, -17, -1) / 8)
 """Noise over what is claimed that is tested, from the most, 4, to the least, 1/4."""
 
-LESS = (0.4, 0.7, 0.9)
+LESS = np.array([0.4, 0.7, 0.9])
 """a: how much less noise each alternative has."""
 
-SHARES = (0.1, 0.4, 1.0)
+SHARES = np.array([0.1, 0.4, 1.0])
 """w: the share of the coordinates that an alternative takes for free of signal."""
 
 MOVED = 0.02
@@ -50,7 +49,7 @@ class NoiseLimit:
     """The largest noise, over what is claimed, that the releases of a training leave possible."""
 
     def __init__(self) -> None:
-        alternatives = 2 * len(LESS) * len(SHARES) + 1  # the last one bets nothing
+        alternatives = 2 * LESS.size * SHARES.size + 1  # the last one bets nothing
         self._weights = np.full((len(RATIOS), alternatives), 1 / alternatives)
         self._log_e = np.zeros(len(RATIOS))
         self._highest = np.zeros(len(RATIOS))
@@ -95,12 +94,10 @@ class NoiseLimit:
             scale = ratio * std
             free = self._free(mean, ratio) if self._rounds else np.ones(())
             logs = [
-                _log_e_value((x - centre) / scale, less, share * where)
-                for (centre, where), less, share in product(
-                    ((0.0, free), (mean, np.ones(()))), LESS, SHARES
-                )
+                _log_e_values(x / scale, free),
+                _log_e_values((x - mean) / scale, np.ones(())),
             ]
-            values = np.array([*logs, 0.0])
+            values = np.append(np.concatenate(logs), 0.0)
             largest = values.max()
             won = self._weights[row] * np.exp(values - largest)
             self._log_e[row] += largest + math.log(won.sum())
@@ -119,9 +116,14 @@ class NoiseLimit:
         return np.exp(-np.logaddexp(0.0, wide - narrow))
 
 
-def _log_e_value(x: Floats, less: float, where: Floats) -> float:
-    """Return the log of the product of 1 - w + w L(x) over coordinates [P] with weights w."""
+def _log_e_values(x: Floats, where: Floats) -> Floats:
+    """Return the logs of the products of 1 - w + w L(x) over coordinates, of every alternative.
+
+    x: [P], over the noise that is tested; where: [P], by which every share is multiplied.
+    """
+    less, share = LESS[:, None], SHARES[:, None, None]
     ratio = np.exp(-0.5 * x**2 * (1 / less**2 - 1)) / less
     # A weight of 1 may leave nothing of a coordinate that is all signal.
     with np.errstate(divide="ignore"):
-        return float(np.log1p(where * (ratio - 1)).sum())
+        logs: Floats = np.log1p(share * where * (ratio - 1)).sum(axis=-1)
+    return logs.ravel()

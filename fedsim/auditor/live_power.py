@@ -2,9 +2,9 @@
 
 A measurement supports nothing that it had no chance to contradict. Told worlds had one if all
 trials won would have raised the alarm; the noise of the sums, if half of it would have been seen.
-Canaries have no largest outcome, since without noise their
-signal is as large as what others send is small; they had one if half of the noise, which shows as
-twice the signal, would have raised the alarm.
+Canaries have no largest outcome, since without noise their signal is as large as what others send
+is small; they had one if half of the noise, which shows as twice the signal, would have raised the
+alarm.
 """
 
 from collections.abc import Callable

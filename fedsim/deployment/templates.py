@@ -375,12 +375,13 @@ sh /etc/fedsim/auditor/start.sh             # or the systemd unit fedsim-superno
 fedsim deploy check /etc/fedsim/auditor     # what is wrong, and how to mend it
 ```
 
-To watch a run, on the same machine, with a copy of the data that the challenge is about in DATA:
+To watch a training, on the same machine; SEEDS has a line for each client that plants canaries, its
+canary-seed and canary-count. An experiment's challenge takes a copy of its data: --data-root DATA.
 
 ```sh
 cd /etc/fedsim/auditor
-fedsim audit --follow transcripts --data-root DATA
-fedsim audit --follow transcripts --no-challenge --canary-seed-file SEED   # canaries, no data
+fedsim audit --follow transcripts
+fedsim audit --follow transcripts --canary-seed-file SEEDS
 ```
 
 It goes on from run to run until it is stopped, with `--once` to the end of one. Without `--follow`

@@ -1,6 +1,6 @@
 """An auditor's node records what every client is sent, and beliefs follow from the recording."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,16 @@ from flwr.app import Context, RecordDict
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
+from adversaries.statistics import gaussian
 from fedsim import client_app
 from fedsim.auditor import live_report
+from fedsim.auditor.canary_watch import CanaryWatch
 from fedsim.auditor.live_audit import Belief, LiveAudit
 from fedsim.campaign import budget, ledger
 from fedsim.campaign.run_directory import Arrays, RunDirectory
 from fedsim.client import client_ledger
 from fedsim.config import Config, Scalar, to_run_config
+from fedsim.game.canary import Canaries
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -30,9 +33,9 @@ AUDITOR = 7777
 Make = Callable[..., Config]
 
 
-def replayed(audit: LiveAudit, rounds: list[ObservedRound]) -> list[Belief]:
+def replayed(audit: LiveAudit, rounds: Iterable[ObservedRound]) -> list[Belief]:
     """Let the audit take in all rounds; return its beliefs."""
-    return [belief for each in rounds if (belief := audit.observe(each)) is not None]
+    return [found for each in rounds if isinstance(found := audit.observe(each), Belief)]
 
 
 def _audited(
@@ -236,25 +239,31 @@ def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path
         {"trials.count": 200, "trials.batch": 200, "training.rounds": 5}
         | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
     )
-    _, recorded, _ = _audited(config, tmp_path, _agreeing_to("canaries,challenge", tmp_path))
-    audit = LiveAudit(canary_seed=11, challenge=False)
-    replayed(audit, recorded.rounds)
-    effect, claimed = audit.canary_effect(0.999), audit.canary_prediction()
+    node = _agreeing_to("canaries,challenge", tmp_path) | {"canary-count": 4}
+    _, recorded, _ = _audited(config, tmp_path, node)
+
+    def watched(seed: int) -> CanaryWatch:
+        audit = LiveAudit(planted=[Canaries(seed, 4)], challenge=False)
+        replayed(audit, recorded.rounds)
+        assert audit.canaries is not None
+        return audit.canaries
+
+    effect, claimed = watched(11).effect(0.999), watched(11).prediction()
     assert effect is not None
-    assert claimed is not None
+    assert claimed == pytest.approx(np.sqrt(5))
     # Other records add spread along a random direction, so that mu is at most that of the noise:
-    # all 24 gradients of norm 1 together, if they agreed, 24/sqrt(650) beside sigma.
-    multiplier = 1 / claimed
-    fewest = 1 / np.hypot(multiplier, 24 / np.sqrt(650))
+    # all 24 gradients of norm 1 and 4 canaries together, if they agreed, 28/sqrt(650) beside sigma.
+    fewest = claimed / np.hypot(1, 28 / np.sqrt(650))
     assert effect.interval.low < claimed
     assert effect.interval.high > fewest
     # Half as loud a canary would be told apart.
     assert effect.interval.low > 0.5 * claimed
-    stranger = LiveAudit(canary_seed=12, challenge=False)
-    replayed(stranger, recorded.rounds)
-    nothing = stranger.canary_effect(0.999)
+    nothing = watched(12).effect(0.999)
     assert nothing is not None
     assert nothing.interval.low <= 0
+    bound = watched(11).epsilon_at_least(1e-3, 0.95)
+    assert bound is not None
+    assert 0.5 < bound.epsilon < gaussian.epsilon(claimed, 1e-3)
 
 
 def test_a_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A measurement supports a claim only where it might have refuted it."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from adversaries.statistics import canaries, estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.auditor import live_power
+from fedsim.auditor.canary_watch import CanaryWatch
 from fedsim.auditor.live_audit import LiveAudit
 from fedsim.config import from_run_config
 
@@ -30,39 +32,46 @@ def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound: float) -
     assert won.low > bound
 
 
-class Planted(LiveAudit):
-    """An audit with canaries of these coins and scores."""
+@dataclass
+class Planted(CanaryWatch):
+    """Canaries of these coins and scores, whose signal is claimed to be this."""
 
-    def __init__(self, coins: np.ndarray, scores: np.ndarray) -> None:
-        super().__init__()
-        self.coins, self.scores = coins, scores
-
-    def canary_effect(self, confidence: float) -> canaries.Effect | None:
-        return canaries.effect(self.coins, self.scores, confidence)
+    known: tuple[np.ndarray, np.ndarray, float] = (np.zeros(0, bool), np.zeros(0), 1.0)
 
     @property
-    def canary_sides(self) -> tuple[int, int]:
-        return int(self.coins.sum()), int((~self.coins).sum())
+    def coins(self) -> np.ndarray:
+        return self.known[0]
+
+    def effect(self, confidence: float) -> canaries.Effect:
+        return canaries.effect(*self.known[:2], confidence)
+
+    def prediction(self) -> float:
+        return self.known[2]
 
 
 @pytest.mark.parametrize("claimed", [0.2, 2.0])
 def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
-    claimed: float, monkeypatch: pytest.MonkeyPatch
+    claimed: float,
 ) -> None:
-    monkeypatch.setattr(LiveAudit, "canary_prediction", lambda _: claimed)
-
     def planted(count: int) -> LiveAudit:
         """Return an audit with canaries whose signal is exactly twice the claimed."""
         coins = np.arange(count) % 2 == 0
         spread = np.sqrt((count - 2) / count) * np.where(np.arange(count) % 4 < 2, 1, -1)
-        return Planted(coins, spread + 2 * claimed * coins)
+        audit = LiveAudit()
+        audit.canaries = Planted([], 1.0, known=(coins, spread + 2 * claimed * coins, claimed))
+        return audit
 
     few = planted(4)
     # Two a side, which were once taken for enough.
-    assert few.canary_effect(ALARM_CONFIDENCE).reason is None
-    enough = int(re.findall(r"it takes (\d+)$", _lacking(few, 4, 0.9))[0])
+    assert few.canaries is not None
+    found = few.canaries.effect(ALARM_CONFIDENCE)
+    assert found is not None
+    assert found.reason is None
+    enough = int(re.findall(r"it takes (\d+);", _lacking(few, 4, 0.9))[1])
     for count, told in ((enough // 4 * 4 - 4, False), (enough // 4 * 4 + 4, True)):
-        effect = planted(count).canary_effect(ALARM_CONFIDENCE)
-        assert isinstance(effect, canaries.Effect)
+        watch = planted(count).canaries
+        assert watch is not None
+        effect = watch.effect(ALARM_CONFIDENCE)
+        assert effect is not None
         assert (effect.interval.low > claimed) is told
         assert (_lacking(planted(count), 4, 0.9) == "") is told

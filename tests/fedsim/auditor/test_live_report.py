@@ -21,7 +21,7 @@ from fedsim.auditor import live_claim, live_report
 from fedsim.auditor.live_audit import LiveAudit
 from fedsim.campaign.run_directory import RunDirectory
 from fedsim.config import Config, to_run_config
-from fedsim.game import canary
+from fedsim.game.canary import Canaries
 from fedsim.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.server import server_app
 from fedsim.server.plan import preflight
@@ -225,20 +225,23 @@ def test_the_noise_that_canaries_face_is_that_of_the_batch_with_the_least(
     uneven: tuple[list[ObservedRound], Bits],
 ) -> None:
     rounds, _ = uneven
-    audit = LiveAudit(canary_seed=11, challenge=False)
+    audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     _replay(audit, rounds)
     nominal = float(rounds[0].mechanism["request.noise-multiplier"])
-    assert audit.canary_prediction() == pytest.approx(1 / (nominal * np.sqrt(2)))
+    assert audit.canaries is not None
+    rounds_seen = len(rounds) // 2 - 1
+    expected = np.sqrt(rounds_seen) / (nominal * np.sqrt(2))
+    assert audit.canaries.prediction() == pytest.approx(expected)
 
 
 def test_rounds_are_counted_where_there_are_canaries_alone(
     seen: tuple[list[ObservedRound], Bits],
 ) -> None:
-    audit = LiveAudit(canary_seed=11, challenge=False)
+    audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     _replay(audit, seen[0])
     report = live_report.assemble(audit, FACTS, 0.95)
     assert "2 of 2, 0 missed" in _summary(report)
-    late = LiveAudit(canary_seed=11, challenge=False)
+    late = LiveAudit(planted=[Canaries(11)], challenge=False)
     _replay(late, seen[0][1:])
     report = live_report.assemble(late, FACTS, 0.95)
     assert "2 of 2, 1 missed" in _summary(report)
@@ -247,14 +250,8 @@ def test_rounds_are_counted_where_there_are_canaries_alone(
 def test_canaries_too_few_to_measure_are_said_to_be(
     uneven: tuple[list[ObservedRound], Bits], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    audit = LiveAudit(canary_seed=11, challenge=False)
-    really = canary.draw
-
-    def always(*arguments: Any) -> tuple[Bits, Bits]:
-        coins, directions = really(*arguments)
-        return np.ones_like(coins), directions
-
-    monkeypatch.setattr(canary, "draw", always)
+    audit = LiveAudit(planted=[Canaries(11)], challenge=False)
+    monkeypatch.setattr(Canaries, "coins", lambda _, trials: np.ones((len(trials), 1), bool))
     _replay(audit, uneven[0])
     said = live_report.verdict(live_report.assemble(audit, FACTS, 0.95))
     assert said == "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
